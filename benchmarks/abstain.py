@@ -1,9 +1,9 @@
-"""Abstaining: are questions that an index can answer told from those about things that it does not hold?
+"""Abstaining: does it separate questions that an index can answer from those about things that it does not contain?
 
-Questions of each set on their own index can be answered, the same on the indexes of the other sets ("foreign") cannot. The harder case, apart:
-on their own index without the documents that answer them ("missing"). AUROC, shares and calibration (foreign: each on one other index,
-so that both kinds are as many). Milliseconds are processor time of judging what was found.
-With --fit, the coefficients of graph/retrieve/absence.py instead, from the questions of train and dev of an index of examples/documents.
+Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
+separately: their own index without the documents that answer them ("missing"). AUROC, shares and calibration (foreign: each question on one
+other index, so that both kinds are equally many). Milliseconds are processor time for judging the evidence.
+With --fit, the coefficients of graph/retrieve/absence.py instead, from the train and dev questions of an index of examples/documents.
 
 Run: python -P benchmarks/abstain.py (--index FOLDER --questions FILE.jsonl)... [--most 100] [--figure FILE.png] [--json]
      python -P benchmarks/abstain.py --fit INDEX_OF_EXAMPLES
@@ -40,9 +40,9 @@ Doubles = NDArray[np.float64]
 ABSTRACT = "abstract"
 SETTINGS = RetrieveSettings(top_k=5, abstain=1)
 THRESHOLDS = (0.5, 0.9)
-WANTED, MOST_MS, MOST_LOST = 0.9, 1.0, 0.05
+LEAST_AUROC, MOST_MS, MOST_LOST = 0.9, 1.0, 0.05
 SHARES, DRAWS = (0.1, 0.25, 0.5, 0.75), 3
-"""Of the documents of examples/, what is kept for fitting, and how often it is drawn."""
+"""Shares of the documents of examples/ that are used for fitting, and how often each share is drawn."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,22 @@ class Set:
 
     @classmethod
     def read(cls, folder: Path, questions: Path, most: int) -> "Set":
-        """At most so many of the questions that have gold documents, drawn with a seed."""
-        found = [each for each in read_questions(questions) if each.gold_sources and each.kind != ABSTRACT]
-        random.Random(0).shuffle(found)
-        return cls(folder.name, open_index(folder), tuple(found[:most]))
+        """At most `most` of the questions that have gold documents, drawn with a seed."""
+        eligible = [
+            question for question in read_questions(questions) if question.gold_sources and question.kind != ABSTRACT
+        ]
+        random.Random(0).shuffle(eligible)
+        return cls(folder.name, open_index(folder), tuple(eligible[:most]))
 
 
 def find(index: Index, questions: Sequence[Question]) -> list[Evidence]:
-    """What the default mode finds, absence judged."""
-    return retrieve_many(index, [each.text for each in questions], SETTINGS)
+    """The evidence of the default mode, with absence judged."""
+    return retrieve_many(index, [question.text for question in questions], SETTINGS)
 
 
-def probabilities(found: Sequence[Evidence]) -> Doubles:
-    """The probability of absence; 0 where it was not judged, as nothing is abstained then."""
-    return np.array([each.absence.probability if each.absence is not None else 0.0 for each in found])
+def probabilities(evidences: Sequence[Evidence]) -> Doubles:
+    """The probability of absence; 0 if it was not judged, since there is no abstention then."""
+    return np.array([evidence.absence.probability if evidence.absence is not None else 0.0 for evidence in evidences])
 
 
 def without_gold(index: Index, question: Question) -> Index:
@@ -82,14 +84,19 @@ def auroc(own_n: Doubles, absent_n: Doubles) -> float:
 
 
 def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float | str], list[Check]]:
-    """All figures and what they are held to."""
-    found = {(asked.name, held.name): find(held.index, asked.questions) for asked in sets for held in sets}
-    given = {pair: probabilities(each) for pair, each in found.items()}
-    own = {each.name: given[each.name, each.name] for each in sets}
-    foreign = {name: np.concatenate([given[pair] for pair in given if pair[0] == name != pair[1]]) for name in own}
+    """All figures, and their checks."""
+    evidence_by_pair = {
+        (source.name, target.name): find(target.index, source.questions) for source in sets for target in sets
+    }
+    absence_by_pair = {pair: probabilities(item) for pair, item in evidence_by_pair.items()}
+    own = {item.name: absence_by_pair[item.name, item.name] for item in sets}
+    foreign = {
+        name: np.concatenate([absence_by_pair[pair] for pair in absence_by_pair if pair[0] == name != pair[1]])
+        for name in own
+    }
     missing = {
-        each.name: probabilities([find(without_gold(each.index, asked), [asked])[0] for asked in each.questions])
-        for each in sets
+        item.name: probabilities([find(without_gold(item.index, source), [source])[0] for source in item.questions])
+        for item in sets
     }
     figures: dict[str, float | str] = {}
     for name, own_n in own.items():
@@ -99,39 +106,43 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
         for kind, values in (("own", own_n), ("foreign", foreign[name]), ("missing", missing[name])):
             figures |= {f"{name}: abstained at {at}, {kind}": float((values >= at).mean()) for at in THRESHOLDS}
     figures |= {
-        f"{asked} on {held}: AUROC": auroc(own[asked], given[asked, held]) for asked, held in given if asked != held
+        f"{source} on {target}: AUROC": auroc(own[source], absence_by_pair[source, target])
+        for source, target in absence_by_pair
+        if source != target
     }
-    every = {
-        kind: np.concatenate(list(of.values()))
-        for kind, of in (("own", own), ("foreign", foreign), ("missing", missing))
+    combined = {
+        kind: np.concatenate(list(values_by_set.values()))
+        for kind, values_by_set in (("own", own), ("foreign", foreign), ("missing", missing))
     }
     for kind in ("foreign", "missing"):
-        figures[f"all: AUROC, {kind}"] = auroc(every["own"], every[kind])
-    for kind, values in every.items():
+        figures[f"all: AUROC, {kind}"] = auroc(combined["own"], combined[kind])
+    for kind, values in combined.items():
         figures |= {f"all: abstained at {at}, {kind}": float((values >= at).mean()) for at in THRESHOLDS}
-    figures |= calibration(every["own"], ring(sets, given), "foreign", figure)
-    figures |= calibration(every["own"], every["missing"], "missing", None)
-    figures["milliseconds"] = judging_ms(sets, found)
+    figures |= calibration(combined["own"], ring(sets, absence_by_pair), "foreign", figure)
+    figures |= calibration(combined["own"], combined["missing"], "missing", None)
+    figures["milliseconds"] = judging_ms(sets, evidence_by_pair)
     lowest = min(auroc(own[name], foreign[name]) for name in own)
     checks = [
-        Check("AUROC of all, foreign", float(figures["all: AUROC, foreign"]), WANTED, True),
-        Check("lowest AUROC of a set, foreign", lowest, WANTED, True),
+        Check("AUROC of all, foreign", float(figures["all: AUROC, foreign"]), LEAST_AUROC, True),
+        Check("lowest AUROC of a set, foreign", lowest, LEAST_AUROC, True),
         Check("milliseconds a question", float(figures["milliseconds"]), MOST_MS, False),
     ]
     return figures, checks
 
 
-def ring(sets: Sequence[Set], given: Mapping[tuple[str, str], Doubles]) -> Doubles:
-    """Each question on one foreign index: its place among its set's questions says which."""
-    found = []
-    for asked in sets:
-        others = [each.name for each in sets if each.name != asked.name]
-        found += [given[asked.name, others[at % len(others)]][at] for at in range(len(asked.questions))]
-    return np.array(found)
+def ring(sets: Sequence[Set], absence_by_pair: Mapping[tuple[str, str], Doubles]) -> Doubles:
+    """The probability of absence of each question on one foreign index, chosen by its position among its set's questions."""
+    absence_probabilities = []
+    for source in sets:
+        others = [other.name for other in sets if other.name != source.name]
+        absence_probabilities += [
+            absence_by_pair[source.name, others[index % len(others)]][index] for index in range(len(source.questions))
+        ]
+    return np.array(absence_probabilities)
 
 
 def calibration(own_n: Doubles, absent_n: Doubles, kind: str, figure: Path | None) -> dict[str, float | str]:
-    """Expected calibration error and Brier score over as many of either."""
+    """Expected calibration error and Brier score over equally many questions of both kinds."""
     probability_n = np.concatenate([own_n, absent_n])
     label_n = np.repeat(np.array([0, 1], np.int64), [len(own_n), len(absent_n)])
     bins = reliability(probability_n, label_n)
@@ -141,41 +152,49 @@ def calibration(own_n: Doubles, absent_n: Doubles, kind: str, figure: Path | Non
     return {f"all: ECE, {kind}": calibration_error(bins), f"all: Brier score, {kind}": brier}
 
 
-def judging_ms(sets: Sequence[Set], found: Mapping[tuple[str, str], list[Evidence]]) -> float:
-    """Median processor time of judging a question on its own index, its evidence being there."""
+def judging_ms(sets: Sequence[Set], evidence_by_pair: Mapping[tuple[str, str], list[Evidence]]) -> float:
+    """Median processor time of judging a question on its own index, given its evidence."""
     seconds = []
-    for each in sets:
-        vectors_QD = each.index.encode_queries([asked.text for asked in each.questions])
-        for asked, vector_D, evidence in zip(each.questions, vectors_QD, found[each.name, each.name], strict=True):
+    for item in sets:
+        vectors_QD = item.index.encode_queries([question.text for question in item.questions])
+        for question, vector_D, evidence in zip(
+            item.questions, vectors_QD, evidence_by_pair[item.name, item.name], strict=True
+        ):
             passages = [passage.item for passage in evidence.passages]
             started = time.process_time()
-            absence(signs(each.index, Query(asked.text, vector_D), passages))
+            absence(signs(item.index, Query(question.text, vector_D), passages))
             seconds.append(time.process_time() - started)
     return 1000 * median(seconds)
 
 
 def examples(index: Index) -> Iterator[tuple[Floats, int]]:
-    """Signs and whether the documents are missing (1) or there (0): questions on the whole index, and on parts of it that have all
+    """Signs, and whether the documents are missing (1) or present (0): questions on the complete index, and on parts of it that have all
     or none of the documents that answer them.
     """
-    asked = [each for each in read_questions(ROOT / "examples" / "questions.jsonl") if each.split != "test"]
-    asked = [each for each in asked if each.kind != ABSTRACT]
+    questions = [
+        question for question in read_questions(ROOT / "examples" / "questions.jsonl") if question.split != "test"
+    ]
+    questions = [question for question in questions if question.kind != ABSTRACT]
     draw, sources = random.Random(0), index.sources()
     parts = [index]
     for share in SHARES * DRAWS:
-        gone = draw.sample(sources, len(sources) - int(share * len(sources)))
-        parts.append(index.only(tuple(Condition("source", "!=", source) for source in gone)))
+        removed = draw.sample(sources, len(sources) - int(share * len(sources)))
+        parts.append(index.only(tuple(Condition("source", "!=", source) for source in removed)))
     for part in parts:
-        held = set(part.sources())
-        judged = [each for each in asked if len(held & set(each.gold_sources)) in (0, len(set(each.gold_sources)))]
-        vectors_QD = index.encode_queries([each.text for each in judged])
-        for each, vector_D, evidence in zip(judged, vectors_QD, find(part, judged), strict=True):
+        present = set(part.sources())
+        judged = [
+            question
+            for question in questions
+            if len(present & set(question.gold_sources)) in (0, len(set(question.gold_sources)))
+        ]
+        vectors_QD = index.encode_queries([question.text for question in judged])
+        for question, vector_D, evidence in zip(judged, vectors_QD, find(part, judged), strict=True):
             passages = [passage.item for passage in evidence.passages]
-            yield signs(part, Query(each.text, vector_D), passages), int(held.isdisjoint(each.gold_sources))
+            yield signs(part, Query(question.text, vector_D), passages), int(present.isdisjoint(question.gold_sources))
 
 
 def fit(index: Index) -> dict[str, float | str]:
-    """Coefficients of a logistic function of the signs, both kinds weighed alike, next to no penalty."""
+    """Coefficients of a logistic function of the signs, with both classes weighted equally and hardly any penalty."""
     signs_nF, label_n = map(np.array, zip(*examples(index), strict=True))
     model = LogisticRegression(C=1000, class_weight="balanced").fit(signs_nF, label_n)
     return {

@@ -1,6 +1,6 @@
 """Communities after one inserted document: ours (igraph's Leiden, whole graph) against leidenalg, both from scratch.
 
-Clustering the whole graph again keeps "from scratch = incremental" true to the bit, so the question is only whether it is quick
+Clustering the whole graph again keeps "from scratch = incremental" true to the bit, so the only question is whether it is fast
 enough and as good. Run: python -P benchmarks/communities.py [--json]
 """
 
@@ -20,7 +20,7 @@ NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
 
 
 def corpus_graph(seed: int) -> sp.csr_array:
-    """Documents of about 30 nodes that are tied within, and to other documents through hubs that a few share."""
+    """Documents of about 30 nodes, connected internally and, through hubs that a few share, to other documents."""
     rng = np.random.default_rng(seed)
     inner = 0.8
     first = rng.integers(0, NODES, EDGES)
@@ -29,21 +29,21 @@ def corpus_graph(seed: int) -> sp.csr_array:
         0, 3, EDGES
     )
     second = np.minimum(np.where(rng.random(EDGES) < inner, near, topic), NODES - 1)
-    kept = first != second
-    weights = rng.uniform(0.5, 1, kept.sum()).astype(np.float32)
-    half = sp.coo_array((weights, (first[kept], second[kept])), shape=(NODES, NODES)).tocsr()
+    no_loop = first != second
+    weights = rng.uniform(0.5, 1, no_loop.sum()).astype(np.float32)
+    half = sp.coo_array((weights, (first[no_loop], second[no_loop])), shape=(NODES, NODES)).tocsr()
     return sp.csr_array(half.maximum(half.T))
 
 
 def with_document(graph: sp.csr_array, seed: int) -> sp.csr_array:
-    """The graph with one more document of 30 nodes, tied to a few places."""
+    """The graph with one more document of 30 nodes, connected to a few others."""
     rng = np.random.default_rng(seed)
     size = NODES + DOCUMENT_NODES
     rows = rng.integers(NODES, size, 80)
     columns = np.where(np.arange(80) < 60, rng.integers(NODES, size, 80), rng.integers(0, NODES, 80))
-    kept = rows != columns
+    no_loop = rows != columns
     extra = sp.coo_array(
-        (np.full(kept.sum(), 0.7, np.float32), (rows[kept], columns[kept])), shape=(size, size)
+        (np.full(no_loop.sum(), 0.7, np.float32), (rows[no_loop], columns[no_loop])), shape=(size, size)
     ).tocsr()
     grown = graph.copy()
     grown.resize((size, size))
@@ -55,24 +55,24 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     graph = with_document(corpus_graph(0), 1)
-    found = {}
+    memberships = {}
     seconds = {}
     for method in ("igraph", "leidenalg"):
 
         def cluster(method: str = method) -> None:
-            found[method] = find_communities(graph, method, 0)
+            memberships[method] = find_communities(graph, method, 0)
 
         if method == "leidenalg":
             seconds[method] = seconds_of(cluster)
         else:
             seconds[method] = median_seconds(cluster, 3)
-    quality = {method: modularity(graph, membership) for method, membership in found.items()}
+    quality = {method: modularity(graph, membership) for method, membership in memberships.items()}
     figures = {
         "nodes": graph.shape[0],
         "edges": graph.nnz // 2,
         **{f"{method}_seconds": value for method, value in seconds.items()},
         **{f"{method}_modularity": value for method, value in quality.items()},
-        **{f"{method}_communities": int(membership.max()) + 1 for method, membership in found.items()},
+        **{f"{method}_communities": int(membership.max()) + 1 for method, membership in memberships.items()},
     }
     checks = [
         Check("faster than leidenalg (×)", seconds["leidenalg"] / seconds["igraph"], 10, True),

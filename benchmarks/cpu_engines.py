@@ -1,8 +1,8 @@
-"""Engines for a language model on a processor, side by side: start, reading, writing, one request and eight, memory, the same answers.
+"""Engines for a language model on a CPU, compared: start, reading, writing, one request and eight, memory, agreement of answers.
 
 Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. Prompts are questions of
-examples/ over some 350 words of its documents, those with the evidence among them, in the form that every command asks in. Each engine runs in
-a process of its own. vLLM takes part where MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and
+examples/ over some 350 words of its documents, including those with the evidence, in the form that every command uses. Each engine runs in
+a separate process. vLLM is included if MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and
 gguf-bf16 are written from the converted weights first. `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf:.
 """
 
@@ -34,22 +34,22 @@ MOST_S, MOST_MIB = 2.0, 1536
 def prompts(number: int, question: str = "") -> list[tuple[Message, ...]]:
     """Chats over the documents, in a fixed order; each asks its own question unless one is given."""
     texts = {file.name: file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples/documents").glob("*.md"))}
-    names, made = list(texts), []
-    for at, line in enumerate((ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()):
+    names, chats = list(texts), []
+    for row_number, line in enumerate((ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()):
         row = json.loads(line)
         gold = [name for name in row["gold_ids"] if name in texts]
-        others = [names[(7 * at + step) % len(names)] for step in range(4)]
+        others = [names[(7 * row_number + step) % len(names)] for step in range(4)]
         words = " ".join(texts[name] for name in dict.fromkeys([*gold, *others])).split()[:WORDS]
         thirds = [" ".join(words[start : start + WORDS // 3]) for start in range(0, WORDS, WORDS // 3)][:3]
         excerpts = [Excerpt(str(n), "", text) for n, text in enumerate(thirds)]
-        made.append(answer_messages(question or row["question"], excerpts))
-        if len(made) == number:
+        chats.append(answer_messages(question or row["question"], excerpts))
+        if len(chats) == number:
             break
-    return made
+    return chats
 
 
 def measure(spec: str, answers: int) -> dict[str, Any]:
-    """The figures of one engine, in this process and those that it starts."""
+    """The figures of one engine, in this process and the processes that it starts."""
     started = perf_counter()
     from serve.engines import open_engine
 
@@ -58,38 +58,41 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"start_s": perf_counter() - started}
     chats = prompts(3 * RUNS + 2 * TOGETHER, "Summarise the passages in detail.")
     model.complete([CompletionRequest(chats.pop(), TOKENS)])
-    reading, writing, whole = [], [], []
+    reading, writing, request_s = [], [], []
     for _ in range(RUNS):
         request = CompletionRequest(chats.pop(), 1)
         begun = perf_counter()
         tokens = model.complete([request])[0].prompt_tokens
         reading.append(tokens / (perf_counter() - begun))
         begun = perf_counter()
-        (made,) = model.complete([CompletionRequest(chats.pop(), TOKENS)])
-        whole.append(perf_counter() - begun)
-        writing.append((made.completion_tokens - 1) / max(whole[-1] - made.prompt_tokens / reading[-1], 1e-3))
+        (completion,) = model.complete([CompletionRequest(chats.pop(), TOKENS)])
+        request_s.append(perf_counter() - begun)
+        writing.append(
+            (completion.completion_tokens - 1) / max(request_s[-1] - completion.prompt_tokens / reading[-1], 1e-3)
+        )
     begun = perf_counter()
-    made_together = model.complete([CompletionRequest(chats.pop(), TOKENS) for _ in range(TOGETHER)])
+    completions = model.complete([CompletionRequest(chats.pop(), TOKENS) for _ in range(TOGETHER)])
     together = perf_counter() - begun
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     figures |= {
         "prompt_tokens": tokens,
         "read_tokens_a_second": median(reading),
         "written_tokens_a_second": median(writing),
-        "request_s": median(whole),
+        "request_s": median(request_s),
         "request_of_8_s": together / TOGETHER,
-        "written_tokens_a_second_8_requests": sum(one.completion_tokens for one in made_together) / together,
+        "written_tokens_a_second_8_requests": sum(completion.completion_tokens for completion in completions)
+        / together,
         "resident_mib": sum(process.memory_info().rss for process in processes) / MIB,
     }
     requests = [CompletionRequest(chat, TOKENS) for chat in prompts(answers)]
     begun = perf_counter()
-    figures["answers"] = [one.text for one in model.complete(requests)] if answers else []
+    figures["answers"] = [completion.text for completion in model.complete(requests)] if answers else []
     figures["answers_s"] = perf_counter() - begun
     return figures
 
 
 def written_gguf(name: str, kind: str, folder: Path) -> Path:
-    """The converted weights of a catalogue's model as GGUF of another type."""
+    """Write the converted weights of a catalogue model as GGUF of another type."""
     from train.export.gguf import write_gguf
     from train.model.load import load_model, load_tokenizer
 
@@ -111,22 +114,22 @@ def main() -> int:
         return 0
     figures: dict[str, float | str] = {}
     answers: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for kind in arguments.specs:
             if kind == "vllm" and not os.environ.get("MODEGRAPH_VLLM_PYTHON"):
                 continue
             spec = f"{kind}:{arguments.model}"
             if kind.startswith("gguf-"):
-                spec = f"gguf:{written_gguf(arguments.model, kind.removeprefix('gguf-'), Path(place))}"
+                spec = f"gguf:{written_gguf(arguments.model, kind.removeprefix('gguf-'), Path(folder))}"
             call = [sys.executable, "-P", __file__, "--measure", spec, "--answers", str(arguments.answers)]
-            found = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
-            answers[kind] = found.pop("answers")
-            figures |= {f"{kind}: {name}": round(value, 3) for name, value in found.items()}
-            theirs = answers.get("hf", [])
-            if theirs:
-                same = sum(one == other for one, other in zip(answers[kind], theirs, strict=True))
-                figures[f"{kind}: agreement"] = same / len(theirs)
-            print(f"{kind}: {found}", file=sys.stderr, flush=True)
+            measured = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
+            answers[kind] = measured.pop("answers")
+            figures |= {f"{kind}: {name}": round(value, 3) for name, value in measured.items()}
+            reference = answers.get("hf", [])
+            if reference:
+                same = sum(answer == other for answer, other in zip(answers[kind], reference, strict=True))
+                figures[f"{kind}: agreement"] = same / len(reference)
+            print(f"{kind}: {measured}", file=sys.stderr, flush=True)
     best = min((key for key in figures if key.endswith(": request_s")), key=lambda key: float(figures[key]))
     kind = best.partition(":")[0]
     checks = [

@@ -1,7 +1,7 @@
-"""What an edit of an index costs: one document added and one deleted, in seconds of the processor without the encoder, by step.
+"""The cost of editing an index: one document added and one deleted, in processor seconds without the encoder, by step.
 
 Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. Invented documents of one passage and
-four propositions; the stub encoder's time is taken off. A step's seconds are its own, without those of the steps inside it. "later" are edits
+four propositions; the stub encoder's time is subtracted. A step's seconds exclude those of the steps inside it. "later" are edits
 that carry communities over (layers_on_edit).
 """
 
@@ -36,7 +36,7 @@ DIMENSIONS, VOCABULARY = 384, 20_000
 SUBJECT_DOCUMENTS, SUBJECT_WORDS = 100, 24
 SETTINGS = IndexSettings(communities="igraph")
 MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
-"""Seconds of the processor that an edit may take, by passages of the index."""
+"""Processor seconds that an edit may take, by passages of the index."""
 STEPS = {
     "rows of the store": [
         ("graph.build.changes", f"Rows.{name}")
@@ -62,11 +62,11 @@ STEPS = {
         ("graph.store.seal", "has_sum"),
     ],
 }
-"""What is timed apart: functions by module and name."""
+"""The steps that are timed: functions by module and name."""
 
 
 class Stopwatch:
-    """Seconds of the processor by step, each without the steps inside it."""
+    """Processor seconds by step, each without the steps inside it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -96,7 +96,7 @@ class Stopwatch:
 
 
 class StubEncoder:
-    """Texts that share words are near; the words' vectors are drawn from their hashes. Its time is the step "encoder"."""
+    """An encoder by which texts that share words are near; vectors of words are drawn from their hashes. Its time is the step "encoder"."""
 
     fingerprint, prompts = "stub", Prompts()
 
@@ -122,18 +122,18 @@ def _word_vector(word: str) -> Floats:
 
 
 def invented_document(number: int) -> Document:
-    """One passage of four sentences about a place of its own and one that others share; few words are frequent.
+    """One passage of four sentences about an own place and one shared with others; few words are frequent.
 
-    Half of its words are those of its subject, which SUBJECT_DOCUMENTS have in common, as documents of a collection have.
+    Half of its words are those of its subject, which SUBJECT_DOCUMENTS share, as in a real collection.
     """
     draw, common = random.Random(number), _words(random.Random(f"subject {number // SUBJECT_DOCUMENTS}"), SUBJECT_WORDS)
-    words = [own if draw.random() < 0.5 else draw.choice(common) for own in _words(draw, 32)]
-    here, there = f"Port {_name(number)}", f"Isle {_name(int(number * draw.random()))}"
-    said = [
-        f"Keeper {' '.join(words[8 * part : 8 * part + 8])} of {here} and {there} in {1700 + draw.randrange(300)}."
+    words = [word if draw.random() < 0.5 else draw.choice(common) for word in _words(draw, 32)]
+    port, isle = f"Port {_name(number)}", f"Isle {_name(int(number * draw.random()))}"
+    sentences = [
+        f"Keeper {' '.join(words[8 * part : 8 * part + 8])} of {port} and {isle} in {1700 + draw.randrange(300)}."
         for part in range(4)
     ]
-    return Document(f"d{content_id(str(number))[:12]}", here, " ".join(said))
+    return Document(f"d{content_id(str(number))[:12]}", port, " ".join(sentences))
 
 
 def _words(draw: random.Random, count: int) -> list[str]:
@@ -142,33 +142,33 @@ def _words(draw: random.Random, count: int) -> list[str]:
 
 def _name(number: int) -> str:
     """A capitalised word for a number."""
-    return "".join(chr(97 + (number // 26**place) % 26) for place in range(5)).title()
+    return "".join(chr(97 + (number // 26**digit) % 26) for digit in range(5)).title()
 
 
 def timed(watch: Stopwatch, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
         with watch.step(name):
-            return function(*arguments, **named)
+            return function(*arguments, **keywords)
 
     return call
 
 
 def watch_steps(watch: Stopwatch) -> None:
-    """Have every function of STEPS timed from now on."""
-    for step, places in STEPS.items():
-        for module, name in places:
+    """Time every function of STEPS from this call on."""
+    for step, functions in STEPS.items():
+        for module, name in functions:
             owner: Any = importlib.import_module(module)
             *outer, last = name.split(".")
-            for each in outer:
-                owner = getattr(owner, each)
+            for part in outer:
+                owner = getattr(owner, part)
             setattr(owner, last, timed(watch, step, getattr(owner, last)))
 
 
 def measure(
     folder: Path, passages: int, watch: Stopwatch, settings: IndexSettings, profile: cProfile.Profile | None = None
 ) -> dict[str, float]:
-    """Seconds of the processor of a build of so many passages, of one added and deleted, and of opening: by step, and in all."""
+    """Processor seconds of building an index of `passages`, of adding and deleting one document, and of opening: by step, and in total."""
     figures: dict[str, float] = {}
     encoder = StubEncoder(watch)
 
@@ -181,14 +181,14 @@ def measure(
     watch.take()
     build_index(folder, map(invented_document, range(passages)), settings, lambda spec: encoder)
     note("build")
-    for layers, told in (("now", ""), ("later", " later")):
+    for layers, suffix in (("now", ""), ("later", " later")):
         chosen = settings.model_copy(update={"layers_on_edit": layers})
         with profile or nullcontext():
             build_index(folder, [added], chosen, lambda spec: encoder)
-        note(f"add{told}")
+        note(f"add{suffix}")
         with profile or nullcontext():
             delete_documents(folder, [added.source], lambda spec: encoder)
-        note(f"delete{told}")
+        note(f"delete{suffix}")
     open_index(folder, lambda spec: encoder)
     note("open")
     figures[f"{passages}: MB on disk"] = sum(file.stat().st_size for file in folder.rglob("*.*")) / 1e6
@@ -196,7 +196,7 @@ def measure(
 
 
 def edit_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
-    """The seconds of edits against MOST_S, at the sizes that it has."""
+    """Checks of the seconds of edits against MOST_S, for the sizes that it has."""
     return [
         Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MOST_S[passages], at_least=False)
         for passages in sizes
@@ -214,10 +214,10 @@ def main() -> int:
     watch, profile = Stopwatch(), cProfile.Profile() if arguments.profile else None
     watch_steps(watch)
     figures: dict[str, float | str] = {}
-    with tempfile.TemporaryDirectory() as place:
-        measure(Path(place) / "imports", 20, watch, SETTINGS)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder) / "imports", 20, watch, SETTINGS)
         for passages in arguments.passages:
-            figures |= measure(Path(place) / str(passages), passages, watch, SETTINGS, profile)
+            figures |= measure(Path(folder) / str(passages), passages, watch, SETTINGS, profile)
     if profile is not None:
         profile.dump_stats(arguments.profile)
     return print_report("edits", figures, edit_checks(figures, arguments.passages), arguments.json)

@@ -1,9 +1,9 @@
-"""Indexing by the engines local and ray: processor time of either, and whether the two indexes are the same to the byte.
+"""Indexing by the engines local and ray: the processor time of each, and whether the two indexes are identical to the byte.
 
-Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER is documents, or holds a
-corpus.jsonl, of which each `--every`-th is taken; without one, documents of invented prose. Embedded encoder, or with --stub that of
-edits.py, which costs next to nothing; rules. Each build runs apart, with a Ray of one worker to a core; its processor time is that of all
-processes that it started, Ray's own among them (Linux).
+Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER contains documents, or a
+corpus.jsonl, of which every `--every`-th document is used; without one, documents of invented prose. Embedded encoder, or with --stub that of
+edits.py, which costs next to nothing; rules. Each build runs separately, with a Ray of one worker per core; its processor time is that of all
+processes that it started, including Ray's own (Linux).
 """
 
 import argparse
@@ -44,7 +44,7 @@ NOT_DERIVED = ("index.", "writer")
 
 @dataclass(frozen=True)
 class Work:
-    """What is indexed: every so many-th document of a corpus (None: that many of invented prose), by the embedded encoder or the stub."""
+    """What is indexed: every `every`-th document of a corpus (or, if None, of `invented` invented ones), by the embedded encoder or the stub."""
 
     corpus: Path | None
     every: int
@@ -68,7 +68,7 @@ class Work:
 
     @property
     def options(self) -> list[str]:
-        """Of the command line that does this work."""
+        """The command-line options for this work."""
         corpus = [] if self.corpus is None else ["--corpus", str(self.corpus)]
         stub = ["--stub"] if self.stub else []
         return [*corpus, "--every", str(self.every), "--documents", str(self.invented), *stub]
@@ -81,7 +81,7 @@ def build(engine: str, work: Work, out: Path) -> None:
 
 
 def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
-    """Seconds of the processor and of the clock for a build in a process of its own and all that come of it."""
+    """Processor seconds and clock seconds of a build in a separate process, including all processes that it starts."""
     call = [sys.executable, "-P", __file__, "--build", engine, "--out", str(out), *work.options]
     mark = token_hex(8)
     started, spent = perf_counter(), dict[int, float]()
@@ -95,23 +95,23 @@ def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
 
 
 def spent_by(mark: str) -> dict[int, float]:
-    """Seconds of the processor so far of every process that has the mark in its environment, by its number: Ray does not wait for its workers, so the
-    kernel adds theirs to nobody's.
+    """Processor seconds so far of every process that has the mark in its environment, by process id: Ray does not wait for its workers, so the
+    kernel adds their time to no other process.
     """
-    found = {}
+    seconds = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
                 times = process.cpu_times()
-                found[process.pid] = times.user + times.system
-    return found
+                seconds[process.pid] = times.user + times.system
+    return seconds
 
 
-def is_same(one: Path, other: Path, opening: OpenEncoder) -> bool:
-    """Whether two indexes have the same rows, and after `compact` the same bytes in every file that is derived of them."""
+def is_same(first: Path, second: Path, encoder: OpenEncoder) -> bool:
+    """Whether two indexes have the same rows and, after `compact`, the same bytes in every derived file."""
     rows, files = [], []
-    for folder in (one, other):
-        compact_index(folder, opening)
+    for folder in (first, second):
+        compact_index(folder, encoder)
         with sqlite3.connect(folder / SQLITE_FILE) as database:
             rows.append(list(database.iterdump()))
         derived = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(NOT_DERIVED)]
@@ -122,8 +122,8 @@ def is_same(one: Path, other: Path, opening: OpenEncoder) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, action="append", default=[])
-    parser.add_argument("--every", type=int, default=1, help="of the documents, each so many-th")
-    parser.add_argument("--documents", type=int, default=2_000, help="of invented prose")
+    parser.add_argument("--every", type=int, default=1, help="use every N-th document")
+    parser.add_argument("--documents", type=int, default=2_000, help="number of invented documents")
     parser.add_argument("--stub", action="store_true", help="an encoder that costs next to nothing")
     parser.add_argument("--build", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
@@ -138,8 +138,8 @@ def main() -> int:
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
     for work in works:
-        with tempfile.TemporaryDirectory() as place:
-            folders = {engine: Path(place) / engine for engine in ENGINES}
+        with tempfile.TemporaryDirectory() as folder:
+            folders = {engine: Path(folder) / engine for engine in ENGINES}
             spent = {engine: measure(engine, work, out) for engine, out in folders.items()}
             same = is_same(*folders.values(), work.open_encoder)
         for engine, (processor_s, clock_s) in spent.items():

@@ -1,6 +1,6 @@
-"""How much of a text its graph keeps: facts of essays held by our rule-made propositions, and by published OpenIE graphs (MINE).
+"""How much of a text its graph retains: facts of essays covered by our rule-based propositions, and by published OpenIE graphs (MINE).
 
-For each essay, 15 known facts are looked for among the texts of its graph: a fact counts as held when its nearest text has at
+For each essay, 15 known facts are searched among the texts of its graph: a fact counts as covered if its nearest text has at
 least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json], FOLDER as in MINE: corpus.jsonl, facts.jsonl
 ({"id", "facts"}) and graphs.jsonl ({"id", "system", "triples"}).
 """
@@ -25,7 +25,7 @@ CHECKED = 0.7
 
 
 def rule_texts(document: Document, encoder: Encoder) -> list[str]:
-    """The propositions that our rules read from a document."""
+    """The propositions that the rules extract from a document."""
     passages = split_passages(document, 200, encoder.count_tokens)
     return [occurrence.text for passage in extract_by_rules(document, passages) for occurrence in passage]
 
@@ -49,20 +49,22 @@ def main() -> int:
     }
     facts = {row["id"]: row["facts"] for _, row in read_jsonl(arguments.folder / "facts.jsonl")}
     graphs = [row for _, row in read_jsonl(arguments.folder / "graphs.jsonl")]
-    found: dict[str, list[np.ndarray]] = {"rules": []}
+    cosines_by_system: dict[str, list[np.ndarray]] = {"rules": []}
     rules = {}
     for essay, document in corpus.items():
         rules[essay] = best_cosines(facts[essay], rule_texts(document, encoder), encoder)
-        found["rules"].append(rules[essay])
+        cosines_by_system["rules"].append(rules[essay])
     for graph in graphs:
         texts = [" ".join(triple) for triple in graph["triples"]]
-        found.setdefault(graph["system"], []).append(best_cosines(facts[graph["id"]], texts, encoder))
-    on_the_same = [rules[graph["id"]] for graph in graphs if graph["system"] == "OpenIE"]
-    held = {system: np.concatenate(cosines) for system, cosines in found.items()}
+        cosines_by_system.setdefault(graph["system"], []).append(best_cosines(facts[graph["id"]], texts, encoder))
+    rules_on_same_essays = [rules[graph["id"]] for graph in graphs if graph["system"] == "OpenIE"]
+    cosines_of = {system: np.concatenate(cosines) for system, cosines in cosines_by_system.items()}
     figures = {
-        f"{system} ≥ {least}": float((all_ >= least).mean()) for system, all_ in held.items() for least in THRESHOLDS
+        f"{system} ≥ {least}": float((all_ >= least).mean())
+        for system, all_ in cosines_of.items()
+        for least in THRESHOLDS
     }
-    ours, theirs = float((np.concatenate(on_the_same) >= CHECKED).mean()), figures[f"OpenIE ≥ {CHECKED}"]
+    ours, theirs = float((np.concatenate(rules_on_same_essays) >= CHECKED).mean()), figures[f"OpenIE ≥ {CHECKED}"]
     checks = [Check(f"rules less OpenIE, share of facts held at cosine {CHECKED}, same essays", ours - theirs, 0, True)]
     return print_report("extraction", {"essays": len(corpus), **figures}, checks, arguments.json)
 

@@ -1,4 +1,4 @@
-"""Hostile HTML and PDF files, made from a seed: deep, broken, endless and bloated ones, and some that are sound.
+"""Hostile HTML and PDF files, made from a seed: deep, broken, endless and bloated ones, and some that are valid.
 
 Run: python -P benchmarks/hostile_files.py --json lists the kinds. benchmarks/uploads.py measures what reading them takes.
 """
@@ -32,7 +32,7 @@ SOUP = (
 
 
 def hostile_file(number: int, seed: int = 0, largest: int = MIB) -> tuple[str, bytes]:
-    """Name and bytes of the file of this number: kinds take turns, sizes from 1 KB to `largest` are drawn."""
+    """Name and bytes of file `number`: kinds alternate, sizes from 1 KB to `largest` are drawn."""
     kinds = [
         *((kind, ".html", make) for kind, make in HTML.items()),
         *((kind, ".pdf", make) for kind, make in PDF.items()),
@@ -49,7 +49,7 @@ def text(chance: Random, size: int) -> str:
 
 
 def again(unit: str) -> Make:
-    """A page of one unit over and over, with text at its end."""
+    """A page of one unit repeated, with text at its end."""
     return lambda chance, size: (unit * (size // len(unit)) + "Deep text.").encode()
 
 
@@ -59,19 +59,19 @@ def soup(chance: Random, size: int) -> bytes:
 
 
 def changed(make: Make) -> Make:
-    """What `make` makes, with bytes changed at random and its end cut off now and then."""
+    """The file of `make`, with bytes changed at random and sometimes truncated."""
 
-    def made(chance: Random, size: int) -> bytes:
+    def make_changed(chance: Random, size: int) -> bytes:
         data = bytearray(make(chance, size))
         for _ in range(max(1, len(data) // chance.choice([100, 1000, 10_000]))):
             data[chance.randrange(len(data))] = chance.choice(b"<>/[]()& \r\n0189azR")
         return bytes(data[: chance.choice([len(data), chance.randrange(1, len(data) + 1)])])
 
-    return made
+    return make_changed
 
 
 def sound_page(chance: Random, size: int) -> bytes:
-    """A page as there are many."""
+    """An ordinary page."""
     parts = ["<!doctype html><html><head><title>Tides &amp; salt</title><style>p{}</style></head><body><h1>Tides</h1>"]
     while sum(map(len, parts)) < size:
         rows = "".join(f"<tr><td>{text(chance, 20)}</td><td>{chance.random():.3f}</td></tr>" for _ in range(5))
@@ -105,20 +105,20 @@ HTML: dict[str, Make] = {
 
 
 def pdf(objects: Sequence[bytes], trailer: bytes = b"/Root 1 0 R", table: bool = True) -> bytes:
-    """A PDF of these objects, numbered from 1; without `table` its readers have to look for them."""
-    out, starts = [b"%PDF-1.7\n"], []
-    place = len(out[0])
+    """A PDF of these objects, numbered from 1; without `table`, readers have to search for them."""
+    out, offsets = [b"%PDF-1.7\n"], []
+    offset = len(out[0])
     for number, body in enumerate(objects, start=1):
-        starts.append(place)
+        offsets.append(offset)
         out.append(b"%d 0 obj\n%s\nendobj\n" % (number, body))
-        place += len(out[-1])
+        offset += len(out[-1])
     if table:
         out += [
             b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1),
-            *(b"%010d 00000 n \n" % start for start in starts),
+            *(b"%010d 00000 n \n" % start for start in offsets),
         ]
     out.append(
-        b"trailer << /Size %d %s >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, trailer, place if table else 7)
+        b"trailer << /Size %d %s >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, trailer, offset if table else 7)
     )
     return b"".join(out)
 
@@ -153,18 +153,18 @@ def lines_of_text(chance: Random, size: int) -> bytes:
 
 
 def sound_pdf(chance: Random, size: int) -> bytes:
-    """A PDF as there are many: pages of text, compressed."""
+    """An ordinary PDF: pages of text, compressed."""
     contents = [zlib.compress(lines_of_text(chance, 3000)) for _ in range(max(1, min(40, size // 1500)))]
     return pages([stream(content, b"/Filter /FlateDecode") for content in contents])
 
 
-def one(content: Callable[[Random, int], bytes]) -> Make:
+def one_page(content: Callable[[Random, int], bytes]) -> Make:
     """A PDF of one page whose content stream is plain."""
     return lambda chance, size: pages([stream(content(chance, size))])
 
 
 def bomb(content: bytes, times: int) -> Make:
-    """A PDF of one page whose stream is `content`, so many MB of it in the largest file, compressed."""
+    """A PDF of one page whose compressed stream repeats `content`, `times` MB of it in the largest file."""
 
     def make(chance: Random, size: int) -> bytes:
         packer = zlib.compressobj(9)
@@ -184,7 +184,7 @@ def twice_packed(chance: Random, size: int) -> bytes:
 
 
 def circular_pages(chance: Random, size: int) -> bytes:
-    """A tree of pages that holds itself, many times."""
+    """A page tree that contains itself, many times."""
     kids = b"2 0 R 3 0 R " * (size // 12)
     return pdf(
         [
@@ -196,14 +196,14 @@ def circular_pages(chance: Random, size: int) -> bytes:
 
 
 def deep_pages(chance: Random, size: int) -> bytes:
-    """A tree of pages with one branch, as deep as it goes."""
+    """A page tree with one branch, as deep as the size allows."""
     depth = max(2, size // 90)
     inner = [b"<< /Type /Pages /Kids [%d 0 R] /Parent %d 0 R /Count 1 >>" % (n + 3, n + 1) for n in range(depth)]
     return pdf([b"<< /Type /Catalog /Pages 2 0 R >>", *inner, b"<< /Type /Page /Parent %d 0 R >>" % (depth + 1)])
 
 
 def shared_kids(chance: Random, size: int) -> bytes:
-    """A tree of pages in which each level holds the next one ten times: 10 ** 9 pages."""
+    """A page tree in which each level contains the next one ten times: 10 ** 9 pages."""
     inner = [b"<< /Type /Pages /Kids [%s] /Count 10 >>" % (b"%d 0 R " % (n + 3) * 10) for n in range(9)]
     return pdf([b"<< /Type /Catalog /Pages 2 0 R >>", *inner, b"<< /Type /Page /MediaBox [0 0 9 9] >>"])
 
@@ -213,14 +213,14 @@ def forms(depth: int, width: int) -> Make:
 
     def make(chance: Random, size: int) -> bytes:
         about = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"
-        made = [stream(b"/X Do " * width, about % (6 + (n + 1) % depth)) for n in range(depth)]
-        return pages([stream(b"/X Do " * width)], b"/XObject << /X 6 0 R >>", made)
+        objects = [stream(b"/X Do " * width, about % (6 + (n + 1) % depth)) for n in range(depth)]
+        return pages([stream(b"/X Do " * width)], b"/XObject << /X 6 0 R >>", objects)
 
     return make
 
 
 def wide_cmap(chance: Random, size: int) -> bytes:
-    """A font whose map to Unicode is made of ranges over all codes."""
+    """A font whose map to Unicode consists of ranges over all codes."""
     ranges = b"<0000> <ffff> <0000>\n" * (size // 21)
     cmap = stream(b"1 begincodespacerange <0000> <ffff> endcodespacerange 1 beginbfrange\n" + ranges + b"endbfrange")
     font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 7 0 R >>"
@@ -229,24 +229,24 @@ def wide_cmap(chance: Random, size: int) -> bytes:
 
 
 def many_objects(chance: Random, size: int) -> bytes:
-    """Objects without a table of their places."""
+    """Objects without a cross-reference table."""
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [] /Count 0 >>"]
     return pdf([*objects, *([b"1"] * (size // 22))], table=False)
 
 
 def circular_tables(chance: Random, size: int) -> bytes:
-    """Tables of objects that name each other as the one before."""
+    """Cross-reference tables that name each other as the previous one."""
     head = b"%PDF-1.7\n1 0 obj << /Type /Catalog /Pages 1 0 R >> endobj\n"
     table = b"xref\n0 1\n0000000000 65535 f \ntrailer << /Size 2 /Root 1 0 R /Prev %d >>\n"
     length = len(table % 10**9)
     count = max(2, size // length)
-    places = [len(head) + n * length for n in range(count)]
-    tables = b"".join((table % places[(n + 1) % count]).ljust(length) for n in range(count))
-    return head + tables + b"startxref\n%d\n%%%%EOF\n" % places[0]
+    offsets = [len(head) + n * length for n in range(count)]
+    tables = b"".join((table % offsets[(n + 1) % count]).ljust(length) for n in range(count))
+    return head + tables + b"startxref\n%d\n%%%%EOF\n" % offsets[0]
 
 
 def long_table(chance: Random, size: int) -> bytes:
-    """A table that says it has two thousand million rows."""
+    """A cross-reference table that claims two thousand million rows."""
     return (
         b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\nxref\n0 2000000000\n"
         + b"0000000000 65535 f \n" * (size // 20)
@@ -255,7 +255,7 @@ def long_table(chance: Random, size: int) -> bytes:
 
 
 def circular_streams(chance: Random, size: int) -> bytes:
-    """Object streams that lie in each other, and lengths that are each other's."""
+    """Object streams contained in each other, and lengths that refer to each other."""
     about = b"/Type /ObjStm /N 100000 /First 10 /Extends 3 0 R"
     return pages(
         [b"<< /Length 5 0 R >>\nstream\n%s\nendstream" % (b"x" * size)], more=[stream(b"6 0 6 0 " * 100, about)]
@@ -264,7 +264,7 @@ def circular_streams(chance: Random, size: int) -> bytes:
 
 PDF: dict[str, Make] = {
     "sound": sound_pdf,
-    "much-text": one(lines_of_text),
+    "much-text": one_page(lines_of_text),
     "bomb-of-spaces": bomb(b" ", 900),
     "bomb-of-text": bomb(b"BT (salt) Tj ET\n", 70),
     "bomb-of-brackets": bomb(b"[", 60),
@@ -282,9 +282,9 @@ PDF: dict[str, Make] = {
     "circular-streams": circular_streams,
     "deep-array": lambda chance, size: pdf([b"<< /Pages 2 0 R >>", b"[" * size]),
     "deep-dictionary": lambda chance, size: pdf([b"<< /Pages 2 0 R >>", b"<</Kids" * (size // 7)]),
-    "deep-states": one(lambda chance, size: b"q " * (size // 2)),
-    "inline-image": one(lambda chance, size: b"BI /W 9 /H 9 ID " + b"E " * (size // 2)),
-    "strings-without-end": one(lambda chance, size: b"BT (" * (size // 4)),
+    "deep-states": one_page(lambda chance, size: b"q " * (size // 2)),
+    "inline-image": one_page(lambda chance, size: b"BI /W 9 /H 9 ID " + b"E " * (size // 2)),
+    "strings-without-end": one_page(lambda chance, size: b"BT (" * (size // 4)),
     "length-too-long": lambda chance, size: pages(
         [b"<< /Length 2000000000 >>\nstream\n" + lines_of_text(chance, size) + b"\nendstream"]
     ),

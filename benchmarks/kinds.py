@@ -1,7 +1,7 @@
-"""The default mode on corpora of many kinds: is it ever below the best of the simple modes? `auto`, `dense`, `lexical` and `hybrid`, Recall@5.
+"""The default mode on corpora of many kinds: is it ever worse than the best of the simple modes? `auto`, `dense`, `lexical` and `hybrid`, Recall@5.
 
 Run: python -P benchmarks/kinds.py --data FOLDER_OF_SETS [--kinds untitled mails …] [--questions 300] [--encoder minilm] [--folder FOLDER] [--json].
-Each kind is made from a public set (SETS says which), with its questions as they are. An index is made for each, in --folder, where it stays for a next run.
+Each kind is made from a public set (see SETS), with its questions unchanged. An index is built for each in --folder and reused by later runs.
 """
 
 import argparse
@@ -39,92 +39,94 @@ SIMPLE: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 MOST_BELOW = 0.01
 TOP_K, FIRST = 10, 5
 EDITION = "#"
-"""After the source of a document, what tells its other edition."""
+"""Suffix of the source of a document's second edition."""
 PARAGRAPHS = 8
-"""Of a report."""
+"""Number of paragraphs in a report."""
 NAMES = ("Ada Brandt", "Tom Okafor", "Mira Lindqvist", "Joel Santos", "Petra Novak", "Sam Whitlock")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents and the questions that are asked of them."""
+    """Documents and questions about them."""
 
     documents: list[Document]
     questions: list[Question]
 
 
 def read_set(folder: Path) -> Corpus:
-    """A set as it is: corpus.jsonl and questions.jsonl."""
+    """An unchanged set: corpus.jsonl and questions.jsonl."""
     return Corpus(list(read_documents(folder / "corpus.jsonl", print)), read_questions(folder / "questions.jsonl"))
 
 
 def untitled(corpus: Corpus) -> Corpus:
-    """The same texts, none of which says what it is called."""
-    return replace(corpus, documents=[replace(each, title="") for each in corpus.documents])
+    """The same texts without titles."""
+    return replace(corpus, documents=[replace(document, title="") for document in corpus.documents])
 
 
 def mails(corpus: Corpus) -> Corpus:
-    """Each text as a mail between a few people, whose subject says nothing."""
-    draw, found = random.Random(0), []
-    for number, each in enumerate(corpus.documents):
+    """Each text as an e-mail between a few people, with an uninformative subject."""
+    draw, documents = random.Random(0), []
+    for number, document in enumerate(corpus.documents):
         sender, receiver = draw.sample(NAMES, 2)
         date = f"{draw.randint(1, 28)} {draw.choice(('March', 'June', 'October'))} {draw.randint(2015, 2024)}"
         head = (
             f"From: {sender}\nTo: {receiver}\nDate: {date}\nSubject: Re: item {number}\n\nHi {receiver.split()[0]},\n\n"
         )
-        text = f"{head}{each.text}\n\nBest,\n{sender.split()[0]}\n"
-        found.append(Document(each.source, f"Re: item {number}", text))
-    return replace(corpus, documents=found)
+        text = f"{head}{document.text}\n\nBest,\n{sender.split()[0]}\n"
+        documents.append(Document(document.source, f"Re: item {number}", text))
+    return replace(corpus, documents=documents)
 
 
 def reports(corpus: Corpus) -> Corpus:
-    """So many paragraphs drawn at random, with their headings, are a report that is called by its number; a report with a gold paragraph is gold."""
+    """Reports of PARAGRAPHS paragraphs drawn at random, with their headings, titled by number; a report with a gold paragraph is gold."""
     order = random.Random(0).sample(corpus.documents, len(corpus.documents))
     parts = [order[start : start + PARAGRAPHS] for start in range(0, len(order), PARAGRAPHS)]
-    report_of = {each.source: f"report {number}" for number, part in enumerate(parts) for each in part}
+    report_of = {document.source: f"report {number}" for number, part in enumerate(parts) for document in part}
     documents = [
         Document(
-            f"report {number}", f"Report {number}", "\n\n".join(f"## {each.title}\n\n{each.text}" for each in part)
+            f"report {number}",
+            f"Report {number}",
+            "\n\n".join(f"## {document.title}\n\n{document.text}" for document in part),
         )
         for number, part in enumerate(parts)
     ]
     questions = [
-        replace(each, gold_sources=tuple(dict.fromkeys(report_of[source] for source in each.gold_sources)))
-        for each in corpus.questions
+        replace(question, gold_sources=tuple(dict.fromkeys(report_of[source] for source in question.gold_sources)))
+        for question in corpus.questions
     ]
     return Corpus(documents, questions)
 
 
 def near_duplicates(corpus: Corpus) -> Corpus:
-    """Each text in a second edition, its sentences in another order; either is as good as the other."""
-    again = []
-    for each in corpus.documents:
-        sentences = re.split(r"(?<=[.!?])\s+", each.text)
+    """Each text also in a second edition, with its sentences in another order; either edition counts as found."""
+    editions = []
+    for document in corpus.documents:
+        sentences = re.split(r"(?<=[.!?])\s+", document.text)
         text = " ".join([*sentences[1:], sentences[0], "Revised edition."])
-        again.append(Document(each.source + EDITION, each.title, text))
-    return replace(corpus, documents=[*corpus.documents, *again])
+        editions.append(Document(document.source + EDITION, document.title, text))
+    return replace(corpus, documents=[*corpus.documents, *editions])
 
 
 def tables(folder: Path) -> Corpus:
-    """What a model read in each passage, as a table without a title (musique's openie.jsonl); texts without a triple are left as they are."""
+    """The triples that a model extracted from each passage, as a table without a title (musique's openie.jsonl); texts without a triple are unchanged."""
     corpus = read_set(folder)
     triples = {row["id"]: row["triples"] for _, row in read_jsonl(folder / "openie.jsonl")}
-    found = []
-    for each in corpus.documents:
-        rows = [triple for triple in triples.get(each.source, []) if len(triple) == 3]
+    documents = []
+    for document in corpus.documents:
+        rows = [triple for triple in triples.get(document.source, []) if len(triple) == 3]
         lines = ["| what | how | to what |", "|---|---|---|", *(f"| {' | '.join(map(str, row))} |" for row in rows)]
-        found.append(Document(each.source, "", "\n".join(lines) if rows else each.text))
-    return replace(corpus, documents=found)
+        documents.append(Document(document.source, "", "\n".join(lines) if rows else document.text))
+    return replace(corpus, documents=documents)
 
 
 def explanations(folder: Path) -> Corpus:
-    """Explanations of answers in medicine; a question's own is gold."""
+    """Explanations of medical answers; a question's own explanation is gold."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl") if row.get("reasoning")]
     return Corpus([Document(row["id"], "", row["reasoning"]) for row in rows], own_questions(rows))
 
 
 def abstracts(folder: Path) -> Corpus:
-    """Abstracts without titles; a question's own is gold."""
+    """Abstracts without titles; a question's own abstract is gold."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
     return Corpus([Document(row["id"], "", "\n\n".join(row["context"])) for row in rows], own_questions(rows))
 
@@ -149,38 +151,40 @@ SETS: dict[str, tuple[str, Callable[[Path], Corpus]]] = {
 
 
 def open_kind(folder: Path, corpus: Corpus, encoder: str) -> Index:
-    """The index of a corpus, made unless it is there."""
+    """The index of a corpus, built if it does not exist."""
     if not (folder / MANIFEST).exists():
         build_index(folder, corpus.documents, IndexSettings(encoder=encoder), open_encoder)
     return open_index(folder)
 
 
 def recalls(index: Index, mode: Mode, questions: Sequence[Question], queries: Sequence[Query]) -> list[float]:
-    """Recall@5 of each question; of a document in two editions either will do."""
-    found, settings = [], RetrieveSettings(mode=mode, top_k=TOP_K)
+    """Recall@5 of each question; either edition of a document counts."""
+    values, settings = [], RetrieveSettings(mode=mode, top_k=TOP_K)
     for question, query in zip(questions, queries, strict=True):
         sources = ranked_sources(STRATEGIES[mode](index, query, settings))
         first = dict.fromkeys(source.removesuffix(EDITION) for source in sources[:FIRST])
-        found.append(recall_at(list(first), question.gold_sources, FIRST))
-    return found
+        values.append(recall_at(list(first), question.gold_sources, FIRST))
+    return values
 
 
 def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tuple[dict[str, float | str], Check]:
-    """The figures of a kind, and whether the default is at least the best of the others but for MOST_BELOW."""
-    source, made = SETS[name]
-    corpus = made(data / source)
-    asked = [each for each in corpus.questions if each.gold_sources]
-    if len(asked) > most:
-        asked = random.Random(0).sample(asked, most)
+    """The figures of a kind, and whether the default mode is at most MOST_BELOW worse than the best of the others."""
+    source, make_corpus = SETS[name]
+    corpus = make_corpus(data / source)
+    questions = [question for question in corpus.questions if question.gold_sources]
+    if len(questions) > most:
+        questions = random.Random(0).sample(questions, most)
     index = open_kind(folder / re.sub(r"\W+", "-", f"{name} {encoder}"), corpus, encoder)
-    vectors_QD = index.encode_queries([each.text for each in asked])
-    queries = [Query(each.text, vector_D) for each, vector_D in zip(asked, vectors_QD, strict=True)]
-    of_mode = {mode: np.array(recalls(index, mode, asked, queries)) for mode in (*SIMPLE, "auto")}
-    best = max(SIMPLE, key=lambda mode: of_mode[mode].mean())
-    gain = bootstrap_difference(of_mode["auto"], of_mode[best])
-    told = f"{name} ({len(asked)} questions, {len(index.data.passage_ids)} passages)"
-    figures: dict[str, float | str] = {f"{told}: {mode}": float(found.mean()) for mode, found in of_mode.items()}
-    figures[f"{told}: auto minus {best}"] = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+    vectors_QD = index.encode_queries([question.text for question in questions])
+    queries = [Query(question.text, vector_D) for question, vector_D in zip(questions, vectors_QD, strict=True)]
+    recall_by_mode = {mode: np.array(recalls(index, mode, questions, queries)) for mode in (*SIMPLE, "auto")}
+    best = max(SIMPLE, key=lambda mode: recall_by_mode[mode].mean())
+    gain = bootstrap_difference(recall_by_mode["auto"], recall_by_mode[best])
+    label = f"{name} ({len(questions)} questions, {len(index.data.passage_ids)} passages)"
+    figures: dict[str, float | str] = {
+        f"{label}: {mode}": float(values.mean()) for mode, values in recall_by_mode.items()
+    }
+    figures[f"{label}: auto minus {best}"] = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
     return figures, Check(f"{name}: auto minus the best of the others", gain.mean, -MOST_BELOW, at_least=True)
 
 
@@ -188,18 +192,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of public sets")
     parser.add_argument("--kinds", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--questions", type=int, default=300, help="of a kind, at most")
+    parser.add_argument("--questions", type=int, default=300, help="most questions of a kind")
     parser.add_argument("--encoder", default="minilm")
-    parser.add_argument("--folder", type=Path, help="where indexes are kept for a next run")
+    parser.add_argument("--folder", type=Path, help="folder of the indexes, for reuse by later runs")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         for name in arguments.kinds:
-            folder = arguments.folder or Path(place)
-            of_kind, check = measure(name, arguments.data, folder, arguments.questions, arguments.encoder)
-            figures |= of_kind
+            folder = arguments.folder or Path(scratch)
+            kind_figures, check = measure(name, arguments.data, folder, arguments.questions, arguments.encoder)
+            figures |= kind_figures
             checks.append(check)
     return print_report("kinds of corpora", figures, checks, arguments.json)
 

@@ -1,7 +1,7 @@
-"""Memory of building an index: the peak outside vectors, of ten times the documents against once.
+"""Memory of building an index: the peak outside vectors, for ten times the documents against once.
 
-Run: python -P benchmarks/memory.py [--documents 1000] [--json]. Each build runs in a process of its own, with the embedded encoder;
-from its peak resident memory the bytes of the vectors in the index are taken off.
+Run: python -P benchmarks/memory.py [--documents 1000] [--json]. Each build runs in a separate process, with the embedded encoder;
+the bytes of the vectors in the index are subtracted from its peak resident memory.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.index import invented_documents
-from benchmarks.report import MIB, Check, measured_apart, peak_mib, print_report
+from benchmarks.report import MIB, Check, measure_in_process, peak_mib, print_report
 from graph.build.build import build_index
 from graph.models.encoder import open_encoder
 from graph.store.arrays import load_arrays
@@ -22,9 +22,9 @@ from graph.store.index_settings import IndexSettings
 
 
 def build_and_measure(documents: int) -> dict[str, float]:
-    """MiB at the peak of this process after one build, and MiB of the vectors that it made."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "index"
+    """MiB at the peak of this process after one build, and MiB of the index's vectors."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "index"
         build_index(folder, invented_documents(documents), IndexSettings(communities="igraph"), open_encoder)
         data = load_arrays(folder, IndexData)
         vectors = sum(getattr(data, field).nbytes for _, field in VECTOR_FIELDS.values())
@@ -40,7 +40,7 @@ def main() -> int:
     if arguments.measure:
         print(json.dumps(build_and_measure(arguments.measure)))
         return 0
-    few, many = (measured_apart(__file__, str(count)) for count in (arguments.documents, 10 * arguments.documents))
+    few, many = (measure_in_process(__file__, str(count)) for count in (arguments.documents, 10 * arguments.documents))
     figures = {
         "documents": arguments.documents,
         "peak_mib": few["peak"],

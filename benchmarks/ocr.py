@@ -1,7 +1,7 @@
-"""What a scanned page costs to read by tesseract, and how many of its words come back.
+"""The cost of reading a scanned page by tesseract, and how many of its words are recovered.
 
 Run: python -P benchmarks/ocr.py [--pages 10] [--json]. Pages are drawn from the documents of examples/: clean print, 420 words each, at
-200 dots an inch. A word comes back where it is found on its page, letter by letter.
+200 dots an inch. A word is recovered if it is read on its page, letter by letter.
 """
 
 import argparse
@@ -39,23 +39,23 @@ def main() -> int:
 
 
 def measure(count: int) -> dict[str, float | str]:
-    """Seconds of processor a page, and the share of the different words of a page that come back."""
+    """Processor seconds per page, and the share of the distinct words of a page that are recovered."""
     texts = (file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples" / "documents").glob("*.md")))
     words = " ".join(texts).replace("#", "").split()
-    written = [words[start : start + WORDS] for start in range(0, count * WORDS, WORDS)]
-    taken_s, found, sought, peak_mb = [], 0, 0, 0.0
+    pages = [words[start : start + WORDS] for start in range(0, count * WORDS, WORDS)]
+    taken_s, recovered, expected, peak_mb = [], 0, 0, 0.0
     with ParseWorker(Limits(ocr=Ocr())) as worker:
-        for page in written:
-            read = set(worker.parse(scan(page), ".pdf", "page.pdf").text.split())
+        for page in pages:
+            words_read = set(worker.parse(scan(page), ".pdf", "page.pdf").text.split())
             taken_s.append(worker.last.cpu_s)
             peak_mb = max(peak_mb, worker.last.peak_mb)
-            found, sought = found + len(read & set(page)), sought + len(set(page))
+            recovered, expected = recovered + len(words_read & set(page)), expected + len(set(page))
     return {
         "pages": count,
         "a page, processor s": median(taken_s),
         "longest page, processor s": max(taken_s),
         "peak of a program, MiB": peak_mb,
-        "words that come back": found / sought,
+        "words that come back": recovered / expected,
     }
 
 

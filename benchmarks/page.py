@@ -1,8 +1,8 @@
-"""What the page costs a reader: requests and bytes until it stands, again on a second visit, and the time to the first answer.
+"""The cost of loading the page: requests and bytes until it is usable, again on a second visit, and the time to the first answer.
 
 Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms.
-Where playwright finds Chromium (MODEGRAPH_CHROMIUM, or on the path) all is measured in it; else requests and bytes alone, by following what the
-files load.
+If playwright finds Chromium (MODEGRAPH_CHROMIUM, or on the path), everything is measured in it; otherwise only requests and bytes, by following the
+files' references.
 """
 
 import argparse
@@ -25,12 +25,12 @@ sys.path.insert(0, str(ROOT))
 import httpx2
 
 from benchmarks.report import Check, print_report
-from benchmarks.serve import engine, made_index, server
+from benchmarks.serve import engine, example_index, server
 
 CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
 QUESTION = "What is the combined area of the four inhabited Halmaren islands?"
 ASSET = re.compile(r"""(?:src|href)="(page/[^"]+)"|(?:from|import)\s*\(?\s*"(\.{1,2}/[^"]+)\"""")
-"""What HTML loads, and what a module imports."""
+"""References of HTML and imports of modules."""
 VISITS = 5
 MOST_KIB, MOST_REQUESTS = 400, 40
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
@@ -40,11 +40,11 @@ READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 def main() -> int:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--index", type=Path, help="index to serve; one of examples/ is made when left out")
+    parser.add_argument("--index", type=Path, help="index to serve; by default one of examples/ is made")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
-        index = options.index or made_index(Path(scratch) / "index")
+        index = options.index or example_index(Path(scratch) / "index")
         figures = asyncio.run(measure(index))
     checks = [
         Check("first visit: KiB of files", float(figures["first visit: KiB of files"]), MOST_KIB, at_least=False),
@@ -66,38 +66,40 @@ async def measure(index: Path) -> dict[str, float | str]:
 
 
 def files_of(url: str) -> dict[str, float | str]:
-    """The page and every file that it loads, by requests and bytes, and what a browser that has them asks for."""
+    """The requests and bytes of the page and every file that it loads, and what a browser that has them requests."""
     with httpx2.Client(trust_env=False, timeout=30) as client:
         page = client.get(url)
-        found: dict[str, bytes] = {url: page.content}
+        contents: dict[str, bytes] = {url: page.content}
         waiting = list(assets(url, page.text))
         while waiting:
             address = waiting.pop()
-            if address not in found:
-                answer = client.get(address)
-                answer.raise_for_status()
-                found[address] = answer.content
-                waiting += assets(address, answer.text)
+            if address not in contents:
+                response = client.get(address)
+                response.raise_for_status()
+                contents[address] = response.content
+                waiting += assets(address, response.text)
         again = client.get(url, headers={"If-None-Match": page.headers["etag"]})
-        kept = client.get(next(address for address in found if address.endswith(".css"))).headers["cache-control"]
+        cache_control = client.get(next(address for address in contents if address.endswith(".css"))).headers[
+            "cache-control"
+        ]
     return {
-        "first visit: requests for files": len(found),
-        "first visit: KiB of files": sum(map(len, found.values())) / 1024,
-        "the same, gzipped (by a proxy)": sum(len(gzip.compress(each)) for each in found.values()) / 1024,
-        "largest file": max(found, key=lambda address: len(found[address])).rpartition("/")[2],
-        "second visit: status and bytes of the page": f"{again.status_code}, {len(again.content)}; its files: {kept}",
+        "first visit: requests for files": len(contents),
+        "first visit: KiB of files": sum(map(len, contents.values())) / 1024,
+        "the same, gzipped (by a proxy)": sum(len(gzip.compress(content)) for content in contents.values()) / 1024,
+        "largest file": max(contents, key=lambda address: len(contents[address])).rpartition("/")[2],
+        "second visit: status and bytes of the page": f"{again.status_code}, {len(again.content)}; its files: {cache_control}",
     }
 
 
 def assets(address: str, text: str) -> Iterator[str]:
-    """The addresses of what a file loads."""
+    """The addresses that a file loads."""
     if address.endswith((".js", "/")):
         for from_page, from_module in ASSET.findall(text):
             yield urljoin(address, from_page or from_module)
 
 
 async def in_chromium(url: str) -> dict[str, float | str]:
-    """Medians over visits in browsers that have nothing yet: paint, readiness, the first word of an answer and its end."""
+    """Medians over visits with empty caches: paint, readiness, the first word of an answer and its end."""
     from playwright.async_api import async_playwright
 
     visits: list[dict[str, float]] = []
@@ -107,19 +109,21 @@ async def in_chromium(url: str) -> dict[str, float | str]:
             visits.append(await visit(browser, url))
         version = browser.version
         await browser.close()
-    return {"browser": f"Chromium {version}"} | {name: median(each[name] for each in visits) for name in visits[0]}
+    return {"browser": f"Chromium {version}"} | {
+        name: median(timings[name] for timings in visits) for name in visits[0]
+    }
 
 
 async def visit(browser: Any, url: str) -> dict[str, float]:
-    """One visit, milliseconds: a question is typed and sent as soon as the page takes one."""
+    """One visit, in milliseconds: a question is typed and sent as soon as the page accepts one."""
     context = await browser.new_context()
     page = await context.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     await page.goto(url)
     await page.wait_for_selector("#columns select")
     usable = await page.evaluate("performance.now()")
-    loaded = len(asked)
+    loaded = len(requests)
     painted, ready = await page.evaluate(PAINTED), await page.evaluate(READY)
     await page.fill("#question", QUESTION)
     sent = await page.evaluate("performance.now()")
@@ -127,7 +131,7 @@ async def visit(browser: Any, url: str) -> dict[str, float]:
     await page.wait_for_function("() => document.querySelector('.turn')?.innerText.includes('token')", polling=5)
     first = await page.evaluate("performance.now()")
     await page.wait_for_selector(".cost")
-    whole = await page.evaluate("performance.now()")
+    finished = await page.evaluate("performance.now()")
     await context.close()
     return {
         "requests until usable, with those to the API": float(loaded),
@@ -135,7 +139,7 @@ async def visit(browser: Any, url: str) -> dict[str, float]:
         "DOM content loaded, ms": ready,
         "usable, ms": usable,
         "first word of an answer after Enter, ms": first - sent,
-        "whole answer after Enter, ms": whole - sent,
+        "whole answer after Enter, ms": finished - sent,
     }
 
 

@@ -1,8 +1,8 @@
-"""Whether the time of a refusal tells that what it names is there: foreign things against ones that do not exist.
+"""Does the time of a refusal reveal that a thing exists? Foreign things against ones that do not exist.
 
-Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round asks for a foreign thing and two absent ones in drawn order
-over one connection. Of each request: microseconds of the server's processor and on the clock, medians of the differences within
-rounds with 95 % intervals; "rest" is what the two absent names differ by: the error of the measurement.
+Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign thing and two absent ones in random order
+over one connection. For each request: microseconds of the server's processor and of the clock, medians of the differences within
+rounds with 95 % intervals; "rest" is the difference between the two absent names: the error of the measurement.
 """
 
 import argparse
@@ -29,28 +29,28 @@ sys.path.insert(0, str(ROOT))
 import httpx2
 
 from benchmarks.report import Check, print_report
-from benchmarks.serve import answering, begin, made_index
+from benchmarks.serve import example_index, start_process, wait_until_ready
 from graph.index.index import open_index
 from serve.engines.child import free_port
 from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02
-"""Of a refusal's processor time: by what a foreign thing may surely (the whole interval) take more or less than an absent one."""
+"""Share of a refusal's processor time by which a foreign thing may certainly (over the complete interval) differ from an absent one."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
-"""Collections: one that is there and not for the key, two that are not there."""
+"""Collections: one that exists but is not for the key, two that do not exist."""
 SOURCES = {"foreign": "ferry-lantern.md", "absent": "ferry-lanterx.md", "other": "ferry-lantery.md"}
-"""Documents of the key's own collection, in the same way."""
+"""Documents of the key's own collection, likewise."""
 READERS = {"foreign": OTHER_READER, "absent": "reader-0002", "other": "reader-0003"}
-"""Names under which other keys have feedback here, or nobody has."""
+"""Names with feedback under other keys, and names without any."""
 OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request with {} where the name goes, and who asks."""
+    """A request with {} in place of the name, and the key that sends it."""
 
     key: str
     method: str
@@ -61,17 +61,17 @@ class Request:
 
 
 def tool(name: str, **arguments: str) -> str:
-    """The body of a call of an MCP tool."""
+    """The body of an MCP tool call."""
     return rpc("tools/call", name=name, arguments=arguments)
 
 
 def rpc(method: str, **parameters: Any) -> str:
-    """The body of a request of the protocol."""
+    """The body of a JSON-RPC request."""
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
 
 
 def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
-    """Every kind of request that names a thing; `passages` are ids of passages."""
+    """Every kind of request that names a thing; `passages` are passage ids."""
     query = json.dumps({"query": "Who?"})
     node = "/v1/graph/neighbourhood?id={}&kind="
     chat = json.dumps({"model": "stub@{}", "messages": [{"role": "user", "content": "Who?"}]})
@@ -112,8 +112,8 @@ def main() -> int:
 
 
 def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float | str], list[Check]]:
-    """For each request what the absent name takes, and by how much the foreign one and the other absent one differ from it."""
-    made_index(scratch / "public")
+    """For each request the time for the absent name, and the differences of the foreign and the other absent name from it."""
+    example_index(scratch / "public")
     shutil.copytree(scratch / "public", scratch / "secret")
     keys = write_keys(scratch / "keys.json")
     requests = requests_over(passages_in(scratch / "public", chance))
@@ -127,12 +127,12 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
         for key in ("collection", OTHER_KEY):
             leave_feedback(client, keys[key])
         for name, request in requests.items():
-            taken = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(pid))
-            for clock, (absent, foreign, other) in taken.items():
+            times = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(pid))
+            for clock, (absent, foreign, other) in times.items():
                 figures[f"{name}, {clock}: absent, µs"] = median(absent)
-                figures[f"{name}, {clock}: foreign less absent, µs"] = told(gaps(foreign, absent))
-                figures[f"{name}, {clock}: rest, µs"] = told(gaps(other, absent))
-            absent, foreign, _ = taken["processor"]
+                figures[f"{name}, {clock}: foreign less absent, µs"] = with_interval(gaps(foreign, absent))
+                figures[f"{name}, {clock}: rest, µs"] = with_interval(gaps(other, absent))
+            absent, foreign, _ = times["processor"]
             low, high = interval(gaps(foreign, absent))
             certain = max(0.0, low, -high) / median(absent)
             checks.append(Check(f"{name}: certain share of its processor time", certain, LARGEST_SHARE, at_least=False))
@@ -142,75 +142,75 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
 def times_us(
     client: httpx2.Client, request: Request, key: str, rounds: int, chance: Random, processor: Callable[[], float]
 ) -> dict[str, tuple[list[float], list[float], list[float]]]:
-    """Microseconds of the server's processor and on the clock, for each a list of rounds of the absent, the foreign and the other absent name."""
+    """Microseconds of the server's processor and of the clock, each as lists over rounds for the absent, the foreign and the other absent name."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MCP}
     kinds = ("absent", "foreign", "other")
-    taken: dict[tuple[str, str], list[float]] = {
+    times: dict[tuple[str, str], list[float]] = {
         (clock, kind): [] for clock in ("processor", "clock") for kind in kinds
     }
     for number in range(rounds + WARM_ROUNDS):
         for kind in chance.sample(kinds, len(kinds)):
             name = request.names[kind]
             path, body = request.path.replace("{}", name), request.body.replace("{}", name)
-            begun = processor(), time.perf_counter()
-            told = client.request(request.method, path, content=body, headers=headers)
-            ended = processor(), time.perf_counter()
-            assert told.status_code == request.refused, (request.path, told.text)
+            start = processor(), time.perf_counter()
+            response = client.request(request.method, path, content=body, headers=headers)
+            end = processor(), time.perf_counter()
+            assert response.status_code == request.refused, (request.path, response.text)
             if number >= WARM_ROUNDS:
-                for clock, before, after in zip(("processor", "clock"), begun, ended, strict=True):
-                    taken[clock, kind].append(1e6 * (after - before))
-    return {clock: tuple(taken[clock, kind] for kind in kinds) for clock in ("processor", "clock")}  # type: ignore[misc]
+                for clock, before, after in zip(("processor", "clock"), start, end, strict=True):
+                    times[clock, kind].append(1e6 * (after - before))
+    return {clock: tuple(times[clock, kind] for kind in kinds) for clock in ("processor", "clock")}  # type: ignore[misc]
 
 
 def processor_s(pid: int) -> float:
-    """The processor time of a process so far: Linux names its clock by the process's number."""
+    """The processor time of a process so far; Linux derives a clock's id from the process id."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def gaps(ones: Sequence[float], others: Sequence[float]) -> list[float]:
-    """The differences within rounds, in order of size."""
+    """The differences within rounds, sorted."""
     return sorted(one - other for one, other in zip(ones, others, strict=True))
 
 
-def told(gaps_in_order: Sequence[float]) -> str:
+def with_interval(sorted_gaps: Sequence[float]) -> str:
     """The median of differences and its 95 % interval."""
-    low, high = interval(gaps_in_order)
-    return f"{median(gaps_in_order):.1f} ({low:.1f} to {high:.1f})"
+    low, high = interval(sorted_gaps)
+    return f"{median(sorted_gaps):.1f} ({low:.1f} to {high:.1f})"
 
 
-def interval(in_order: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a median: from the rank below n / 2 to that above it by which a binomial (n, ½) strays in one case of twenty.
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of a median: between the ranks below and above n / 2 that a binomial (n, ½) exceeds in one case of twenty.
 
-    >>> interval([float(each) for each in range(1, 101)])
+    >>> interval([float(n) for n in range(1, 101)])
     (40.0, 61.0)
     """
-    rank = max(1, math.floor(len(in_order) / 2 - 0.98 * math.sqrt(len(in_order))))
-    return in_order[rank - 1], in_order[-rank]
+    rank = max(1, math.floor(len(values) / 2 - 0.98 * math.sqrt(len(values))))
+    return values[rank - 1], values[-rank]
 
 
 def write_keys(file: Path) -> dict[str, str]:
-    """A key for one of two collections, and two for parts of it; the text of each by its name."""
+    """A key for one of two collections, and two for parts of it; returns each key's text by name."""
     rights = {
         "collection": (),
         "label": ("source=corrow*",),
         OTHER_KEY: ("source=ferry*",),
     }
-    made = {
+    keys_by_name = {
         name: make_key(name, scopes=("read",), collections=("public",), where=where) for name, where in rights.items()
     }
-    change_keys(file, lambda keys: [key for key, _ in made.values()])
-    return {name: text for name, (_, text) in made.items()}
+    change_keys(file, lambda keys: [key for key, _ in keys_by_name.values()])
+    return {name: text for name, (_, text) in keys_by_name.items()}
 
 
 def passages_in(folder: Path, chance: Random) -> dict[str, str]:
-    """The id of a passage that the key with a label does not see, and two that no passage has."""
+    """The id of a passage that is not visible to the key with a label, and two ids that no passage has."""
     foreign = open_index(folder).passages_of(SOURCES["foreign"])[0].id
     absent, other = ("".join(chance.choices("0123456789abcdef", k=len(foreign))) for _ in range(2))
     return {"foreign": foreign, "absent": absent, "other": other}
 
 
 def leave_feedback(client: httpx2.Client, key: str) -> None:
-    """Feedback of OTHER_READER, brought with a key."""
+    """Send feedback of OTHER_READER with a key."""
     vote = {"kind": "vote", "user": OTHER_READER, "consent": True, "question": "Who?", "rating": "up"}
     vote["answer"] = {"model": "stub", "text": "so"}
     client.post("/v1/feedback", json=vote, headers={"Authorization": f"Bearer {key}"}).raise_for_status()
@@ -218,15 +218,15 @@ def leave_feedback(client: httpx2.Client, key: str) -> None:
 
 @contextmanager
 def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
-    """The server of both collections, which sends its spans to a collector: its address and the number of its process."""
+    """Run the server of both collections, which sends its spans to a collector: its address and process id."""
     url = f"http://127.0.0.1:{free_port()}"
     command = ["-m", "modegraph", "serve", str(scratch / "public"), str(scratch / "secret"), "--feedback"]
-    # No refusal asks the model, so that none need be there.
+    # No refusal calls the model, so none has to run.
     command += ["--model", f"openai:stub@http://127.0.0.1:{free_port()}/v1", "--otlp-endpoint", collector]
     command += ["--keys", str(scratch / "keys.json"), "--port", url.rpartition(":")[2]]
-    process = begin(command, "none")
+    process = start_process(command, "none")
     try:
-        asyncio.run(answering(f"{url}/health", process))
+        asyncio.run(wait_until_ready(f"{url}/health", process))
         yield url, process.pid
     finally:
         process.terminate()
@@ -235,7 +235,7 @@ def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def sink() -> Iterator[str]:
-    """A collector of spans that keeps none: its address."""
+    """A collector that discards spans: its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -244,7 +244,7 @@ def sink() -> Iterator[str]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *told: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

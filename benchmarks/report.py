@@ -1,4 +1,4 @@
-"""What every benchmark prints: one JSON object with figures, and checks of them against targets."""
+"""The output of every benchmark: one JSON object with figures, and checks of them against targets."""
 
 import json
 import os
@@ -17,7 +17,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Check:
-    """A figure held to a target; `at_least` says on which side of it is good."""
+    """A figure and its target; `at_least` says whether the figure must be at least or at most the target."""
 
     name: str
     value: float
@@ -30,7 +30,7 @@ class Check:
 
 
 def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence[Check], as_json: bool) -> int:
-    """Print the result; the exit status is 1 when a check failed."""
+    """Print the result; the exit status is 1 if a check failed."""
     rows = [{**asdict(check), "ok": check.ok} for check in checks]
     if as_json:
         print(json.dumps({"name": name, "device": device(), "figures": dict(figures), "checks": rows}, indent=2))
@@ -49,8 +49,8 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
 
 
-def measured_apart(script: str, *arguments: str) -> dict[str, float]:
-    """The figures that a script prints as JSON when it is called with --measure and the arguments, in a process of its own."""
+def measure_in_process(script: str, *arguments: str) -> dict[str, float]:
+    """The figures that a script prints as JSON when called with --measure and the arguments, in a separate process."""
     call = [sys.executable, "-P", script, "--measure", *arguments]
     return dict(json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
@@ -69,7 +69,7 @@ def median_seconds(work: Callable[[], object], runs: int) -> float:
 
 
 def paired_seconds(ours: Callable[[], object], theirs: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Median seconds of two pieces of work timed in turn, so that a machine that slows down slows both."""
+    """Median seconds of two tasks timed alternately, so that a machine that slows down slows both."""
     ours(), theirs()
     pairs = [(seconds_of(ours), seconds_of(theirs)) for _ in range(runs)]
     return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)

@@ -1,4 +1,4 @@
-"""Seconds of a query without the encoder: every mode on a given index, and `hops` on an invented one of a million propositions.
+"""Seconds of a query without the encoder: every mode on a given index, and `hops` on a synthetic one of a million propositions.
 
 Run: python -P benchmarks/retrieve.py [--index FOLDER --questions FILE.jsonl]... [--propositions 1000000] [--json].
 """
@@ -44,7 +44,7 @@ LARGE_TARGET_MS = 100
 
 
 def median_ms(index: Index, queries: Sequence[Query], mode: Mode) -> float:
-    """Median milliseconds of a query, the first one not counted (it derives what the mode keeps with the index)."""
+    """Median milliseconds of a query, without the first one (which derives what the mode caches in the index)."""
     ask = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
     ask(queries[0])
     return 1000 * median(seconds_of(partial(ask, query)) for query in queries)
@@ -63,15 +63,15 @@ def time_index(folder: Path, questions: Path) -> tuple[dict[str, float], list[Ch
 
 
 def invented_index(propositions: int, seed: int = 0) -> Index:
-    """An index of random vectors in which every passage has four propositions and every proposition two entities of many."""
+    """An index of random vectors in which every passage has four propositions and every proposition has two of many entities."""
     draw = np.random.default_rng(seed)
     passages, documents, entities = propositions // 4, propositions // 12, propositions // 3
-    standing = np.repeat(np.arange(passages), 4)
+    proposition_passages = np.repeat(np.arange(passages), 4)
     empty, none = block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, passages)), Strings.of([])
     titles = [f"title {row:07d}" for row in range(documents)]
-    named = np.minimum((entities * draw.random(2 * propositions) ** 2).astype(np.int64), entities - 1)
-    mentioned = block(np.repeat(np.arange(propositions), 2), named, (propositions, entities))
-    called = block(draw.integers(0, entities, documents), np.arange(documents), (entities, documents))
+    mentioned_entities = np.minimum((entities * draw.random(2 * propositions) ** 2).astype(np.int64), entities - 1)
+    mentions = block(np.repeat(np.arange(propositions), 2), mentioned_entities, (propositions, entities))
+    titles_of_entities = block(draw.integers(0, entities, documents), np.arange(documents), (entities, documents))
     data = IndexData.of(
         DocumentColumns(
             document_sources=column("d", documents),
@@ -101,18 +101,18 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             proposition_texts=column("proposition ", propositions),
             proposition_vectors_ND=Vectors.of(random_rows(draw, propositions)),
             occurrence_proposition_M=np.arange(propositions),
-            occurrence_passage_M=standing,
+            occurrence_passage_M=proposition_passages,
             occurrence_start_M=np.zeros(propositions, np.int64),
             occurrence_end_M=np.ones(propositions, np.int64),
-            passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
+            passage_proposition_PN=block(proposition_passages, np.arange(propositions), (passages, propositions)),
             cosine_quantiles_Z=cosine_quantiles(np.zeros((0, DIMENSIONS), np.float32)),
         ),
         EntityColumns(
             entity_ids=column("e", entities),
             entity_texts=column("entity ", entities),
             entity_vectors_ED=Vectors.of(np.zeros((entities, 1), np.float32)),
-            proposition_entity_NE=mentioned,
-            entity_document_EU=called,
+            proposition_entity_NE=mentions,
+            entity_document_EU=titles_of_entities,
             synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (entities, entities)),
         ),
         TopicColumns(
@@ -139,7 +139,7 @@ def column(prefix: str, count: int) -> Strings:
 
 
 def random_rows(draw: np.random.Generator, count: int) -> Floats:
-    """Unit rows, made piece by piece."""
+    """Unit rows, made in chunks."""
     rows = np.empty((count, DIMENSIONS), np.float32)
     for start in range(0, count, 100_000):
         part = rows[start : start + 100_000]
@@ -148,7 +148,7 @@ def random_rows(draw: np.random.Generator, count: int) -> Floats:
 
 
 def time_invented(propositions: int) -> float:
-    """Median milliseconds of `hops` on an invented index; a query is near to one passage and names one document."""
+    """Median milliseconds of `hops` on a synthetic index; a query is near one passage and names one document."""
     index = invented_index(propositions)
     draw = np.random.default_rng(1)
     rows = draw.integers(0, len(index.data.passage_ids), 50)
@@ -163,15 +163,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--index", type=Path, action="append", default=[])
     parser.add_argument("--questions", type=Path, action="append", default=[])
-    parser.add_argument("--propositions", type=int, default=1_000_000, help="of the invented index; 0 to leave it out")
+    parser.add_argument("--propositions", type=int, default=1_000_000, help="size of the synthetic index; 0 to skip it")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
     for folder, questions in zip(arguments.index, arguments.questions, strict=True):
-        more, held = time_index(folder, questions)
+        more, more_checks = time_index(folder, questions)
         figures |= more
-        checks += held
+        checks += more_checks
     if arguments.propositions:
         large = time_invented(arguments.propositions)
         figures |= {"invented: propositions": arguments.propositions, "invented: hops": large}

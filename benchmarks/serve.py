@@ -1,8 +1,8 @@
-"""What retrieval costs a server: milliseconds to the first token and throughput, against the bare engine with the same prompts.
+"""The cost of retrieval in a server: milliseconds to the first token and throughput, against the bare engine with the same prompts.
 
 Run: python -P benchmarks/serve.py [--index FOLDER --questions FILE.jsonl] [--model FOLDER] [--soak-s 600] [--json].
-Without --index a small one is made of examples/. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
-trained here unless one is given; where there is none, a stub that sends a token every STUB_TOKEN_S. With --soak-s the server is also
+Without --index a small index of examples/ is built. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
+trained here unless one is given; without vLLM, a stub that sends a token every STUB_TOKEN_S. With --soak-s the server is also
 kept under load for that long while documents are added to its index.
 """
 
@@ -45,15 +45,15 @@ LONGEST_ADDED_MS, LEAST_SHARE, MOST_GROWTH = 30, 0.95, 1.1
 START_S = 600
 RETRIEVAL = "modegraph_retrieval_seconds"
 PAUSE_S = 1.5
-"""Between requests whose first token is timed, so that the engine is at rest: vLLM's worker looks for more to do for a second, on a
-core that whoever comes next would need."""
+"""Pause before requests whose first token is timed, so that the engine is idle: vLLM's worker polls for more work for a second, on a
+core that the next request would need."""
 SETTLED = 0.2
-"""The share of a soak after which memory is first looked at: caches are full then."""
+"""Share of a soak after which memory is first measured, when caches are full."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A server of chat completions: its name, address and key, and the model to ask for."""
+    """A server of chat completions: its name, address and key, and the model to request."""
 
     name: str
     url: str
@@ -66,13 +66,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", type=Path)
     parser.add_argument("--questions", type=Path, default=ROOT / "examples" / "questions.jsonl")
-    parser.add_argument("--model", type=Path, help="folder of a model for vLLM; a tiny one is trained when left out")
+    parser.add_argument("--model", type=Path, help="folder of a model for vLLM; by default a tiny one is trained")
     parser.add_argument("--queries", type=int, default=64)
     parser.add_argument("--soak-s", type=float, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
-        index = options.index or made_index(Path(scratch) / "index")
+        index = options.index or example_index(Path(scratch) / "index")
         figures, checks = asyncio.run(measure(index, options, Path(scratch)))
     return print_report("serve", figures, checks, options.json)
 
@@ -108,8 +108,8 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
             Check("throughput: share of the bare engine's", share, LEAST_SHARE, at_least=True),
         ]
         if options.soak_s:
-            found, more = await soak(index, bare, our_bodies, options.soak_s, scratch)
-            figures, checks = {**figures, **found}, [*checks, *more]
+            soak_figures, soak_checks = await soak(index, bare, our_bodies, options.soak_s, scratch)
+            figures, checks = {**figures, **soak_figures}, [*checks, *soak_checks]
     return figures, checks
 
 
@@ -120,22 +120,24 @@ async def soak(
     copied = scratch / "soaked"
     shutil.copytree(index, copied)
     async with server(copied, bare) as (ours, process):
-        ends, done, sizes = time.monotonic() + seconds, 0, []
+        end, requests, sizes = time.monotonic() + seconds, 0, []
         failed: Counter[str] = Counter()
 
         async def load(number: int) -> None:
-            nonlocal done
+            nonlocal requests
             async with client_of(ours) as client:
-                while time.monotonic() < ends:
-                    body = varied(bodies, done)[(number + done) % len(bodies)]
-                    made = await client.post(f"{ours.url}/chat/completions", json=full(ours, body, stream=False))
-                    if made.status_code not in (200, 429):
-                        failed[f"{made.status_code}: {made.json()['error']['message']}"] += 1
-                    done += 1
+                while time.monotonic() < end:
+                    body = varied(bodies, requests)[(number + requests) % len(bodies)]
+                    response = await client.post(
+                        f"{ours.url}/chat/completions", json=request_body(ours, body, stream=False)
+                    )
+                    if response.status_code not in (200, 429):
+                        failed[f"{response.status_code}: {response.json()['error']['message']}"] += 1
+                    requests += 1
 
         async def watch() -> None:
             for turn in range(20):
-                await asyncio.sleep(max(0.0, ends - time.monotonic()) / (20 - turn))
+                await asyncio.sleep(max(0.0, end - time.monotonic()) / (20 - turn))
                 sizes.append(resident_mb(process))
                 if turn % 5 == 2:
                     await asyncio.to_thread(add_document, copied, turn, scratch)
@@ -143,7 +145,7 @@ async def soak(
         await asyncio.gather(watch(), *(load(number) for number in range(CONCURRENT)))
         swaps = metric(ours, 'modegraph_index_swaps_total{outcome="done"}')
     settled = sizes[int(SETTLED * len(sizes))]
-    figures: dict[str, float | str] = {"soak: requests": done, "soak: index swaps": swaps}
+    figures: dict[str, float | str] = {"soak: requests": requests, "soak: index swaps": swaps}
     figures |= {"soak: memory at first, MB": settled, "soak: memory at the end, MB": sizes[-1]}
     figures |= {f"soak: {problem}": count for problem, count in failed.items()}
     return figures, [
@@ -154,82 +156,84 @@ async def soak(
 
 
 def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
-    """The messages that the server makes of each question."""
+    """The messages that the server sends to the model for each question."""
     opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "hops", "top_k": K})
-    found = [build_context(retrieve(opened, question, settings), K) for question in questions]
+    contexts = [build_context(retrieve(opened, question, settings), K) for question in questions]
     return [
         [{"role": turn.role, "content": turn.content} for turn in answer_messages(question, excerpts)]
-        for question, excerpts in zip(questions, found, strict=True)
+        for question, excerpts in zip(questions, contexts, strict=True)
     ]
 
 
 def varied(bodies: Sequence[dict[str, Any]], turn: int) -> list[dict[str, Any]]:
-    """The same questions, spelt so that none of an earlier turn is kept in the server."""
+    """The same questions, spelt so that the server has cached none from an earlier turn."""
     return [
         {"messages": [{"role": "user", "content": b["messages"][0]["content"] + " ?" * (turn + 1)}]} for b in bodies
     ]
 
 
-def full(asked: Engine, body: dict[str, Any], stream: bool) -> dict[str, Any]:
-    """A request of the benchmark: greedy, and always the same number of tokens, unless the body says another."""
+def request_body(target: Engine, body: dict[str, Any], stream: bool) -> dict[str, Any]:
+    """A request of the benchmark: greedy, and always the same number of tokens unless the body sets another."""
     fields = {"temperature": 0, "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "stream": stream}
-    return {"model": asked.model, **fields, **body}
+    return {"model": target.model, **fields, **body}
 
 
 def metric(ours: Engine, name: str) -> float:
-    """The sum of the server's figures whose line begins with `name`."""
+    """The sum of the server's metrics whose line starts with `name`."""
     lines = httpx2.get(ours.url.replace("/v1", "/metrics"), trust_env=False).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
-def client_of(asked: Engine) -> httpx2.AsyncClient:
-    """A client that keeps its connections."""
-    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {asked.key}"}, timeout=120, trust_env=False)
+def client_of(target: Engine) -> httpx2.AsyncClient:
+    """A client with persistent connections."""
+    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {target.key}"}, timeout=120, trust_env=False)
 
 
 async def first_tokens_s(
     bare: Engine, bare_body: dict[str, Any], ours: Engine, our_body: dict[str, Any], ours_first: bool
 ) -> tuple[float, float]:
-    """`first_token_s` of the bare engine and of ours; which goes first changes from pair to pair, as it may matter to caches."""
+    """`first_token_s` of the bare engine and of ours; the order alternates from pair to pair, because of caches."""
     if ours_first:
         with_retrieval = await first_token_s(ours, our_body)
         return await first_token_s(bare, bare_body), with_retrieval
     return await first_token_s(bare, bare_body), await first_token_s(ours, our_body)
 
 
-async def first_token_s(asked: Engine, body: dict[str, Any]) -> float:
-    """Seconds from a streamed request to its first text, over a connection that is open; the stream is read to its end."""
+async def first_token_s(target: Engine, body: dict[str, Any]) -> float:
+    """Seconds from a streamed request to its first text, over an open connection; the stream is read to the end."""
     waited = None
-    async with client_of(asked) as client:
-        await client.get(f"{asked.url}/models")
+    async with client_of(target) as client:
+        await client.get(f"{target.url}/models")
         await asyncio.sleep(PAUSE_S)
         started = time.perf_counter()
         async with client.stream(
-            "POST", f"{asked.url}/chat/completions", json=full(asked, body, stream=True)
-        ) as answer:
-            async for line in answer.aiter_lines():
+            "POST", f"{target.url}/chat/completions", json=request_body(target, body, stream=True)
+        ) as response:
+            async for line in response.aiter_lines():
                 if waited is None and line.startswith("data: {") and has_text(json.loads(line[6:])):
                     waited = time.perf_counter() - started
     if waited is None:
-        raise RuntimeError(f"{asked.name}: a stream without text (status {answer.status_code})")
+        raise RuntimeError(f"{target.name}: a stream without text (status {response.status_code})")
     return waited
 
 
 def has_text(chunk: dict[str, Any]) -> bool:
-    """Whether a chunk of a stream has something to read."""
+    """Whether a chunk of a stream contains text."""
     deltas = [choice.get("delta") or {} for choice in chunk["choices"]]
     return any(delta.get("content") or delta.get("reasoning_content") for delta in deltas)
 
 
-async def run_all(asked: Engine, bodies: Sequence[dict[str, Any]], concurrent: int) -> float:
+async def run_all(target: Engine, bodies: Sequence[dict[str, Any]], concurrent: int) -> float:
     """Answers a second, `concurrent` requests at once."""
     waiting = list(bodies)
-    async with client_of(asked) as client:
+    async with client_of(target) as client:
 
         async def work() -> None:
             while waiting:
-                made = await client.post(f"{asked.url}/chat/completions", json=full(asked, waiting.pop(), stream=False))
-                made.raise_for_status()
+                response = await client.post(
+                    f"{target.url}/chat/completions", json=request_body(target, waiting.pop(), stream=False)
+                )
+                response.raise_for_status()
 
         started = time.perf_counter()
         await asyncio.gather(*(work() for _ in range(concurrent)))
@@ -238,9 +242,9 @@ async def run_all(asked: Engine, bodies: Sequence[dict[str, Any]], concurrent: i
 
 @asynccontextmanager
 async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
-    """vLLM where there is one, else the stub; ready."""
+    """vLLM if available, else the stub; started and ready."""
     if PYTHON:
-        folder = model or made_model(scratch / "tiny")
+        folder = model or tiny_model(scratch / "tiny")
         extra = ("--enforce-eager", "--no-enable-prefix-caching", f"--max-num-seqs={CONCURRENT}")
         child = SupervisedServer(read_spec(str(folder), {}, PYTHON, extra))
         await child.start()
@@ -251,10 +255,10 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
             await child.stop()
         return
     port = free_port()
-    process = begin([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)], "none")
+    process = start_process([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)], "none")
     try:
         url = f"http://127.0.0.1:{port}"
-        await answering(f"{url}/v1/models", process)
+        await wait_until_ready(f"{url}/v1/models", process)
         yield Engine(f"stub, a token every {1000 * STUB_TOKEN_S:g} ms", f"{url}/v1", "none", "stub")
     finally:
         process.terminate()
@@ -263,26 +267,26 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subprocess.Popen[bytes]"]]:
-    """`modegraph serve` over the engine, in a process of its own."""
+    """`modegraph serve` over the engine, in a separate process."""
     port = free_port()
     command = ["-m", "modegraph", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
     command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "--top-k", str(K)]
-    process = begin(command, bare.key)
+    process = start_process(command, bare.key)
     try:
-        await answering(f"http://127.0.0.1:{port}/ready", process)
+        await wait_until_ready(f"http://127.0.0.1:{port}/ready", process)
         yield Engine("modegraph", f"http://127.0.0.1:{port}/v1", "none", bare.model), process
     finally:
         process.terminate()
         process.wait()
 
 
-def begin(words: Sequence[str], key: str) -> "subprocess.Popen[bytes]":
-    """A script or module of ours as a process, its talk left out."""
+def start_process(words: Sequence[str], key: str) -> "subprocess.Popen[bytes]":
+    """Start one of our scripts or modules as a process, discarding its standard error."""
     command = [sys.executable, "-P", *words]
     return subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
 
 
-async def answering(url: str, process: "subprocess.Popen[bytes]") -> None:
+async def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     """Wait until `url` answers 200."""
     async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
         for _ in range(10 * START_S):
@@ -297,27 +301,27 @@ async def answering(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError(f"{url} did not answer within {START_S} s")
 
 
-def made_index(folder: Path) -> Path:
+def example_index(folder: Path) -> Path:
     """An index of examples/documents."""
     run_modegraph("index", ROOT / "examples" / "documents", "--out", folder)
     return folder
 
 
 def add_document(index: Path, number: int, scratch: Path) -> None:
-    """One more document, by a process of its own."""
+    """Add one document in a separate process."""
     file = scratch / f"added-{number}.md"
     file.write_text(f"# Added {number}\n\nDocument {number} came while the server was at work.", encoding="utf-8")
     run_modegraph("index", file, "--out", index)
 
 
 def run_modegraph(*words: object) -> None:
-    """A command of ours, its talk left out."""
+    """Run a modegraph command, discarding its output."""
     command = [sys.executable, "-P", "-m", "modegraph", *map(str, words)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def made_model(folder: Path) -> Path:
-    """A tiny Llama: what it says does not matter here."""
+def tiny_model(folder: Path) -> Path:
+    """A tiny Llama; its text does not matter here."""
     from train.run.settings import TinySettings
     from train.tiny import train_tiny
 
@@ -332,7 +336,7 @@ def passages_of(index: Path) -> int:
 
 
 def resident_mb(process: "subprocess.Popen[bytes]") -> float:
-    """Memory of a process that is its own: private pages, without the files that it maps."""
+    """A process's private memory, without the files that it maps."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     (anonymous,) = [line.split()[1] for line in lines if line.startswith("RssAnon:")]
     return int(anonymous) / 1024

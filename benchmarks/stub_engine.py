@@ -1,6 +1,6 @@
-"""An engine that only keeps time, for benchmarks/serve.py where there is no vLLM: it sends a token every STUB_TOKEN_S.
+"""A stub engine for benchmarks/serve.py without vLLM: it sends a token every STUB_TOKEN_S.
 
-Run: python -P benchmarks/stub_engine.py [PORT]. Without a port it says so and ends.
+Run: python -P benchmarks/stub_engine.py [PORT]. Without a port it prints a note and exits.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ async def events(body: dict[str, Any]) -> AsyncIterator[bytes]:
 
 
 def head(body: dict[str, Any]) -> dict[str, Any]:
-    """What every completion begins with."""
+    """The fields at the start of every completion."""
     return {"id": "stub", "object": "chat.completion", "created": 0, "model": body["model"]}
 
 

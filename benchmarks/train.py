@@ -1,13 +1,13 @@
 """Training with shared prefixes: seconds, peak memory and losses of full steps, packed against TRL and the plain layout.
 
 Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
-random ids with responses of 64, random weights; reference log-probabilities computed beforehand on every side. Each side
-runs in a process of its own: "trl" is DPOTrainer as it comes, "trl-completion" the same with logits at the completions
-alone, as train/run/loop.py runs it and as it runs by itself on CUDA; "plain-8" is one sequence a response. The sides of a
+random ids with responses of 64, random weights; reference log-probabilities precomputed on every side. Each side
+runs in a separate process: "trl" is DPOTrainer unchanged, "trl-completion" the same with logits only at the completions,
+as train/run/loop.py runs it and as it runs by default on CUDA; "plain-8" is one sequence per response. The sides of a
 contest take their steps in turn, so that a machine that slows down slows all. A step is forward, backward, clipping and
-fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. What a shared prefix saves is bounded by
-what is not shared: the head works at response positions alone, the same for every side, so the small model has its share of
-the weights between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
+fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. The gain of a shared prefix is limited by
+what is not shared: the head runs only at response positions, the same for every side, so in the small model its share of
+the weights is between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
 """
 
 import argparse
@@ -78,7 +78,7 @@ def random_groups(prompts: int, responses: int, vocabulary: int) -> list[Tokeniz
 
 
 def trl_steps(size: str, device: str, steps: int) -> tuple[list[float], list[float]]:
-    """Seconds and losses of DPOTrainer's steps on pairs. Its rows are text: a word for each id."""
+    """Seconds and losses of DPOTrainer's steps on pairs. Its rows are text: one word per id."""
     model = new_model(size)
     names = [PAD, "<unused>", END, *(f"t{number}" for number in range(3, model.config.vocab_size))]
     words = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}))
@@ -165,7 +165,7 @@ def our_steps(
 
 
 def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measurement:
-    """One side in this process: median seconds of a step after WARM_STEPS (threads and memory settle in them), every loss, MiB at the peak."""
+    """One side in this process: median seconds of a step after WARM_STEPS (in which threads and memory settle), every loss, peak MiB."""
     quiet_libraries()
     work: dict[str, Callable[[], tuple[list[float], list[float]]]] = {
         "packed-2": lambda: our_steps(size, device, steps, 2, True, attention),
@@ -203,8 +203,8 @@ def main() -> int:
         "prompts_a_batch_of_8": prompts[8],
     }
     for side, measured in sides.items():
-        what = "prompts" if side.endswith("8") else "pairs"
-        figures[f"{side}_{what}_per_second"] = prompts[8 if what == "prompts" else 2] / measured["seconds"]
+        unit = "prompts" if side.endswith("8") else "pairs"
+        figures[f"{side}_{unit}_per_second"] = prompts[8 if unit == "prompts" else 2] / measured["seconds"]
         figures[f"{side}_peak_mib"] = measured["peak_mib"]
         figures[f"{side}_last_loss"] = measured["losses"][-1]
     trl, packed, plain_8, packed_8 = (sides[side] for side in ("trl", "packed-2", "plain-8", "packed-8"))

@@ -1,10 +1,10 @@
-"""Training a real small model as the commands do: pairs a second and peak memory beside TRL's DPOTrainer, on the same rows.
+"""Training a real small model as the commands do: pairs a second and peak memory, against TRL's DPOTrainer on the same rows.
 
 Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
 responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
-on the same pairs, logits at the completions alone; all have log π_ref computed beforehand. "packed-8" and "plain-8" are `train ms` over 8
-responses. The sides of a contest run in processes of their own and take their steps in turn; the first step does not count. Rates are per
-second of the processor, which other work on the machine does not change; seconds by the clock stand beside them.
+on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` over 8
+responses. The sides of a contest run in separate processes and take their steps in turn; the first step does not count. Rates are per
+processor second, which other work on the machine does not change; clock seconds are also reported.
 """
 
 import argparse
@@ -43,22 +43,23 @@ DOCUMENTS = Path(__file__).resolve().parent.parent / "examples" / "documents"
 
 
 def words() -> list[str]:
-    """Those of the example documents, one after another."""
+    """The words of the example documents, in order."""
     return [word for file in sorted(DOCUMENTS.glob("*.md")) for word in file.read_text(encoding="utf-8").split()]
 
 
 def write_rows(folder: Path, responses: int, count: int) -> None:
-    """`count` rows with `responses` responses, as pairs where that is 2; the last ones are dev rows, which a run must not measure."""
-    told, rows = words(), []
+    """Write `count` rows with `responses` responses each, as pairs if that is 2."""
+    text_words, rows = words(), []
     for number in range(count):
         start = number * PROMPT_WORDS
-        excerpts = [Excerpt(f"p{part}", "", " ".join(told[start + 80 * part :][:80])) for part in range(3)]
+        excerpts = [Excerpt(f"p{part}", "", " ".join(text_words[start + 80 * part :][:80])) for part in range(3)]
         prompt = answer_messages("What is told of the islands, and where?", excerpts)
         texts = [
             format_answer(
-                " ".join(told[start + 7 * place :][: RESPONSE_WORDS + place % 5]) + " [1]", told[start + place]
+                " ".join(text_words[start + 7 * index :][: RESPONSE_WORDS + index % 5]) + " [1]",
+                text_words[start + index],
             )
-            for place in range(responses)
+            for index in range(responses)
         ]
         common = {"id": f"r{number}", "prompt": prompt, "question_id": f"q{number}", "question": "?", "answers": ("x",)}
         common |= {"kind": "single", "split": "train", "context_size": 3, "context_ids": ("p0", "p1", "p2")}
@@ -66,14 +67,14 @@ def write_rows(folder: Path, responses: int, count: int) -> None:
             pair = {"chosen": texts[0], "rejected": texts[1], "gold_in_context": 1.0, "reasoner": "rules"}
             rows.append(preference_to_json(PreferenceRow(**common, **pair)))
         else:
-            rewards = {"correct": tuple(place / responses for place in range(responses))}
+            rewards = {"correct": tuple(index / responses for index in range(responses))}
             sampling = {"sampling": Sampling(responses, 1.0, 80, 0), "policy": "made"}
             rows.append(response_to_json(ResponseRow(**common, **sampling, responses=tuple(texts), rewards=rewards)))
     write_jsonl(folder / "train.jsonl", rows)
 
 
 def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
-    """As the configurations of configs/train/ have it, but for the steps."""
+    """The settings of configs/train/, except for the steps."""
     responses = int(side[-1]) if side != "trl" else 2
     write_rows(folder, responses, PROMPTS[responses])
     kind = DpoSettings if responses == 2 else MsSettings
@@ -93,14 +94,14 @@ def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSe
 
 
 def our_trainer(settings: PreferenceSettings, folder: Path) -> object:
-    """The very trainer of `train dpo` and `train ms`."""
+    """The trainer of `train dpo` and `train ms`."""
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, 0.0)
     return response_group_trainer(settings, "dpo" if data.pairs else "ms", data, tokenizer, folder)
 
 
 def trl_trainer(settings: PreferenceSettings, folder: Path) -> DPOTrainer:
-    """DPOTrainer on the same model, arguments and token ids, log π_ref beforehand."""
+    """DPOTrainer on the same model, arguments and token ids, with log π_ref precomputed."""
     tokenizer = load_tokenizer(settings.model)
     model = load_start(settings, tokenizer)
     without_dropout(model)
@@ -128,13 +129,13 @@ def trl_trainer(settings: PreferenceSettings, folder: Path) -> DPOTrainer:
 
 
 def measure(side: str, model: str, steps: int) -> Measurement:
-    """One side in this process: medians of a step's seconds after the first, every loss, MiB at the peak, tokens of a row."""
+    """One side in this process: median seconds of a step after the first, every loss, and peak MiB."""
     quiet_libraries()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    with tempfile.TemporaryDirectory() as place, completion_logits_only():
-        settings = settings_of(side, model, Path(place), steps)
+    with tempfile.TemporaryDirectory() as folder, completion_logits_only():
+        settings = settings_of(side, model, Path(folder), steps)
         make = trl_trainer if side == "trl" else our_trainer
-        trainer, watch = make(settings, Path(place)), Stopwatch()
+        trainer, watch = make(settings, Path(folder)), Stopwatch()
         trainer.add_callback(watch)
         trainer.train()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
@@ -143,7 +144,7 @@ def measure(side: str, model: str, steps: int) -> Measurement:
 
 
 def figures_of(side: str, measured: Measurement) -> dict[str, float]:
-    """Rates in prompts (pairs, where there are two responses to one)."""
+    """Rates in prompts (in pairs, if there are two responses per prompt)."""
     prompts = PROMPTS[8 if side.endswith("8") else 2]
     return {
         f"{side}: prompts a second of the processor": prompts / measured["processor_seconds"],
@@ -155,8 +156,8 @@ def figures_of(side: str, measured: Measurement) -> dict[str, float]:
 
 def run_contests(model: str, steps: int, contests: Sequence[Sequence[str]]) -> dict[str, Measurement]:
     """Every side of every contest."""
-    run = [measure_in_turn(__file__, contest, {"model": model}, steps) for contest in contests]
-    return {side: measured for contest in run for side, measured in contest.items()}
+    results = [measure_in_turn(__file__, contest, {"model": model}, steps) for contest in contests]
+    return {side: measured for contest in results for side, measured in contest.items()}
 
 
 def main() -> int:
@@ -179,7 +180,7 @@ def main() -> int:
 
     allowed = (
         2 * BETA * HALF_PRECISION_TRIAL_NATS
-    )  # of a loss, where each sum of log-probabilities may be off by so much
+    )  # of a loss, if each sum of log-probabilities may deviate by this much
     checks = [
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", faster("trl", "packed-2"), 1.3, True),
         Check("pairs: plain against DPOTrainer (×)", faster("trl", "plain-2"), 0.9, True),

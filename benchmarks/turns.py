@@ -1,7 +1,6 @@
-"""Sides of a contest, each in a process of its own, that take their steps in turn: a machine that slows down slows all.
+"""Sides of a contest in separate processes that take their steps in turn, so that a machine that slows down slows all.
 
-A side waits for a line on standard input before each step and prints one after it; its last line is its result as JSON.
-"""
+A side waits for a line on standard input before each step and prints one after it; its last line is its result as JSON."""
 
 import json
 import os
@@ -21,18 +20,18 @@ Measurement = dict[str, float | list[float]]
 
 
 class Stopwatch(TrainerCallback):
-    """Seconds of each of a trainer's steps, by the clock and of the processor. Before a step it waits for a line, after it it prints one."""
+    """Clock and processor seconds of each of a trainer's steps. It waits for a line before each step and prints one after it."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.processor_seconds: list[float] = []
 
-    def on_step_begin(self, *arguments: object, **named: object) -> None:
+    def on_step_begin(self, *arguments: object, **keywords: object) -> None:
         sys.stdin.readline()
         synchronise()
         self.started = perf_counter(), process_time()
 
-    def on_step_end(self, *arguments: object, **named: object) -> None:
+    def on_step_end(self, *arguments: object, **keywords: object) -> None:
         synchronise()
         self.seconds.append(perf_counter() - self.started[0])
         self.processor_seconds.append(process_time() - self.started[1])
@@ -42,7 +41,7 @@ class Stopwatch(TrainerCallback):
 def measure_in_turn(
     script: str, sides: Sequence[str], options: Mapping[str, object], steps: int
 ) -> dict[str, Measurement]:
-    """The result of each side of `script --measure SIDE --NAME VALUE …`, one step of each after another."""
+    """The result of each side of `script --measure SIDE --NAME VALUE …`, with the steps of the sides interleaved."""
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
     running = [
@@ -65,7 +64,7 @@ def measure_in_turn(
 
 
 def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
-    """What a side printed last; SystemExit saying which side ended without a result, and how."""
+    """A side's last printed line as its result; SystemExit naming the side and its status if it ended without one."""
     printed = process.communicate()[0].splitlines()
     if process.returncode or not printed:
         raise SystemExit(
@@ -76,18 +75,18 @@ def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
 
 
 def peak_mib(device: str) -> float:
-    """Most memory that this process has held: the GPU's for "cuda"."""
+    """Peak memory of this process in MiB; for "cuda" that of the GPU."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / MIB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
 
 
 def synchronise() -> None:
-    """Wait for the GPU, if there is one, so that a clock read now is right."""
+    """Wait for the GPU, if there is one, so that timings are correct."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def largest_gap(one: Measurement, other: Measurement) -> float:
-    """The largest difference of two sides' losses of the same step."""
-    return max(abs(a - b) for a, b in zip(one["losses"], other["losses"], strict=True))
+def largest_gap(first: Measurement, second: Measurement) -> float:
+    """The largest difference between two sides' losses at the same step."""
+    return max(abs(a - b) for a, b in zip(first["losses"], second["losses"], strict=True))

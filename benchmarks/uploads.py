@@ -1,6 +1,6 @@
-"""What hostile files take: 300 HTML and PDF files of up to 1 MB, read as `modegraph index` reads them and uploaded to a server that chats.
+"""The cost of hostile files: 300 HTML and PDF files of up to 1 MB, read as `modegraph index` reads them, and uploaded to a server during chats.
 
-Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An upload brings a second file that is never readable, so that
+Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An upload includes a second file that is never readable, so that
 the server reads the first and writes nothing. benchmarks/hostile_files.py has the kinds.
 """
 
@@ -21,7 +21,7 @@ import httpx2
 
 from benchmarks.hostile_files import hostile_file
 from benchmarks.report import Check, print_report
-from benchmarks.serve import answering, begin, run_modegraph
+from benchmarks.serve import run_modegraph, start_process, wait_until_ready
 from graph.documents.parse.formats import Limits
 from graph.documents.read import read_bytes
 from graph.documents.sandbox import ParseWorker
@@ -34,8 +34,8 @@ MOST_S, MOST_MB = 5.0, 512
 
 
 @dataclass(frozen=True)
-class Read:
-    """What came of one file: why it was refused ("": it was not), and seconds on the clock and of work, MB at most."""
+class ReadResult:
+    """The result for one file: the reason of its refusal ("" if it was read), clock and processor seconds, and peak MB."""
 
     name: str
     refused: str
@@ -57,9 +57,9 @@ def main() -> int:
         uploaded, chats = asyncio.run(upload_all(numbers, options.seed, Path(scratch)))
     slowest, largest = max(indexed, key=lambda read: read.cpu_s), max(indexed, key=lambda read: read.peak_mb)
     differing = [
-        f"{one.name}: {one.refused or 'read'} / {other.refused or 'read'}"
-        for one, other in zip(indexed, uploaded, strict=True)
-        if bool(one.refused) != bool(other.refused)
+        f"{by_index.name}: {by_index.refused or 'read'} / {by_upload.refused or 'read'}"
+        for by_index, by_upload in zip(indexed, uploaded, strict=True)
+        if bool(by_index.refused) != bool(by_upload.refused)
     ]
     figures: dict[str, float | str] = {
         "files": options.files,
@@ -75,7 +75,8 @@ def main() -> int:
         "slowest chat, s": max(chats),
     }
     figures |= {
-        f"refused: {why}": count for why, count in Counter(kind_of(read) for read in indexed if read.refused).items()
+        f"refused: {reason}": count
+        for reason, count in Counter(kind_of(read) for read in indexed if read.refused).items()
     }
     checks = [
         Check("most seconds of work", slowest.cpu_s, MOST_S, at_least=False),
@@ -85,9 +86,9 @@ def main() -> int:
     return print_report("uploads", figures, checks, options.json)
 
 
-def index_all(numbers: Sequence[int], seed: int) -> list[Read]:
+def index_all(numbers: Sequence[int], seed: int) -> list[ReadResult]:
     """Read every file as `modegraph index` does."""
-    found = []
+    results = []
     with ParseWorker(Limits()) as worker:
         for number in numbers:
             name, data = hostile_file(number, seed)
@@ -97,16 +98,16 @@ def index_all(numbers: Sequence[int], seed: int) -> list[Read]:
             except UserError as problem:
                 refused = str(problem)
             wall_s = time.perf_counter() - started
-            found.append(Read(name, refused, wall_s, worker.last.cpu_s, worker.last.peak_mb))
-    return found
+            results.append(ReadResult(name, refused, wall_s, worker.last.cpu_s, worker.last.peak_mb))
+    return results
 
 
-async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[list[Read], list[float]]:
-    """Upload every file, AT_ONCE at a time, and chat all the while: what came of each, and the seconds of each chat."""
+async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[list[ReadResult], list[float]]:
+    """Upload every file, AT_ONCE at a time, while chatting; returns the result of each file and the seconds of each chat."""
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
     ports = free_port(), free_port()
-    engine = begin([str(ROOT / "benchmarks" / "stub_engine.py"), str(ports[0])], "none")
+    engine = start_process([str(ROOT / "benchmarks" / "stub_engine.py"), str(ports[0])], "none")
     command = [
         "-m",
         "modegraph",
@@ -115,41 +116,43 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
         "--model",
         f"openai:stub@http://127.0.0.1:{ports[0]}/v1",
     ]
-    server = begin([*command, "--port", str(ports[1]), "--writable"], "none")
+    server = start_process([*command, "--port", str(ports[1]), "--writable"], "none")
     address = f"http://127.0.0.1:{ports[1]}"
     try:
-        await answering(f"{address}/ready", server)
+        await wait_until_ready(f"{address}/ready", server)
         async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
             turns, chats = asyncio.Semaphore(AT_ONCE), list[float]()
             chatting = asyncio.create_task(chat(client, address, chats))
             uploads = [upload(client, address, number, seed, turns) for number in numbers]
-            found = await asyncio.gather(*uploads)
+            results = await asyncio.gather(*uploads)
             chatting.cancel()
-            return found, chats
+            return results, chats
     finally:
         for process in (server, engine):
             process.terminate()
             process.wait()
 
 
-async def upload(client: httpx2.AsyncClient, address: str, number: int, seed: int, turns: asyncio.Semaphore) -> Read:
-    """One upload; RuntimeError when the answer is neither of the two that there should be."""
+async def upload(
+    client: httpx2.AsyncClient, address: str, number: int, seed: int, turns: asyncio.Semaphore
+) -> ReadResult:
+    """Upload one file; RuntimeError if the response is neither of the two expected ones."""
     async with turns:
         name, data = await asyncio.to_thread(hostile_file, number, seed)
         started = time.perf_counter()
-        made = await client.post(
+        response = await client.post(
             f"{address}/v1/documents/files", files=[("files", (name, data)), ("files", UNREADABLE)]
         )
         wall_s = time.perf_counter() - started
-        told = str(made.json()["error"]["message"])
-        if made.status_code != 400 or not told.startswith((name, UNREADABLE[0])):
-            raise RuntimeError(f"{name}: status {made.status_code}, {told}")
-        refused = told.startswith(name) and made.json()["error"]["code"] != "empty_document"
-        return Read(name, told if refused else "", wall_s)
+        message = str(response.json()["error"]["message"])
+        if response.status_code != 400 or not message.startswith((name, UNREADABLE[0])):
+            raise RuntimeError(f"{name}: status {response.status_code}, {message}")
+        refused = message.startswith(name) and response.json()["error"]["code"] != "empty_document"
+        return ReadResult(name, message if refused else "", wall_s)
 
 
 async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -> None:
-    """Ask again and again, until cancelled."""
+    """Ask repeatedly until cancelled."""
     question = {"role": "user", "content": "When is high tide?"}
     while True:
         started = time.perf_counter()
@@ -159,10 +162,10 @@ async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -
         await asyncio.sleep(CHAT_PAUSE_S)
 
 
-def kind_of(read: Read) -> str:
+def kind_of(read: ReadResult) -> str:
     """The reason of a refusal, without names and numbers."""
-    told = read.refused.removeprefix(f"{read.name}: ").partition(";")[0]
-    return "".join("#" if character.isdigit() else character for character in told)
+    reason = read.refused.removeprefix(f"{read.name}: ").partition(";")[0]
+    return "".join("#" if character.isdigit() else character for character in reason)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How well a verifier tells supported sentences from broken ones, on sets that it has not seen, beside the rule of cosines and numbers.
+"""How well a verifier separates supported sentences from broken ones, on sets that it was not trained on, against the rule of cosines and numbers.
 
-Claims are made of the passages as `modegraph synth claims` makes them; of PubMedQA also of the abstracts' conclusions, which say in
-other words what the abstract says, or more than it says. The rule: a sentence of the passage has a cosine of .45 or more, and every
-number of the claim stands in the passage (eval/metrics/grounding.py). Milliseconds are processor time of one thread.
+Claims are made from the passages as by `modegraph synth claims`; for PubMedQA also from the abstracts' conclusions, which paraphrase
+the abstract, or say more than it does. The rule: a sentence of the passage has a cosine of .45 or more, and the passage contains every
+number of the claim (eval/metrics/grounding.py). Milliseconds are processor time of one thread.
 Run: python -P benchmarks/verify.py FOLDER_OF_SETS [--verifier FOLDER] [--claims 2000] [--json]
 """
 
@@ -24,7 +24,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from benchmarks.report import Check, print_report
 from data_synth.claims.claims import ClaimPassage, ClaimRow, claim_rows
 from data_synth.claims.falsify import Surroundings, falsify, names_in
-from data_synth.claims.restate import Place, fuse, restate
+from data_synth.claims.restate import PassageSentence, fuse, restate
 from data_synth.rows import Dropped
 from eval.metrics.grounding import claims_of, supported_by_encoder
 from graph.answer.support import SupportChecker
@@ -33,9 +33,9 @@ from graph.models.encoder import open_encoder
 from graph.shared.jsonl import read_jsonl
 from graph.types import Encoder, Excerpt
 
-RULED = 100
-"""Claims of a set that the rule is measured on: it has to encode every sentence of their passages."""
-WANTED, MOST_MS = 0.85, 10.0
+RULE_CLAIMS = 100
+"""Number of claims per set for the rule, which has to encode every sentence of their passages."""
+LEAST_ACCURACY, MOST_MS = 0.85, 10.0
 ANSWERS = 100
 
 
@@ -58,13 +58,13 @@ def corpus_items(folder: Path, most: int) -> list[Item]:
 
 
 def fused_items(folder: Path, most: int) -> list[Item]:
-    """Claims that say two sentences of a passage in one, and the same broken."""
+    """Claims that combine two sentences of a passage, and broken versions of them."""
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
     items: list[Item] = []
     for row in islice(rows, most):
         sentences, names, draw = claims_of(row["text"]), names_in(row["text"]), random.Random(row["id"])
-        pairs = ((first, second) for at, second in enumerate(sentences) for first in sentences[:at])
+        pairs = ((first, second) for index, second in enumerate(sentences) for first in sentences[:index])
         for claim in filter(None, (fuse(first, second, row["title"], draw) for first, second in pairs)):
             broken = falsify(claim, Surroundings(row["text"], names, ()), draw)
             if broken is not None:
@@ -80,7 +80,7 @@ def abstract_items(folder: Path, most: int) -> list[Item]:
 
 
 def conclusion_items(folder: Path, most: int) -> list[Item]:
-    """Sentences of conclusions against the abstract before them, and the same broken."""
+    """Sentences of conclusions over their abstract, and broken versions of them."""
     items: list[Item] = []
     for _, row in read_jsonl(folder / "items.jsonl"):
         abstract, draw = " ".join(row["context"]), random.Random(row["id"])
@@ -95,15 +95,15 @@ def conclusion_items(folder: Path, most: int) -> list[Item]:
 
 
 def items_of(passages: Sequence[ClaimPassage], most: int) -> list[Item]:
-    """What `synth claims` makes of the passages in one round."""
-    made: Iterator[ClaimRow | Dropped] = claim_rows(passages, rounds=1, seed=0)
-    rows = [row for row in made if isinstance(row, ClaimRow)][:most]
+    """The claims that `synth claims` makes from the passages in one round."""
+    results: Iterator[ClaimRow | Dropped] = claim_rows(passages, rounds=1, seed=0)
+    rows = [row for row in results if isinstance(row, ClaimRow)][:most]
     return [Item(row.title, row.passage, row.claim, row.supported, row.kind) for row in rows]
 
 
 @dataclass(frozen=True)
 class PlantedClaim:
-    """An answer over excerpts: its text, and which of its sentences is not supported."""
+    """An answer over excerpts: its sentences, and the one that is not supported."""
 
     excerpts: tuple[Excerpt, ...]
     sentences: tuple[str, ...]
@@ -111,34 +111,36 @@ class PlantedClaim:
 
 
 def planted_answers(folder: Path, most: int) -> Iterator[PlantedClaim]:
-    """Answers to multi-hop questions: their supporting sentences restated and cited, and a broken one of another passage that was shown."""
+    """Answers to multi-hop questions: their supporting sentences, restated and cited, and a broken sentence of another passage that was shown."""
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
     rows = [row for _, row in read_jsonl(folder / "questions.jsonl")]
-    made = (planted_answer(row, corpus) for row in rows)
-    yield from islice((answer for answer in made if answer is not None), most)
+    answers = (planted_answer(row, corpus) for row in rows)
+    yield from islice((answer for answer in answers if answer is not None), most)
 
 
 def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedClaim | None:
-    """The answer to one question; None where no sentence could be broken."""
-    draw, shown = random.Random(row["id"]), [corpus[each] for each in row["context_ids"]]
+    """The answer to one question; None if no sentence could be broken."""
+    draw, shown = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
     excerpts = tuple(
-        Excerpt(each["id"], each["title"], each["text"], each["id"], 0, len(each["text"])) for each in shown
+        Excerpt(passage["id"], passage["title"], passage["text"], passage["id"], 0, len(passage["text"]))
+        for passage in shown
     )
-    number_of = {each["id"]: number for number, each in enumerate(shown, start=1)}
-    told = [
+    number_of = {passage["id"]: number for number, passage in enumerate(shown, start=1)}
+    sentences = [
         cited(
-            restate(Place(claims_of(corpus[source]["text"]), at, corpus[source]["title"]), draw)[0], number_of[source]
+            restate(PassageSentence(claims_of(corpus[source]["text"]), index, corpus[source]["title"]), draw)[0],
+            number_of[source],
         )
-        for source, at in row["supporting_sentences"]
-        if at < len(claims_of(corpus[source]["text"]))
+        for source, index in row["supporting_sentences"]
+        if index < len(claims_of(corpus[source]["text"]))
     ]
-    others = [each for each in shown if each["id"] not in row["gold_ids"]]
+    others = [passage for passage in shown if passage["id"] not in row["gold_ids"]]
     for other in draw.sample(others, len(others)):
         claim = draw.choice(claims_of(other["text"]) or [""])
         broken = falsify(claim, Surroundings(other["text"], names_in(other["text"]), ()), draw)
-        if broken is not None and told:
+        if broken is not None and sentences:
             wrong = cited(broken[0], number_of[other["id"]])
-            return PlantedClaim(excerpts, (*told, wrong), wrong)
+            return PlantedClaim(excerpts, (*sentences, wrong), wrong)
     return None
 
 
@@ -148,17 +150,17 @@ def cited(claim: str, number: int) -> str:
 
 
 def measure_planted(answers: Sequence[PlantedClaim], verifier: Verifier) -> dict[str, float]:
-    """Which planted sentences are marked in whole answers, and which of the others; processor time a sentence."""
+    """Which planted sentences, and which others, are marked in complete answers; processor time per sentence."""
     started = time.process_time()
     marked = [
         {
-            each.text
-            for each in SupportChecker(answer.excerpts, verifier).unsupported("reason", " ".join(answer.sentences))
+            mark.text
+            for mark in SupportChecker(answer.excerpts, verifier).unsupported("reason", " ".join(answer.sentences))
         }
         for answer in answers
     ]
-    spent = time.process_time() - started
-    right = [
+    seconds = time.process_time() - started
+    supported_marked = [
         sentence in marks
         for answer, marks in zip(answers, marked, strict=True)
         for sentence in answer.sentences
@@ -169,13 +171,13 @@ def measure_planted(answers: Sequence[PlantedClaim], verifier: Verifier) -> dict
         "planted marked": float(
             np.mean([answer.wrong in marks for answer, marks in zip(answers, marked, strict=True)])
         ),
-        "supported marked": float(np.mean(right)),
-        "milliseconds a sentence": 1000 * spent / sum(len(answer.sentences) for answer in answers),
+        "supported marked": float(np.mean(supported_marked)),
+        "milliseconds a sentence": 1000 * seconds / sum(len(answer.sentences) for answer in answers),
     }
 
 
 def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict[str, float]:
-    """Figures of the verifier on all items, and of the rule on the first RULED of them."""
+    """Figures of the verifier on all items, and of the rule on the first RULE_CLAIMS of them."""
     started = time.process_time()
     probability_n = np.array(
         [judge_claims(verifier, [item.claim], Ground.of([(item.title, item.passage)]))[0] for item in items]
@@ -183,7 +185,7 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
     milliseconds = 1000 * (time.process_time() - started) / len(items)
     broken_n = np.array([not item.supported for item in items])
     marked_n = probability_n >= verifier.threshold
-    ruled_n = np.array([not ruled_supported(item, encoder) for item in items[:RULED]])
+    rule_broken_n = np.array([not ruled_supported(item, encoder) for item in items[:RULE_CLAIMS]])
     kind_n = [f"{'supported' if item.supported else 'broken'}, {item.kind}" for item in items]
     kinds = sorted(set(kind_n))
     return {
@@ -192,16 +194,19 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
         "AUROC": roc_auc_score(broken_n, probability_n),
         "broken marked": marked_n[broken_n].mean(),
         "supported marked": marked_n[~broken_n].mean(),
-        "rule, balanced accuracy": balanced_accuracy_score(broken_n[:RULED], ruled_n),
-        "rule, broken marked": ruled_n[broken_n[:RULED]].mean(),
-        "rule, supported marked": ruled_n[~broken_n[:RULED]].mean(),
+        "rule, balanced accuracy": balanced_accuracy_score(broken_n[:RULE_CLAIMS], rule_broken_n),
+        "rule, broken marked": rule_broken_n[broken_n[:RULE_CLAIMS]].mean(),
+        "rule, supported marked": rule_broken_n[~broken_n[:RULE_CLAIMS]].mean(),
         "milliseconds": milliseconds,
-        **{f"marked, {kind}": float(marked_n[np.array([named == kind for named in kind_n])].mean()) for kind in kinds},
+        **{
+            f"marked, {kind}": float(marked_n[np.array([item_kind == kind for item_kind in kind_n])].mean())
+            for kind in kinds
+        },
     }
 
 
 def ruled_supported(item: Item, encoder: Encoder) -> bool:
-    """Whether the rule takes the claim for supported."""
+    """Whether the rule accepts the claim as supported."""
     sentences = claims_of(item.passage)
     vectors = encoder.encode([item.claim, *sentences])
     return bool(supported_by_encoder([item.claim], vectors[:1], sentences, vectors[1:])[0])
@@ -227,16 +232,20 @@ def main() -> int:
     fused = ("hotpotqa_train", "musique_train100", "2wiki_train500")
     sets |= {f"{name}, fused": fused_items(arguments.folder / name, arguments.claims) for name in fused}
     measured = {name: measure(items, verifier, encoder) for name, items in sets.items()}
-    figures = {f"{name}: {figure}": float(value) for name, of in measured.items() for figure, value in of.items()}
+    figures = {
+        f"{name}: {figure}": float(value)
+        for name, set_figures in measured.items()
+        for figure, value in set_figures.items()
+    }
     checks = [
-        Check(f"balanced accuracy on {name}", measured[name]["balanced accuracy"], WANTED, True)
+        Check(f"balanced accuracy on {name}", measured[name]["balanced accuracy"], LEAST_ACCURACY, True)
         for name in ("hotpotqa_train", "pubmedqa_l")
     ]
     planted = measure_planted(list(planted_answers(arguments.folder / "hotpotqa_train", ANSWERS)), verifier)
     figures |= {f"answers, hotpotqa_train: {name}": value for name, value in planted.items()}
     checks.append(Check("planted sentences marked", planted["planted marked"], 0.8, True))
     checks.append(Check("supported sentences marked", planted["supported marked"], 0.05, False))
-    slowest = max(of["milliseconds"] for of in measured.values())
+    slowest = max(set_figures["milliseconds"] for set_figures in measured.values())
     checks.append(Check("milliseconds a claim", slowest, MOST_MS, False))
     return print_report("verify", figures, checks, arguments.json)
 

@@ -1,9 +1,9 @@
-"""Two writers and three readers of one index at once, in processes of their own: is anything lost, doubled, or of two generations?
+"""Two writers and three readers of one index at once, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database has to be empty. A writer adds, changes and deletes
-pairs of documents of its own, a pair a turn, with a document that both write; every sentence says its version. In the end the index is held against
-one that a single writer made of what the two say that they left. Readers look at the newest generation again and again, ask it a
-question, and hold all that is in it to what was written. Invented documents, the stub encoder of edits.py.
+its own pairs of documents, one pair per turn, with a document that both write; every sentence states its version. In the end the index is compared with
+one that a single writer built from what the two report to have left. Readers repeatedly open the newest generation, ask it a
+question, and compare its contents with what was written. Invented documents, the stub encoder of edits.py.
 """
 
 import argparse
@@ -38,13 +38,13 @@ from graph.types import Document
 
 WRITERS, READERS = 2, 3
 PAIRS = 12
-"""Of a writer, at most."""
+"""Most pairs of a writer."""
 LEAST_TURNS = 4
-"""Of a writer, however short the time."""
+"""Fewest turns of a writer, however short the time."""
 DELETED_SHARE = 0.25
-"""Of the turns in which there is something to delete."""
+"""Share of deletions among the turns in which there is something to delete."""
 PAUSE_S = 0.05
-"""Of a reader, between two looks."""
+"""Pause of a reader between two reads."""
 SETTINGS = IndexSettings(
     max_passage_tokens=40, max_chunk_tokens=80, max_summary_tokens=20, communities="igraph", merge_factor=3
 )
@@ -57,8 +57,8 @@ Pair = tuple[int, int]
 
 
 @dataclass
-class Written:
-    """What a writer did: its turns, the version of each pair that it left in the index, and seconds of its processor."""
+class WriterResult:
+    """A writer's turns, the version of each of its pairs left in the index, and its processor seconds."""
 
     turns: int = 0
     left: dict[int, int] = field(default_factory=dict)
@@ -66,8 +66,8 @@ class Written:
 
 
 @dataclass
-class Seen:
-    """What a reader saw: how often it looked, the versions of all pairs in every generation that it met, and seconds of its processor."""
+class ReaderResult:
+    """How often a reader read the index, the versions of all pairs in every generation that it read, and its processor seconds."""
 
     looks: int = 0
     generations: dict[int, dict[Pair, int]] = field(default_factory=dict)
@@ -79,83 +79,87 @@ def encoder(spec: str) -> StubEncoder:
 
 
 def documents_of(writer: int, number: int, version: int) -> list[Document]:
-    """A pair: two documents of several passages, in which each sentence says the version."""
-    told = f"version {version} of pair {number} of writer {writer}"
+    """A pair: two documents of several passages, in which each sentence states the version."""
+    statement = f"version {version} of pair {number} of writer {writer}"
     places = ["Port Ellery", "Tarn", "Quill", f"Isle {writer}-{number}"]
     return [
         Document(
             f"{writer}-{number}-{half}",
             f"Keeper {writer}-{number}-{half}",
-            " ".join(f"Keeper {half} of {place} wrote {told} in {1800 + version % 200}." for place in places),
+            " ".join(
+                f"Keeper {half} of {location} wrote {statement} in {1800 + version % 200}." for location in places
+            ),
         )
         for half in "ab"
     ]
 
 
 @quiet()
-def write(folder: Path, writer: int, stop: Path) -> Written:
-    """Edit the index until `stop` is there."""
-    draw, done = random.Random(writer), Written()
-    while done.turns < LEAST_TURNS or not stop.exists():
-        done.turns += 1
-        if done.left and draw.random() < DELETED_SHARE:
-            number = draw.choice(sorted(done.left))
-            version = done.left.pop(number)
-            delete_documents(folder, [each.source for each in documents_of(writer, number, version)], encoder)
+def write(folder: Path, writer: int, stop: Path) -> WriterResult:
+    """Edit the index until `stop` exists."""
+    draw, result = random.Random(writer), WriterResult()
+    while result.turns < LEAST_TURNS or not stop.exists():
+        result.turns += 1
+        if result.left and draw.random() < DELETED_SHARE:
+            number = draw.choice(sorted(result.left))
+            version = result.left.pop(number)
+            delete_documents(folder, [document.source for document in documents_of(writer, number, version)], encoder)
         else:
             number = draw.randrange(PAIRS)
-            done.left[number] = done.turns
-            build_index(folder, [*documents_of(writer, number, done.turns), SHARED], SETTINGS, encoder)
-    done.processor_s = time.process_time()
-    return done
+            result.left[number] = result.turns
+            build_index(folder, [*documents_of(writer, number, result.turns), SHARED], SETTINGS, encoder)
+    result.processor_s = time.process_time()
+    return result
 
 
-def read(folder: Path, stop: Path) -> Seen:
-    """Look at the index until `stop` is there."""
-    fresh, seen, last = FreshIndex(folder, encoder), Seen(), 0
+def read(folder: Path, stop: Path) -> ReaderResult:
+    """Read the index until `stop` exists."""
+    fresh, result, last = FreshIndex(folder, encoder), ReaderResult(), 0
     while not stop.exists():
         index = fresh.get()
-        seen.looks += 1
+        result.looks += 1
         generation = index.manifest.generation
         assert generation >= last, f"generation {generation} after {last}"
         if generation > last:
-            seen.generations[generation] = versions_in(index)
+            result.generations[generation] = versions_in(index)
         last = generation
-        found = retrieve(index, "What did the keeper of Tarn write?", QUESTION)
+        evidence = retrieve(index, "What did the keeper of Tarn write?", QUESTION)
         sources = set(index.sources())
-        assert found.passages and all(each.item.source in sources for each in found.passages)
+        assert evidence.passages and all(scored.item.source in sources for scored in evidence.passages)
         time.sleep(PAUSE_S)
-    seen.processor_s = time.process_time()
-    return seen
+    result.processor_s = time.process_time()
+    return result
 
 
 def versions_in(index: Index) -> dict[Pair, int]:
-    """The version of every pair; AssertionError unless the index holds exactly the documents of these versions, with their own vectors."""
-    data, found = index.data, dict[Pair, int]()
+    """The version of every pair; AssertionError unless the index contains exactly the documents of these versions, with their vectors."""
+    data, versions = index.data, dict[Pair, int]()
     for text in data.passage_texts:
         for version, number, writer in VERSION.findall(text):
             pair = int(writer), int(number)
-            assert found.setdefault(pair, int(version)) == int(version), f"pair {pair}: two versions"
-    there = {each.source: each for pair, version in found.items() for each in documents_of(*pair, version)}
-    there[SHARED.source] = SHARED
-    assert sorted(index.sources()) == sorted(there), "documents that nobody wrote together"
+            assert versions.setdefault(pair, int(version)) == int(version), f"pair {pair}: two versions"
+    expected = {
+        document.source: document for pair, version in versions.items() for document in documents_of(*pair, version)
+    }
+    expected[SHARED.source] = SHARED
+    assert sorted(index.sources()) == sorted(expected), "documents that nobody wrote together"
     passages = list(map(index.passage, range(len(data.passage_ids))))
-    for source, document in there.items():
-        own = [each.text for each in passages if each.source == source]
-        assert " ".join(own) == document.text, f"{source}: not its text"
+    for source, document in expected.items():
+        texts_of_source = [passage.text for passage in passages if passage.source == source]
+        assert " ".join(texts_of_source) == document.text, f"{source}: not its text"
     for texts, vectors_ND in (
-        ([encoded_text(each.title, each.text) for each in passages], data.passage_vectors_PD),
+        ([encoded_text(passage.title, passage.text) for passage in passages], data.passage_vectors_PD),
         (list(data.proposition_texts), data.proposition_vectors_ND),
     ):
         assert np.allclose(encoder("").encode(texts), vectors_ND[:], atol=1e-5), "vectors of other texts"
-    return found
+    return versions
 
 
 @quiet()
-def measure(store: str, seconds: float, place: Path) -> tuple[dict[str, float], list[Check]]:
+def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float], list[Check]]:
     """Figures and checks of one kind of store."""
     name = "sqlite" if store == "sqlite" else "postgresql"
-    folder, twin, stop_writing, stop_reading = (place / each for each in ("index", "twin", "written", "read"))
+    folder, twin, stop_writing, stop_reading = (scratch / each for each in ("index", "twin", "written", "read"))
     if name == "postgresql":
         from graph.postgres.schema import place_in_database
 
@@ -173,18 +177,20 @@ def measure(store: str, seconds: float, place: Path) -> tuple[dict[str, float], 
         print(f"{name}: {problem!r}", file=sys.stderr)
     if any(problems):
         return {}, [Check(f"{name}: processes that failed", sum(map(bool, problems)), 0, at_least=False)]
-    written, seen = [each.result() for each in writers], [each.result() for each in readers]
-    left = [(writer, number, version) for writer, each in enumerate(written) for number, version in each.left.items()]
+    writer_results, reader_results = [each.result() for each in writers], [each.result() for each in readers]
+    left = [
+        (writer, number, version) for writer, each in enumerate(writer_results) for number, version in each.left.items()
+    ]
     build_index(twin, [SHARED, *(document for each in left for document in documents_of(*each))], SETTINGS, encoder)
-    turns = sum(each.turns for each in written)
-    met = {generation for each in seen for generation in each.generations}
+    turns = sum(each.turns for each in writer_results)
+    generations_read = {generation for each in reader_results for generation in each.generations}
     figures = {
         f"{name}: turns of the writers": turns,
-        f"{name}: turns of the one that had fewer": min(each.turns for each in written),
-        f"{name}: looks of the readers": sum(each.looks for each in seen),
-        f"{name}: generations that readers met": len(met),
-        f"{name}: writers, processor s": sum(each.processor_s for each in written),
-        f"{name}: readers, processor s": sum(each.processor_s for each in seen),
+        f"{name}: turns of the one that had fewer": min(each.turns for each in writer_results),
+        f"{name}: looks of the readers": sum(each.looks for each in reader_results),
+        f"{name}: generations that readers met": len(generations_read),
+        f"{name}: writers, processor s": sum(each.processor_s for each in writer_results),
+        f"{name}: readers, processor s": sum(each.processor_s for each in reader_results),
     }
     return figures, [
         Check(f"{name}: processes that failed", 0, 0, at_least=False),
@@ -194,54 +200,68 @@ def measure(store: str, seconds: float, place: Path) -> tuple[dict[str, float], 
             0,
             False,
         ),
-        Check(f"{name}: generations that readers saw differently", len(differing(seen)), 0, at_least=False),
+        Check(f"{name}: generations that readers saw differently", len(differing(reader_results)), 0, at_least=False),
         Check(
-            f"{name}: generations that are not one turn from those before", len(not_one_turn(seen)), 0, at_least=False
+            f"{name}: generations that are not one turn from those before",
+            len(not_one_turn(reader_results)),
+            0,
+            at_least=False,
         ),
-        Check(f"{name}: generations that a reader met, at least", min(len(each.generations) for each in seen), 2, True),
+        Check(
+            f"{name}: generations that a reader met, at least",
+            min(len(each.generations) for each in reader_results),
+            2,
+            True,
+        ),
         Check(f"{name}: files that verify names", len(verify_index(folder)), 0, at_least=False),
         Check(f"{name}: rows of a single writer's index", float(same_rows(folder, twin)), 1, at_least=True),
         Check(f"{name}: bytes of a single writer's index, after compact", float(same_bytes(folder, twin)), 1, True),
     ]
 
 
-def wait_for(seconds: float, running: Sequence["Future[Written] | Future[Seen]"]) -> None:
-    """So many seconds, or until a process fails."""
+def wait_for(seconds: float, running: Sequence["Future[WriterResult] | Future[ReaderResult]"]) -> None:
+    """Wait for `seconds`, or until a process fails."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not any(each.done() for each in running):
         time.sleep(PAUSE_S)
 
 
-def differing(seen: Sequence[Seen]) -> set[int]:
-    """The generations in which two readers saw other versions."""
+def differing(readers: Sequence[ReaderResult]) -> set[int]:
+    """The generations in which two readers found different versions."""
     first: dict[int, dict[Pair, int]] = {}
     return {
         generation
-        for each in seen
-        for generation, versions in each.generations.items()
+        for reader in readers
+        for generation, versions in reader.generations.items()
         if first.setdefault(generation, versions) != versions
     }
 
 
-def not_one_turn(seen: Sequence[Seen]) -> set[int]:
-    """The generations that differ from the one before in more than one pair or in none, where both were met."""
-    met = {generation: versions.items() for each in seen for generation, versions in each.generations.items()}
-    changed = {at: {pair for pair, _ in met[at] ^ met[at - 1]} for at in met if at - 1 in met}
+def not_one_turn(readers: Sequence[ReaderResult]) -> set[int]:
+    """The generations that differ from the previous one in no pair or in more than one, if both were read."""
+    versions_by_generation = {
+        number: versions.items() for reader in readers for number, versions in reader.generations.items()
+    }
+    changed = {
+        at: {pair for pair, _ in versions_by_generation[at] ^ versions_by_generation[at - 1]}
+        for at in versions_by_generation
+        if at - 1 in versions_by_generation
+    }
     return {at for at, pairs in changed.items() if len(pairs) != 1}
 
 
 def same_rows(folder: Path, twin: Path) -> bool:
     """Whether every table has as many rows in both indexes, and no run is unfinished."""
-    here, there = index_status(folder), index_status(twin)
-    return here.rows == there.rows and not here.unfinished
+    first, second = index_status(folder), index_status(twin)
+    return first.rows == second.rows and not first.unfinished
 
 
 def same_bytes(folder: Path, twin: Path) -> bool:
-    """Whether every file that is derived is the same in both indexes, once they are compact."""
-    for each in (folder, twin):
-        compact_index(each, encoder)
-    here, there = read_manifest(folder), read_manifest(twin)
-    return (here.files, here.segments) == (there.files, there.segments)
+    """Whether every derived file is the same in both indexes, after compacting them."""
+    for index in (folder, twin):
+        compact_index(index, encoder)
+    first, second = read_manifest(folder), read_manifest(twin)
+    return (first.files, first.segments) == (second.files, second.segments)
 
 
 def main() -> int:
@@ -253,13 +273,13 @@ def main() -> int:
     figures: dict[str, float | str] = {"seconds": arguments.seconds}
     checks: list[Check] = []
     for store in arguments.store:
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as scratch:
             try:
-                found, held = measure(store, arguments.seconds, Path(place))
+                store_figures, store_checks = measure(store, arguments.seconds, Path(scratch))
             except UserError as problem:
                 raise SystemExit(str(problem)) from None
-        figures |= found
-        checks += held
+        figures |= store_figures
+        checks += store_checks
     return print_report("writers", figures, checks, arguments.json)
 
 

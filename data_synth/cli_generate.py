@@ -308,7 +308,9 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Verifier": verifier or "that of modegraph",
         }
         judge_responses = judge_by(judge_model) if judge_model else None
-        rows = response_rows(opened, distinct, settings, model, sampling, context_size or [], judge_responses, support_verifier)
+        rows = response_rows(
+            opened, distinct, settings, model, sampling, context_size or [], judge_responses, support_verifier
+        )
         # Count rows, not questions: questions are read in batches, before the model is called.
         rows = (
             rows if preview is not None else track(rows, "prompts", len(distinct) * len(context_size or range(top_k)))

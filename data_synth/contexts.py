@@ -43,7 +43,9 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
     budget = token_budget(settings.max_context_tokens, count_tokens)
 
     def find_contexts(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
-        return [build_context(evidence, settings.top_k, budget) for evidence in retrieve_many(index, questions, settings)]
+        return [
+            build_context(evidence, settings.top_k, budget) for evidence in retrieve_many(index, questions, settings)
+        ]
 
     return find_contexts
 

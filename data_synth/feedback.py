@@ -1,7 +1,7 @@
-"""`modegraph data import feedback`: what readers said of answers (graph/feedback), as preference, relevance and route rows.
+"""`modegraph data import feedback`: readers' feedback on answers (graph/feedback), as preference, relevance and route rows.
 
-First the last entry of each reader that may be learned from, then which answer is better, then preference rows, then questions with gold
-passages, then all three datasets in one split. An answer without a reasoning gets one by rules: the sentence closest to question and answer."""
+In order: the last entry of each reader with consent, which answer is better, preference rows, questions with gold passages, and all
+datasets in one split. An answer without reasoning gets one by rules: the sentence closest to question and answer."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from graph.text.prompting import quote
 from graph.types import Excerpt, Passage
 
 NO_CONSENT = "no consent to training"
-SUPERSEDED = "said anew later by the same reader"
+SUPERSEDED = "superseded by a later entry of the same reader"
 
 
 def latest_entries(entries: Iterable[Feedback]) -> tuple[list[Feedback], list[Dropped]]:
-    """The entries to learn from, oldest first, and what was dropped.
+    """The entries to learn from, oldest first, and the dropped ones.
 
-    An entry without consent also takes back what the same reader said of the same thing before.
+    An entry without consent also withdraws the same reader's earlier entry on the same subject.
     """
     last: dict[tuple[object, ...], Feedback] = {}
     dropped: list[Dropped] = []
@@ -59,12 +59,12 @@ def latest_entries(entries: Iterable[Feedback]) -> tuple[list[Feedback], list[Dr
 
 
 def question_key(question: str) -> str:
-    """What makes two questions the same: their words, whatever their case and the space between them."""
+    """The key by which two questions are the same: their words, ignoring case and white space."""
     return " ".join(question.casefold().split())
 
 
 def _subject_key(entry: Feedback) -> tuple[object, ...]:
-    """What an entry speaks of; a reader has one opinion of it."""
+    """The subject of an entry, on which each reader has one opinion."""
     match entry.said:
         case Vote(answer):
             return ("vote", answer_key(answer))
@@ -77,7 +77,7 @@ def _subject_key(entry: Feedback) -> tuple[object, ...]:
 
 
 def answer_key(answer: GivenAnswer) -> tuple[object, ...]:
-    """What makes two answers the same, whoever wrote them: their words and what they were written from."""
+    """The key by which two answers are the same, whoever wrote them: their text, reasoning and context."""
     return (answer.text, answer.reasoning, answer.context_ids)
 
 
@@ -85,14 +85,14 @@ DIFFERENT_PASSAGES = "a preference between answers from different passages"
 NO_DIFFERENCE = "a preference for neither answer"
 EQUAL_ANSWERS = "two answers in the same words"
 NO_COUNTERPART = "a vote on a prompt without an answer of the opposite vote"
-DISPUTED = "answers that as many readers put one way as the other"
+DISPUTED = "answers on which readers are evenly divided"
 READER_MODEL = "a reader"
 """The model of an answer that a reader wrote."""
 
 
 @dataclass(frozen=True)
 class AnswerPair:
-    """Of two answers to `question` over the same passages, the better one; `passage_ids` are those that a reader named for it."""
+    """The better and the worse of two answers to `question` over the same passages; `passage_ids` are those that a reader gave for the better."""
 
     question: str
     chosen: GivenAnswer
@@ -101,43 +101,44 @@ class AnswerPair:
 
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    """Each pair once, the way that most readers put it, in the order in which they were first told apart."""
-    told, dropped = _stated_pairs(entries)
-    pairs: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
-    for each in told:
-        pairs[question_key(each.question), frozenset((answer_key(each.chosen), answer_key(each.rejected)))].append(each)
+    """Each pair of answers once, ordered by the majority of readers, in the order of their first comparison."""
+    stated, dropped = _stated_pairs(entries)
+    groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
+    for pair in stated:
+        answers = frozenset((answer_key(pair.chosen), answer_key(pair.rejected)))
+        groups[question_key(pair.question), answers].append(pair)
     better: list[AnswerPair] = []
-    for of_pair in pairs.values():
-        sides = Counter(answer_key(each.chosen) for each in of_pair).most_common()
+    for group in groups.values():
+        sides = Counter(answer_key(pair.chosen) for pair in group).most_common()
         if len(sides) == 2 and sides[0][1] == sides[1][1]:
             dropped.append(Dropped(DISPUTED))
         else:
-            better.append(next(each for each in of_pair if answer_key(each.chosen) == sides[0][0]))
+            better.append(next(pair for pair in group if answer_key(pair.chosen) == sides[0][0]))
     return better, dropped
 
 
 def _stated_pairs(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    told: list[AnswerPair] = []
+    pairs: list[AnswerPair] = []
     dropped: list[Dropped] = []
-    voted: list[tuple[str, Vote]] = []
+    votes: list[tuple[str, Vote]] = []
     for entry in entries:
         match entry.said:
             case Preference(first, second, better):
-                pair = (first, second) if better == "first" else (second, first)
-                problem = NO_DIFFERENCE if better == "neither" else _problem(*pair)
-                told += [] if problem else [AnswerPair(entry.question, *pair)]
+                ordered = (first, second) if better == "first" else (second, first)
+                problem = NO_DIFFERENCE if better == "neither" else _problem(*ordered)
+                pairs += [] if problem else [AnswerPair(entry.question, *ordered)]
                 dropped += [Dropped(problem)] if problem else []
             case Correction(answer, corrected, reasoning, passage_ids):
                 right = GivenAnswer(READER_MODEL, corrected, reasoning, answer.context_ids, answer.mode)
                 problem = _problem(right, answer)
-                told += [] if problem else [AnswerPair(entry.question, right, answer, passage_ids)]
+                pairs += [] if problem else [AnswerPair(entry.question, right, answer, passage_ids)]
                 dropped += [Dropped(problem)] if problem else []
             case Vote():
-                voted.append((entry.question, entry.said))
-    from_votes = list(_from_votes(voted))
-    told += [each for each in from_votes if isinstance(each, AnswerPair)]
-    dropped += [each for each in from_votes if isinstance(each, Dropped)]
-    return told, dropped
+                votes.append((entry.question, entry.said))
+    from_votes = list(_from_votes(votes))
+    pairs += [one for one in from_votes if isinstance(one, AnswerPair)]
+    dropped += [one for one in from_votes if isinstance(one, Dropped)]
+    return pairs, dropped
 
 
 def _problem(chosen: GivenAnswer, rejected: GivenAnswer) -> str:
@@ -147,71 +148,71 @@ def _problem(chosen: GivenAnswer, rejected: GivenAnswer) -> str:
     return EQUAL_ANSWERS if (chosen.text, chosen.reasoning) == (rejected.text, rejected.reasoning) else ""
 
 
-def _from_votes(voted: Iterable[tuple[str, Vote]]) -> Iterator[AnswerPair | Dropped]:
-    """Each answer that more readers are against, behind the one that most are for, of the same question and passages."""
+def _from_votes(votes: Iterable[tuple[str, Vote]]) -> Iterator[AnswerPair | Dropped]:
+    """Pairs of the answer with most net votes and each with negative net votes, for the same question and passages."""
     prompts: defaultdict[tuple[object, ...], list[tuple[str, Vote]]] = defaultdict(list)
-    for question, vote in voted:
+    for question, vote in votes:
         prompts[question_key(question), vote.answer.context_ids].append((question, vote))
-    for of_prompt in prompts.values():
-        answers = {answer_key(vote.answer): vote.answer for _, vote in of_prompt}
-        net = net_votes(vote for _, vote in of_prompt)
+    for prompt_votes in prompts.values():
+        answers = {answer_key(vote.answer): vote.answer for _, vote in prompt_votes}
+        net = net_votes(vote for _, vote in prompt_votes)
         best = max(net, key=lambda key: net[key])
         worse = [key for key in net if net[key] < 0]
         if net[best] <= 0 or not worse:
-            yield from (Dropped(NO_COUNTERPART) for _ in of_prompt)
+            yield from (Dropped(NO_COUNTERPART) for _ in prompt_votes)
         else:
-            yield from (AnswerPair(of_prompt[0][0], answers[best], answers[key]) for key in worse)
+            yield from (AnswerPair(prompt_votes[0][0], answers[best], answers[key]) for key in worse)
 
 
 def net_votes(votes: Iterable[Vote]) -> Mapping[tuple[object, ...], int]:
-    """Readers for each answer less those against it."""
+    """Votes for each answer minus votes against it."""
     net: Counter[tuple[object, ...]] = Counter()
     for vote in votes:
         net[answer_key(vote.answer)] += 1 if vote.rating == "up" else -1
     return net
 
 
-PASSAGE_GONE = "a passage that the index no longer holds"
-MISSHAPEN = "no row to learn from: "
+PASSAGE_GONE = "a passage that is no longer in the index"
+MALFORMED = "not usable for training: "
 _READ = "read"
-"""The one source that a reasoning by rules is asked to quote: all passages that it may."""
+"""The source under which reasoning by rules finds all the passages that it may quote."""
 
 
 class Lookup:
-    """What an index holds under the ids that feedback names."""
+    """Looks up in an index the ids that feedback refers to."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
-    def excerpt(self, one: str) -> Excerpt | None:
-        """A passage, proposition or summary as a prompt quotes it; None where the index does not hold it."""
-        if (passage := self.passage(one)) is not None:
+    def excerpt(self, item_id: str) -> Excerpt | None:
+        """A passage, proposition or summary as a prompt quotes it; None if it is not in the index."""
+        if (passage := self.passage(item_id)) is not None:
             return of_passage(passage)
-        if one in self._propositions:
-            proposition = self._index.proposition(self._propositions[one])
+        if item_id in self._propositions:
+            proposition = self._index.proposition(self._propositions[item_id])
             source = proposition.spans[0].source
-            title = next((each.title for each in self._index.passages_of(source)), "")
+            title = next((passage.title for passage in self._index.passages_of(source)), "")
             return of_proposition(proposition, {source: title})
-        if one in self._summaries:
-            return of_summary(self._index.summary(self._summaries[one]))
+        if item_id in self._summaries:
+            return of_summary(self._index.summary(self._summaries[item_id]))
         return None
 
-    def passage(self, one: str) -> Passage | None:
-        """A passage; None where the index does not hold it."""
-        row = self._passages.get(one)
+    def passage(self, passage_id: str) -> Passage | None:
+        """A passage; None if it is not in the index."""
+        row = self._passages.get(passage_id)
         return None if row is None else self._index.passage(row)
 
     @cached_property
     def _passages(self) -> dict[str, int]:
-        return {one: row for row, one in enumerate(self._index.data.passage_ids)}
+        return {item_id: row for row, item_id in enumerate(self._index.data.passage_ids)}
 
     @cached_property
     def _propositions(self) -> dict[str, int]:
-        return {one: row for row, one in enumerate(self._index.data.proposition_ids)}
+        return {item_id: row for row, item_id in enumerate(self._index.data.proposition_ids)}
 
     @cached_property
     def _summaries(self) -> dict[str, int]:
-        return {one: row for row, one in enumerate(self._index.data.summary_ids)}
+        return {item_id: row for row, item_id in enumerate(self._index.data.summary_ids)}
 
 
 def question_id(question: str) -> str:
@@ -222,27 +223,27 @@ def question_id(question: str) -> str:
 def preference_rows(
     better: Iterable[AnswerPair], lookup: Lookup, split: Mapping[str, str], gold: Mapping[str, Sequence[str]]
 ) -> Iterator[PreferenceRow | Dropped]:
-    """A row for each pair; `split` and the `gold` documents are by the id of the question."""
-    for each in better:
-        excerpts = [lookup.excerpt(one) for one in each.chosen.context_ids]
-        whole = [excerpt for excerpt in excerpts if excerpt is not None]
-        named = [lookup.passage(one) for one in each.passage_ids]
-        if len(whole) < len(excerpts) or None in named:
+    """A row for each pair; `split` and the `gold` documents are keyed by question id."""
+    for pair in better:
+        found = [lookup.excerpt(item_id) for item_id in pair.chosen.context_ids]
+        excerpts = [excerpt for excerpt in found if excerpt is not None]
+        cited = [lookup.passage(passage_id) for passage_id in pair.passage_ids]
+        if len(excerpts) < len(found) or None in cited:
             yield Dropped(PASSAGE_GONE)
             continue
-        one = question_id(each.question)
-        passages = [passage for passage in named if passage is not None]
-        question = Question(one, each.question, (quote(each.chosen.text),), tuple(gold.get(one, ())), split=split[one])
-        yield pair_row(each, Draft(question, question.answers[0], tuple(whole)), passages)
+        key = question_id(pair.question)
+        passages = [passage for passage in cited if passage is not None]
+        question = Question(key, pair.question, (quote(pair.chosen.text),), tuple(gold.get(key, ())), split=split[key])
+        yield pair_row(pair, Draft(question, question.answers[0], tuple(excerpts)), passages)
 
 
-def pair_row(better: AnswerPair, draft: Draft, named: Sequence[Passage]) -> PreferenceRow | Dropped:
-    """The row of one pair over the excerpts of `draft`; `named` are passages that a reader named for the better answer."""
+def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> PreferenceRow | Dropped:
+    """The row of one pair over the excerpts of `draft`; `passages` are those that a reader gave for the better answer."""
     question, excerpts = draft.question, draft.excerpts
-    reason: str | Dropped = better.chosen.reasoning.strip() or reason_by_rules(draft, named)
+    reason: str | Dropped = pair.chosen.reasoning.strip() or reason_by_rules(draft, passages)
     if isinstance(reason, Dropped):
         return reason
-    chosen, rejected = format_answer(reason, draft.answer), format_given_answer(better.rejected)
+    chosen, rejected = format_answer(reason, draft.answer), format_given_answer(pair.rejected)
     row = PreferenceRow(
         id=f"{question.id}#{len(excerpts)}@{shown_id(content_id(chosen, rejected))}",
         prompt=answer_messages(question.text, excerpts),
@@ -256,49 +257,49 @@ def pair_row(better: AnswerPair, draft: Draft, named: Sequence[Passage]) -> Pref
         context_size=len(excerpts),
         context_ids=tuple(excerpt.id for excerpt in excerpts),
         gold_in_context=gold_share(question.gold_sources, excerpts),
-        reasoner=better.chosen.model if better.chosen.reasoning.strip() else BY_RULES,
-        hard_negative=WORSE if better.rejected.reasoning.strip() else "",
+        reasoner=pair.chosen.model if pair.chosen.reasoning.strip() else BY_RULES,
+        hard_negative=WORSE if pair.rejected.reasoning.strip() else "",
     )
     problems = preference_problems(row)
-    return Dropped(f"{MISSHAPEN}{problems[0]}") if problems else row
+    return Dropped(f"{MALFORMED}{problems[0]}") if problems else row
 
 
-def reason_by_rules(draft: Draft, named: Sequence[Passage]) -> str | Dropped:
-    """The sentence of the `named` passages, or else of those read, that is closest to question and answer, cited where it was read."""
-    read = [Passage(each.id, _READ, each.title, 0, each.start, each.end, each.text) for each in draft.excerpts]
-    wanted = f"{draft.question.text} {draft.answer}"
-    statements = closest_statements(wanted, (_READ,), lambda _: named or read)
+def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
+    """The sentence of `passages`, or if empty of the context, that is closest to question and answer, cited where the context has it."""
+    context = [Passage(one.id, _READ, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
+    query = f"{draft.question.text} {draft.answer}"
+    statements = closest_statements(query, (_READ,), lambda _: passages or context)
     return " ".join(cite_statement(one, draft.excerpts) for one in statements) or Dropped(UNSUPPORTED)
 
 
 def format_given_answer(answer: GivenAnswer) -> str:
-    """An answer in the form of training, or the answer alone where it came without a reasoning."""
+    """An answer in the training format, or the answer alone if it has no reasoning."""
     text = quote(answer.text)
     return format_answer(answer.reasoning, text) if answer.reasoning.strip() else text
 
 
 def gold_questions(entries: Sequence[Feedback], lookup: Lookup) -> tuple[list[GoldQuestion], list[Dropped]]:
-    """Every question once, with its right passages as quotes (none, where nobody named one), and the documents shown beside them."""
-    asked: dict[str, str] = {}
+    """Every question once, with its right passages as quotes (if any reader gave one), and the other documents that were shown."""
+    texts: dict[str, str] = {}
     right: defaultdict[str, dict[Quote, None]] = defaultdict(dict)
     shown: defaultdict[str, dict[str, None]] = defaultdict(dict)
     dropped: list[Dropped] = []
     for entry in entries:
-        one = question_key(entry.question)
-        asked.setdefault(one, entry.question)
-        named, beside = _named_passages(entry)
-        for passage in map(lookup.passage, named):
+        key = question_key(entry.question)
+        texts.setdefault(key, entry.question)
+        right_ids, shown_ids = _passage_ids(entry)
+        for passage in map(lookup.passage, right_ids):
             if passage is None:
                 dropped.append(Dropped(PASSAGE_GONE))
             else:
-                right[one][Quote(passage.source, passage.text)] = None
-        for passage in filter(None, map(lookup.passage, beside)):
-            shown[one][passage.source] = None
-    return [_gold_question(text, list(right[one]), shown[one]) for one, text in asked.items()], dropped
+                right[key][Quote(passage.source, passage.text)] = None
+        for passage in filter(None, map(lookup.passage, shown_ids)):
+            shown[key][passage.source] = None
+    return [_gold_question(text, list(right[key]), shown[key]) for key, text in texts.items()], dropped
 
 
-def _named_passages(entry: Feedback) -> tuple[Sequence[str], Sequence[str]]:
-    """The passages that an entry calls right, and those that were shown."""
+def _passage_ids(entry: Feedback) -> tuple[Sequence[str], Sequence[str]]:
+    """The ids of the passages that an entry marks as right, and of those that were shown."""
     match entry.said:
         case RightPassage(passage_id, shown_ids):
             return (passage_id,), shown_ids
@@ -331,8 +332,8 @@ def check_out(out: Path) -> None:
 def import_feedback(index: Index, out: Path, modes: Sequence[str]) -> dict[str, Summary]:
     """Write DATASETS below `out` from the feedback of `index`; routes are measured over `modes`. UserError where there is no feedback.
 
-    What is the same feedback gives the same rows, but for milliseconds. A dataset without rows is written too: it takes the place of one
-    from entries that were deleted.
+    The same feedback gives the same rows, except for milliseconds. A dataset without rows is written too: it replaces one made from
+    entries that were deleted.
     """
     entries = read_feedback(index.folder)
     if not entries:
@@ -340,21 +341,21 @@ def import_feedback(index: Index, out: Path, modes: Sequence[str]) -> dict[str, 
         raise UserError(found, "an index that readers were served from", "serve it with `modegraph serve --feedback`")
     chosen = parse_modes(modes)
     check_out(out)
-    told, lost = latest_entries(entries)
+    latest, superseded = latest_entries(entries)
     lookup = Lookup(index)
-    asked, gone = gold_questions(told, lookup)
-    split = make_split(index, asked, SEED).questions if asked else {}
-    better, unpaired = judge_answers(told)
-    gold = {each.question.id: each.gold_sources for each in asked}
-    known = [replace(each, stated_split=split[each.question.id]) for each in asked if each.gold_sources]
+    questions, gone = gold_questions(latest, lookup)
+    split = make_split(index, questions, SEED).questions if questions else {}
+    better, unpaired = judge_answers(latest)
+    gold = {one.question.id: one.gold_sources for one in questions}
+    known = [replace(one, stated_split=split[one.question.id]) for one in questions if one.gold_sources]
     origin = {
         "Index": index.folder.name,
         "Encoder": index.encoder_source.fingerprint,
-        "Feedback": f"{len(entries):,} entries of {len({each.user for each in entries}):,} readers",
+        "Feedback": f"{len(entries):,} entries of {len({entry.user for entry in entries}):,} readers",
         "Seed": str(SEED),
     }
     rows: dict[str, Iterable[Any]] = {
-        "preferences": chain(lost, unpaired, preference_rows(better, lookup, split, gold)),
+        "preferences": chain(superseded, unpaired, preference_rows(better, lookup, split, gold)),
         "relevance": chain(gone, _passage_labelled_rows(index, known)),
         "route": route_rows(index, known, chosen, TOLERANCE, SEED, None, track) if known else (),
     }
@@ -366,7 +367,7 @@ def import_feedback(index: Index, out: Path, modes: Sequence[str]) -> dict[str, 
 
 
 def _passage_labelled_rows(index: Index, known: Sequence[GoldQuestion]) -> Iterator[RelevanceRow | Dropped]:
-    """Rows whose gold is a passage as a whole, though it is given as a quote."""
+    """Relevance rows labelled by whole gold passages, although they are given as quotes."""
     if known:
         for row in relevance_rows(index, known, make_split(index, known, SEED), NEGATIVES):
             yield row if isinstance(row, Dropped) else replace(row, labelled_by="passage")

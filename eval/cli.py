@@ -1,6 +1,6 @@
-"""The commands of evaluation that stand beside `eval …`: `modegraph compare`, `demo`, `lab modes`, `runs` and `serve check`.
+"""The evaluation commands outside `eval …`: `modegraph compare`, `demo`, `lab modes`, `runs` and `serve check`.
 
-`serve check` stands here and not beside `modegraph serve`, because it computes with training's own functions, which serve/ may not import."""
+`serve check` lives here and not with `modegraph serve`, because it computes with training's own functions, which serve/ may not import."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 Fresh = Annotated[
-    bool, typer.Option("--fresh", metavar="", rich_help_panel=OUTPUT, help="Keep nothing of an earlier demo.")
+    bool, typer.Option("--fresh", metavar="", rich_help_panel=OUTPUT, help="Reuse nothing from an earlier demo.")
 ]
 
 
@@ -94,7 +94,7 @@ def add_demo(app: typer.Typer) -> None:
     ) -> None:
         """Run everything on the example documents with a fetched model; no network, key or GPU.
 
-        Steps of an earlier demo in --out are kept where command, inputs and code have not changed; questions are asked anew.
+        Steps of an earlier demo in --out are reused where command, inputs and code have not changed; questions are asked again.
         """
         from eval.demo.demo import counts_text, demo_json, run_demo
 
@@ -112,7 +112,7 @@ Base = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=INPUT,
-        help="Untuned model, as a folder or hub name; without it, the one that the first run started from.",
+        help="Untuned model, as a folder or hub name; default: the one that the first run started from.",
     ),
 ]
 Responses = Annotated[
@@ -223,7 +223,7 @@ def add_lab(app: typer.Typer, open_model: OpenModel) -> None:
         print(f"{as_text(table)}\n\n{table.note}\n{modes_headline(experiment)}")
 
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to look in, and below.")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search, including its subfolders.")]
 
 
 def add_runs(app: typer.Typer) -> None:
@@ -232,22 +232,22 @@ def add_runs(app: typer.Typer) -> None:
 
 
 def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
-    """List what was trained and measured, and what is under way: state, figures and settings.
+    """List training and evaluation runs, finished or not, with their state, figures and settings.
 
-    Only files are read. A run is `running` while the process that makes it lives, and `stopped` when it ended without finishing:
-    one with `save_steps`, or of `eval run`, goes on when its command is given again.
+    Only reads files. A run is `running` while its process lives, and `stopped` if that ended without finishing:
+    a run with `save_steps`, or of `eval run`, resumes when its command is repeated.
     """
     from dataclasses import asdict
 
     from eval.list_runs import find_runs, runs_table
     from eval.tables import as_text
 
-    found = find_runs(folder)
-    print_json({"runs": [asdict(run) for run in found]}) if as_json else print(as_text(runs_table(found)))
+    listed = find_runs(folder)
+    print_json({"runs": [asdict(run) for run in listed]}) if as_json else print(as_text(runs_table(listed)))
 
 
 TOLERANCE, TOKEN_TOLERANCE = 0.05, 0.01
-"""Nats, in a conversation and in the mean of a token, for a server that computes in float32."""
+"""Nats, per conversation and per token on average, for a server that computes in float32."""
 ServerSpec = Annotated[
     str,
     typer.Argument(
@@ -270,7 +270,7 @@ def check(
         typer.Option(
             metavar="NAME",
             rich_help_panel=MODEL,
-            help="Name of the base model on the server, when it does not say which one the adapter belongs to.",
+            help="Name of the base model on the server, if the server does not say which one the adapter belongs to.",
         ),
     ] = "",
     conversations: Annotated[
@@ -295,11 +295,11 @@ def check(
     ] = TOKEN_TOLERANCE,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a server gives the prompts, log-probabilities and greedy tokens that training saw.
+    """Check that a server reproduces the prompts, log-probabilities and greedy tokens of training.
 
-    Asks for greedy replies one at a time and 16 at once, of the adapter and of its base. Each fault is one line with its likely cause:
-    another chat template, an adapter that is not loaded, counts twice or has no effect. Exits with 1 when there is one. The
-    tolerances suit a server in float32; for bfloat16 docs/serving.md has figures.
+    Requests greedy replies, one at a time and 16 at once, from the adapter and from its base. Prints each fault on one line with its likely cause:
+    another chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is any. The
+    tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
     """
     from dataclasses import asdict
 

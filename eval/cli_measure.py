@@ -68,7 +68,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Compare retrieval modes on questions with gold documents.
 
-        Prints Recall, all-gold, MRR, nDCG and seconds a query, with intervals; --out keeps figures, plot and rankings.
+        Prints Recall, all-gold, MRR, nDCG and seconds a query, with intervals; --out saves figures, plot and rankings.
         """
         from eval.retrieval import (
             LEDGER,
@@ -92,12 +92,12 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
             mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
         }
         opened = open_index(index)
-        asked = select_questions(read_questions(questions), split, opened.sources())
+        selected = select_questions(read_questions(questions), split, opened.sources())
         allowed = opened.where(settings[modes[0]].conditions)
-        asked = (reachable_questions(asked, allowed.sources()) if where else asked)[:limit]
+        selected = (reachable_questions(selected, allowed.sources()) if where else selected)[:limit]
         helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
         retrievers = {mode: partial(retrieve, opened, settings=each, model=helper) for mode, each in settings.items()}
-        report = evaluate_retrieval(asked, retrievers, top_k, seed)
+        report = evaluate_retrieval(selected, retrievers, top_k, seed)
         if out is not None:
             write_retrieval(report, out)
         print_json(retrieval_json(report)) if as_json else print(as_text(retrieval_table(report)))
@@ -151,13 +151,13 @@ def add_selector(commands: typer.Typer, open_model: OpenModel) -> None:
             for name in selectors
         }
         opened = open_index(index)
-        asked = select_questions(read_with_sentences(questions), split, opened.sources())[:limit]
+        selected = select_questions(read_with_sentences(questions), split, opened.sources())[:limit]
         helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
 
         def retrieve_with(name: str) -> Retrieve:
             return partial(retrieve, opened, settings=settings[name], model=helper if name == "llm" else None)
 
-        report = compare_selectors(opened, asked, selectors, retrieve_with, helper, top_k, seed)
+        report = compare_selectors(opened, selected, selectors, retrieve_with, helper, top_k, seed)
         if out is not None:
             write_selectors(report, mode, out)
         if as_json:
@@ -175,7 +175,7 @@ def check_selectors(selectors: list[str], model: str | None, mode: str) -> None:
         raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "drop the repetition")
     if ("llm" in selectors) != (model is not None):
         found = "llm without --model" if model is None else f"--model {model} without the selector llm"
-        raise UserError(found, "both or neither: only llm asks a model", "give both, or drop it")
+        raise UserError(found, "both or neither: only llm uses a model", "give both, or drop it")
 
 
 def add_router(commands: typer.Typer) -> None:
@@ -214,19 +214,22 @@ OverIndex = Annotated[
         "--index",
         metavar="INDEX",
         rich_help_panel=INPUT,
-        help="Read what is retrieved from this index in place of gold passages.",
+        help="Read passages retrieved from this index instead of the gold ones.",
     ),
 ]
 Others = Annotated[
     int,
     typer.Option(
-        "--distractors", metavar="N", min=0, rich_help_panel=INPUT, help="Passages among which the gold ones stand."
+        "--distractors", metavar="N", min=0, rich_help_panel=INPUT, help="Other passages to mix with the gold ones."
     ),
 ]
 Unread = Annotated[
     bool,
     typer.Option(
-        "--no-passages", metavar="", rich_help_panel=INPUT, help="Ask without passages: what a model knows by heart."
+        "--no-passages",
+        metavar="",
+        rich_help_panel=INPUT,
+        help="Ask without passages, to measure what a model knows by heart.",
     ),
 ]
 FormOption = Annotated[
@@ -258,7 +261,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
 
-        Questions are drawn by the hash of their ids; a constant answer stands beside the models. --out keeps every answer.
+        Questions are drawn by the hash of their ids; a constant answer is listed with the models. --out saves every answer.
         """
         from data_synth.reading.sets import read_set
         from eval.reading import (
@@ -324,9 +327,9 @@ def add_support(commands: typer.Typer) -> None:
         seed: Seed = 0,
         as_json: AsJson = False,
     ) -> None:
-        """Measure whether a verifier tells supported sentences from unsupported ones.
+        """Measure how well a verifier separates supported sentences from unsupported ones.
 
-        Prints AUC with its interval, the shares that are marked, and milliseconds; overlap of words and of stems beside.
+        Prints AUC with its interval, the shares that it marks, and milliseconds, next to plain overlap of words and of stems.
         """
         from eval.support import measure_support, read_support, support_json, support_table
         from eval.tables import as_text
@@ -338,7 +341,7 @@ def add_support(commands: typer.Typer) -> None:
 
 
 class Sampler(StrEnum):
-    """What draws samples: transformers in this process, or a vLLM of our own."""
+    """The engine that draws samples: transformers in this process, or a private vLLM server."""
 
     hf = "hf"
     vllm = "vllm"
@@ -357,14 +360,15 @@ def add_alignment(commands: typer.Typer) -> None:
         out: Out = Path("alignment"),
         as_json: AsJson = False,
         sampler: Annotated[
-            Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="What draws the samples: hf or vllm.")
+            Sampler,
+            typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm."),
         ] = Sampler.hf,
         measured: Annotated[
             Path | None,
             typer.Option(
                 metavar="FOLDER",
                 rich_help_panel=OUTPUT,
-                help="Keep measured figures here, for this and other commands; without it in --out.",
+                help="Folder that caches measured figures, for this and other commands; default: below --out.",
             ),
         ] = None,
         limit: Limit = None,
@@ -372,8 +376,8 @@ def add_alignment(commands: typer.Typer) -> None:
     ) -> None:
         """Compare preference runs by expected reward at equal KL to the reference.
 
-        Samples the prompts of --data, scored responses, and replaces the report in --out; what was measured before is not measured again.
-        Longer samples are cut; `train` as the split would flatter. --sampler vllm is faster by far.
+        Samples the prompts of --data (scored responses) and replaces the report in --out; cached measurements are reused.
+        Longer samples are cut. The split `train` would flatter the runs. --sampler vllm is much faster.
         """
         from functools import partial
 
@@ -383,20 +387,20 @@ def add_alignment(commands: typer.Typer) -> None:
         from train.run.record import read_run
 
         records = [read_run(folder) for folder in runs]
-        half = all(one.settings.get("precision") == "bfloat16" for one in records)
-        precision: Precision = "bfloat16" if half else "float32"
+        all_half = all(one.settings.get("precision") == "bfloat16" for one in records)
+        precision: Precision = "bfloat16" if all_half else "float32"
         drawing = SamplingSettings(samples, max_answer_tokens, seed)
         load = partial(load_policy, precision=precision)
         if sampler is Sampler.vllm:
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
             from eval.alignment.sample import draw_here as draw
-        found = align_runs(runs, data, split, limit, drawing, load, draw, measured or out / "measured")
-        write_alignment(found, out)
+        report = align_runs(runs, data, split, limit, drawing, load, draw, measured or out / "measured")
+        write_alignment(report, out)
         if as_json:
-            print_json(alignment_json(found))
+            print_json(alignment_json(report))
             return
-        print(tables_as_text(found))
+        print(tables_as_text(report))
 
 
 AnswersA = Annotated[
@@ -419,8 +423,8 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Have a language model compare the answers of two systems, in both orders.
 
-        Prints win rates, ties, agreement, and position and length bias. --out keeps every verdict, so that a later run goes on.
-        Exits with 1 when verdicts were invalid.
+        Prints win rates, ties, agreement, and position and length bias. --out saves every verdict, so that a later run can resume.
+        Exits with 1 if any verdict is invalid.
         """
         from eval.judge import (
             judge_json,

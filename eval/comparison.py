@@ -1,4 +1,4 @@
-"""The nouns of a comparison: held-out rows, a policy, what it answered, how likely it finds a pair, measures, and several policies side by side.
+"""The data model of a comparison: held-out rows, policies, their answers, their scores of pairs, measures, and the comparison itself.
 
 rows -> answers and log-probabilities -> measures -> report."""
 
@@ -74,12 +74,12 @@ def select_rows(
     questions = list(dict.fromkeys(row.question_id for row in sized))
     if limit is not None and limit < len(questions):
         questions = random.Random(seed).sample(questions, limit)
-    kept = set(questions)
-    return [row for row in sized if row.question_id in kept]
+    selected = set(questions)
+    return [row for row in sized if row.question_id in selected]
 
 
 def unique_prompts(rows: Sequence[HeldOutRow]) -> list[HeldOutRow]:
-    """One row for each prompt: pairs that differ only in their rejected side are asked once."""
+    """One row per prompt: pairs that differ only in their rejected side are asked once."""
     first: dict[tuple[Message, ...], HeldOutRow] = {}
     for row in rows:
         first.setdefault(row.prompt, row)
@@ -113,8 +113,8 @@ class PairScore:
 class ScoredAnswer:
     """One greedy answer to one prompt. `cited` passages exist, `missing` citations name passages that do not.
 
-    `contains` is 1 where a gold answer stands in it; `choice` is the yes/no/maybe it opens with ("" for none); `cut` says that it ran
-    into the token limit.
+    `contains` is 1 if it contains a gold answer; `choice` is the yes/no/maybe that it opens with ("" for none); `cut` is true if it hit
+    the token limit.
     """
 
     row_id: str
@@ -134,7 +134,7 @@ class ScoredAnswer:
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """All that one policy did: `answers` go with the comparison's prompts, the two lists of scores with its pairs.
+    """All results of one policy: `answers` align with the comparison's prompts, the two lists of scores with its pairs.
 
     `reference_scores` are None for a policy without β, whose implicit reward is undefined.
     """
@@ -150,7 +150,7 @@ class PolicyResult:
 class Measure:
     """One quantity per row for each policy that has it; `clusters` are the rows' questions.
 
-    `share` says that its means are shares of 1, printed as percentages.
+    If `share`, its means are shares of 1, printed as percentages.
     """
 
     name: str
@@ -174,9 +174,9 @@ class ChoiceScore:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies side by side; the first result is the one that differences are taken from.
+    """Policies side by side; differences are relative to the first result.
 
-    `prompts` are the rows asked, `pairs` the rows whose two sides were scored. `differences[measure][policy]` holds the
+    `prompts` are the rows that were answered, `pairs` the rows whose two sides were scored. `differences[measure][policy]` holds the
     interval of that policy minus the first. `gold_choices` counts the yes/no/maybe labels among the prompts.
     """
 

@@ -1,4 +1,4 @@
-"""`modegraph eval judge`: pairs of answers compared by a language model in both orders; win rates, ties, agreement, position bias and the win rate at equal length.
+"""`modegraph eval judge`: a language model compares pairs of answers in both orders; win rates, ties, agreement, position bias and the win rate at equal length.
 
 Criteria: ToPG (App. C) and PankRAG (App. A.2.1), in eval/prompts/judge.txt. Length control: Dubois et al. 2024 (AlpacaEval 2 LC), Eq. 1-2, without its term for the difficulty of a question. Legend: V verdicts, Q questions."""
 
@@ -26,7 +26,7 @@ from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
 CRITERIA = ("comprehensiveness", "diversity", "logicality", "relevance", "coherence", "empowerment", "overall")
 Choice = Literal["1", "2", "tie", "invalid"]
-"""What a judge said: the answer shown first, the one shown second, neither, or nothing that can be used."""
+"""A judge's verdict: the answer shown first, the one shown second, neither, or an unusable reply."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was said of one pair, by criterion: with A shown first, and with B shown first. `problems` tell what made replies invalid."""
+    """The verdicts on one pair by criterion, with A shown first and with B shown first; `problems` say what made replies invalid."""
 
     pair: AnswerPair
     a_first: Mapping[str, Choice]
@@ -55,8 +55,8 @@ class CriterionResult:
 
     A pair is complete when both orders gave a valid verdict; the other `incomplete` ones are counted here and in nothing else.
     `invalid` counts verdicts, of 2 a pair. `agreement`: both orders name the same answer, or a tie. `position_bias`: both orders
-    name the same place, of which `first_place` always the first. `length_controlled` is A's win rate at equal lengths, None where
-    the lengths of A and B leave it open.
+    name the same position, of which `first_place` always the first. `length_controlled` is A's win rate at equal lengths, None if
+    the lengths of A and B leave it undecided.
     """
 
     win_rate: Interval
@@ -85,24 +85,24 @@ class SystemAnswer:
 
 def read_answers(file: Path) -> dict[str, SystemAnswer]:
     """All answers by question id, in order; UserError naming line and field for a missing, empty or repeated one."""
-    found: dict[str, SystemAnswer] = {}
+    answers: dict[str, SystemAnswer] = {}
     for line, row in read_jsonl(file):
         for field in ANSWER_FIELDS:
             if not isinstance(row.get(field), str) or not row[field].strip():
                 problem = f"{file} line {line}: {field!r} is {row.get(field)!r}"
                 raise UserError(problem, "a non-empty string", "fix the row, or leave its question out of both files")
-        if row["id"] in found:
+        if row["id"] in answers:
             raise UserError(
                 f"{file} line {line}: id {row['id']!r} appears twice", "one answer a question", "remove one"
             )
-        found[row["id"]] = SystemAnswer(row["question"], row["answer"])
-    if not found:
+        answers[row["id"]] = SystemAnswer(row["question"], row["answer"])
+    if not answers:
         raise UserError(f"{file}: no answers", "one JSON object a line", "give a file of answers")
-    return found
+    return answers
 
 
 def pair_up(a: Mapping[str, SystemAnswer], b: Mapping[str, SystemAnswer]) -> list[AnswerPair]:
-    """The pairs in A's order; UserError when the files do not answer the very same questions."""
+    """The pairs in A's order; UserError unless both files answer exactly the same questions."""
     check_same_questions(*({key: one.question for key, one in side.items()} for side in (a, b)))
     return [AnswerPair(key, one.question, one.answer, b[key].answer) for key, one in a.items()]
 
@@ -114,7 +114,7 @@ WORDS: dict[str, Choice] = {"1": "1", "2": "2", "tie": "tie"}
 
 
 def judge_pairs(pairs: Sequence[AnswerPair], model: LanguageModel) -> list[Judgement]:
-    """Both orders of every pair. Raises UserError when the model goes away; a refused or unreadable reply is an invalid verdict."""
+    """Judge both orders of every pair. Raises UserError when the model becomes unavailable; a refused or unreadable reply is an invalid verdict."""
     return list(track(_judgements_in_order(pairs, model), "judge: pairs", len(pairs)))
 
 
@@ -126,26 +126,26 @@ def request_of(pair: AnswerPair, swapped: bool) -> CompletionRequest:
 
 
 def read_verdicts(completion: Completion) -> tuple[dict[str, Choice], tuple[str, ...]]:
-    """The word on every criterion, "invalid" where there is none of 1, 2 and tie; and the problems, in words."""
+    """The verdict on every criterion, "invalid" unless it is 1, 2 or tie; and a description of each problem."""
     if completion.finish_reason != "stop":
-        why = "cut at the token limit" if completion.finish_reason == "length" else "refused by the server"
-        return dict.fromkeys(CRITERIA, "invalid"), (why,)
+        reason = "cut at the token limit" if completion.finish_reason == "length" else "refused by the server"
+        return dict.fromkeys(CRITERIA, "invalid"), (reason,)
     try:
         reply = parse_object(completion.text)
     except BadReply as problem:
         return dict.fromkeys(CRITERIA, "invalid"), (str(problem),)
-    words = {name: WORDS.get(str(reply.get(name)).strip().casefold(), "invalid") for name in CRITERIA}
-    wrong = [name for name, word in words.items() if word == "invalid"]
-    return words, tuple(f"{name}: {reply.get(name)!r}" for name in wrong)  # type: ignore[return-value, unused-ignore]
+    verdicts = {name: WORDS.get(str(reply.get(name)).strip().casefold(), "invalid") for name in CRITERIA}
+    invalid = [name for name, word in verdicts.items() if word == "invalid"]
+    return verdicts, tuple(f"{name}: {reply.get(name)!r}" for name in invalid)  # type: ignore[return-value, unused-ignore]
 
 
 def _judgements_in_order(pairs: Sequence[AnswerPair], model: LanguageModel) -> Iterator[Judgement]:
     for start in range(0, len(pairs), PAIRS_PER_CALL):
-        asked = pairs[start : start + PAIRS_PER_CALL]
-        replies = model.complete([request_of(pair, swapped) for pair in asked for swapped in (False, True)])
-        for row, pair in enumerate(asked):
-            (a_first, wrong), (b_first, wrong_too) = map(read_verdicts, replies[2 * row : 2 * row + 2])
-            yield Judgement(pair, a_first, b_first, wrong + wrong_too)
+        batch = pairs[start : start + PAIRS_PER_CALL]
+        replies = model.complete([request_of(pair, swapped) for pair in batch for swapped in (False, True)])
+        for row, pair in enumerate(batch):
+            (a_first, problems), (b_first, more_problems) = map(read_verdicts, replies[2 * row : 2 * row + 2])
+            yield Judgement(pair, a_first, b_first, problems + more_problems)
 
 
 VERDICTS_SCHEMA = strict_schema(
@@ -156,13 +156,13 @@ VERDICTS_SCHEMA = strict_schema(
 RIDGE = 0.01
 NEWTON_STEPS = 100
 MIN_SHARE_OTHER_WAY = 0.05
-"""Of the questions on which A's answer is longer, or shorter: with fewer, length and quality cannot be told apart."""
+"""Of the questions on which A's answer is longer, or shorter: with fewer, length and quality cannot be separated."""
 
 
 def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> float | None:
     """A's win rate at equal lengths, σ(θ), from verdicts (1 A, ½ tie, 0 B) and how many characters longer A's answer is.
 
-    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None where one
+    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None if one
     side is the longer one in over 95 % of the verdicts of unequal length.
     """
     extra = np.asarray(extra_V, np.float64)
@@ -204,11 +204,11 @@ B_WINS: Mapping[Choice, float] = {"1": 0.0, "tie": 0.5, "2": 1.0}
 def score_judgements(judgements: Sequence[Judgement], seed: int = 0) -> dict[str, CriterionResult]:
     """Every criterion; p is the sign test of A's wins against its losses over questions, corrected (Holm) over the criteria."""
     complete = {name: [j for j in judgements if is_complete(j, name)] for name in CRITERIA}
-    p_values = {name: _sign_p([wins_of(j, name) for j in kept]) for name, kept in complete.items()}
+    p_values = {name: _sign_p([wins_of(j, name) for j in pairs]) for name, pairs in complete.items()}
     corrected = holm(p_values)
     return {
-        name: _criterion_result(name, judgements, kept, p_values[name], corrected[name], seed)
-        for name, kept in complete.items()
+        name: _criterion_result(name, judgements, pairs, p_values[name], corrected[name], seed)
+        for name, pairs in complete.items()
     }
 
 
@@ -223,26 +223,26 @@ def wins_of(judgement: Judgement, name: str) -> float:
 
 
 def _criterion_result(
-    name: str, judgements: Sequence[Judgement], kept: Sequence[Judgement], p: float, corrected_p: float, seed: int
+    name: str, judgements: Sequence[Judgement], complete: Sequence[Judgement], p: float, corrected_p: float, seed: int
 ) -> CriterionResult:
-    words = [(j.a_first[name], j.b_first[name]) for j in kept]
+    words = [(j.a_first[name], j.b_first[name]) for j in complete]
     same_answer = [A_WINS[a] == B_WINS[b] for a, b in words]
-    same_place = [a == b and a != "tie" for a, b in words]
+    same_position = [a == b and a != "tie" for a, b in words]
     verdicts = [word for j in judgements for word in (j.a_first[name], j.b_first[name])]
     wins_V = [win for a, b in words for win in (A_WINS[a], B_WINS[b])]
-    extra_V = [float(len(j.pair.first) - len(j.pair.second)) for j in kept for _ in range(2)]
-    wins_Q = [wins_of(j, name) for j in kept]
+    extra_V = [float(len(j.pair.first) - len(j.pair.second)) for j in complete for _ in range(2)]
+    wins_Q = [wins_of(j, name) for j in complete]
     return CriterionResult(
-        win_rate=bootstrap_mean(wins_Q, seed=seed) if kept else Interval(math.nan, math.nan, math.nan),
+        win_rate=bootstrap_mean(wins_Q, seed=seed) if complete else Interval(math.nan, math.nan, math.nan),
         ties=_share([word == "tie" for pair in words for word in pair]),
         agreement=_share(same_answer),
-        position_bias=_share(same_place),
-        first_place=_share([same and a == "1" for same, (a, _) in zip(same_place, words, strict=True)]),
+        position_bias=_share(same_position),
+        first_place=_share([same and a == "1" for same, (a, _) in zip(same_position, words, strict=True)]),
         length_controlled=length_controlled(wins_V, extra_V),
         p=p,
         corrected_p=corrected_p,
-        complete=len(kept),
-        incomplete=len(judgements) - len(kept),
+        complete=len(complete),
+        incomplete=len(judgements) - len(complete),
         invalid=verdicts.count("invalid"),
     )
 
@@ -260,7 +260,7 @@ PROBLEMS_SHOWN = 5
 
 
 def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table:
-    """One row a criterion."""
+    """One row per criterion."""
     header = (
         "criterion",
         f"{a} wins",
@@ -275,22 +275,24 @@ def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table
         "invalid",
     )
     rows = []
-    for name, one in results.items():
-        low, high = figure(one.win_rate.low, True), figure(one.win_rate.high, True)
-        controlled = UNDECIDED if one.length_controlled is None else figure(one.length_controlled, True)
-        shares = [figure(value, True) for value in (one.ties, one.agreement, one.position_bias, one.first_place)]
-        counts = (f"{one.corrected_p:.2g}", f"{one.complete:,}", f"{one.invalid:,}")
-        rows.append((name, figure(one.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
+    for name, result in results.items():
+        low, high = figure(result.win_rate.low, True), figure(result.win_rate.high, True)
+        controlled = UNDECIDED if result.length_controlled is None else figure(result.length_controlled, True)
+        shares = [
+            figure(value, True) for value in (result.ties, result.agreement, result.position_bias, result.first_place)
+        ]
+        counts = (f"{result.corrected_p:.2g}", f"{result.complete:,}", f"{result.invalid:,}")
+        rows.append((name, figure(result.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
     note = (
         f"{a} against {b}, every pair judged in both orders, ties counting half; intervals: bootstrap over questions. Position bias: "
-        "both orders name the same place (first: always the first). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
+        "both orders name the same position (first: always the first). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
         f"'{UNDECIDED}' where one side is nearly always the longer. Pairs with an invalid verdict are counted and left out of the rates."
     )
     return Table("Judge", header, tuple(rows), note)
 
 
 def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Iterator[str]:
-    """Who wins by the overall verdict, what the judge is worth, and how many verdicts were lost."""
+    """Who wins by the overall verdict, whether the judge can be relied on, and how many verdicts were invalid."""
     overall = results["overall"]
     rate = overall.win_rate
     if overall.complete and overall.corrected_p < LEVEL and not rate.low <= 0.5 <= rate.high:
@@ -298,17 +300,17 @@ def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Ite
     else:
         yield f"No difference shown between {a} and {b} overall."
     if overall.complete and overall.position_bias > overall.agreement:
-        yield "The judge follows the place of an answer more often than the answer: do not rely on it."
-    lost = sum(one.invalid for one in results.values())
-    if lost:
-        asked = 2 * sum(one.complete + one.incomplete for one in results.values())
-        yield f"{lost:,} of {asked:,} verdicts were invalid; their pairs are left out of the rates."
+        yield "The judge follows the position of an answer more often than the answer: do not rely on it."
+    invalid = sum(one.invalid for one in results.values())
+    if invalid:
+        total = 2 * sum(one.complete + one.incomplete for one in results.values())
+        yield f"{invalid:,} of {total:,} verdicts were invalid; their pairs are left out of the rates."
 
 
 def judge_json(
     results: Mapping[str, CriterionResult], judgements: Sequence[Judgement], a: str, b: str
 ) -> dict[str, Any]:
-    """Everything but the texts."""
+    """All results, without the texts."""
     problems = Counter(problem for judgement in judgements for problem in judgement.problems)
     return {
         "a": a,
@@ -321,7 +323,7 @@ def judge_json(
 
 
 def write_judgements(judgements: Sequence[Judgement], summary: dict[str, Any], out: Path) -> None:
-    """judge.json and judgements.jsonl with both orders' words on every pair, into `out`."""
+    """Write judge.json, and judgements.jsonl with the verdicts of both orders on every pair, into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     rows = (
         {

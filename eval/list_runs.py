@@ -1,4 +1,4 @@
-"""`modegraph runs`: runs below a folder, found by the files that they leave, and their table. Nothing is opened but these, and nothing is written.
+"""`modegraph runs`: find runs below a folder by the files they leave, and list them in a table. Only these files are read; nothing is written.
 
 run.json, selector.json, router.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
 
@@ -25,10 +25,10 @@ State = Literal["finished", "running", "stopped"]
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run as its folder tells it. `name` is the folder below the one that was asked for, `stage` what made it (sft, ms, eval, …).
+    """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` what made it (sft, ms, eval, …).
 
-    `step` of `steps` is how far one is that has not finished; `seconds` is what a finished one took, `seconds_left` what an unfinished
-    one has ahead; `ended` is when its last file was written (seconds since 1970).
+    `step` of `steps` is the progress of an unfinished run; `seconds` is how long a finished one took, `seconds_left` how long an unfinished
+    one will still take; `ended` is when its last file was written (seconds since 1970).
     """
 
     name: str
@@ -47,36 +47,36 @@ PARTIAL = ".partial"
 TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "router.json": "router", "verifier.json": "verifier"}
 REPORT, SETTINGS = "report.json", "settings.yaml"
 FIGURE_KEYS = ("metrics", "figures")
-"""Where records keep them: those of models, of selectors."""
+"""Keys of the figures in records of models and in records of selectors."""
 
 
 def find_runs(folder: Path) -> list[FoundRun]:
-    """All runs in `folder` and below it, by name; UserError where there is no such folder."""
+    """All runs in `folder` and below it, by name; UserError if there is no such folder."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "a folder of runs", "check the path")
-    found = []
-    for here, below, files in os.walk(folder):
-        below.sort()
-        if (run := run_in(Path(here), set(files), folder)) is not None:
-            found.append(run)
-    return sorted(found, key=lambda run: run.name)
+    runs = []
+    for path, subfolders, files in os.walk(folder):
+        subfolders.sort()
+        if (run := run_in(Path(path), set(files), folder)) is not None:
+            runs.append(run)
+    return sorted(runs, key=lambda run: run.name)
 
 
-def run_in(here: Path, files: set[str], folder: Path) -> FoundRun | None:
-    """The run that a folder is, None where it is none. What is under way goes before what an earlier run left there."""
-    name = here.relative_to(folder).as_posix()
-    if PROGRESS in files and (under_way := read_progress(here)) is not None:
-        return unfinished_run(name.removesuffix(PARTIAL), under_way, here / PROGRESS)
+def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
+    """The run in a folder below `root`, or None. A run under way takes precedence over what an earlier run left there."""
+    name = folder.relative_to(root).as_posix()
+    if PROGRESS in files and (under_way := read_progress(folder)) is not None:
+        return unfinished_run(name.removesuffix(PARTIAL), under_way, folder / PROGRESS)
     for record, stage in TRAINING_RECORDS.items():
         if record in files:
-            return read_record(here / record, partial(training_run, name, stage, here / record))
+            return read_record(folder / record, partial(training_run, name, stage, folder / record))
     if REPORT in files:
-        return read_record(here / REPORT, partial(evaluation_run, name, here))
+        return read_record(folder / REPORT, partial(evaluation_run, name, folder))
     return None
 
 
 def read_record(file: Path, kind: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
-    """What a file of JSON says; UserError for one that cannot be read as what its name says."""
+    """Parse a JSON record with `kind`; UserError for a file that is not the record its name promises."""
     try:
         return kind(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -85,7 +85,7 @@ def read_record(file: Path, kind: Callable[[dict[str, Any]], FoundRun | None]) -
 
 
 def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun:
-    """A run that is not whole, as its progress tells it."""
+    """An unfinished run, from its progress."""
     last = under_way.last
     figures = {key: value for key, value in last.items() if key not in ("at", "step", "of")}
     return FoundRun(
@@ -102,26 +102,26 @@ def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun
 
 
 def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
-    """A finished training run, by its record."""
+    """A finished training run, from its record."""
     figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
-    reached = {f"test Recall@5, {point['name']}": point["recall"] for point in record.get("test", ())}
+    test_recall = {f"test Recall@5, {point['name']}": point["recall"] for point in record.get("test", ())}
     return FoundRun(
         name=name,
         stage=stage or record["stage"],
         state="finished",
         ended=file.stat().st_mtime,
         settings=record["settings"],
-        figures=only_numbers({**figures, **reached}),
+        figures=only_numbers({**figures, **test_recall}),
         seconds=record["train_seconds"],
     )
 
 
-def evaluation_run(name: str, here: Path, report: Mapping[str, Any]) -> FoundRun | None:
+def evaluation_run(name: str, folder: Path, report: Mapping[str, Any]) -> FoundRun | None:
     """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
-    ended = (here / REPORT).stat().st_mtime
+    ended = (folder / REPORT).stat().st_mtime
     if "leads" in report:
-        kept = here / SETTINGS
-        settings = yaml.safe_load(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+        settings_file = folder / SETTINGS
+        settings = yaml.safe_load(settings_file.read_text(encoding="utf-8")) if settings_file.is_file() else {}
         return FoundRun(name, "eval", "finished", ended, settings, dict(eval_figures(report)))
     if "policies" in report:
         models = {policy["name"]: policy["source"] for policy in report["policies"]}
@@ -150,15 +150,15 @@ def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 SHOWN_FIGURES, SHOWN_SETTINGS = 3, 6
 SHOWN_ALWAYS = ("model", "data")
-"""Settings that are told of a stage's only run."""
+"""Settings shown for the only run of a stage."""
 UNINFORMATIVE = ("output",)
-"""Settings that differ for every run and say nothing."""
+"""Settings that differ for every run and so say nothing."""
 FIRST_FIGURES = ("eval_loss", "train_loss", "loss")
-"""Figures that stand before others."""
+"""Figures listed before others."""
 
 
 def runs_table(runs: Sequence[FoundRun]) -> Table:
-    """One row a run."""
+    """One row per run."""
     rows = []
     for run in runs:
         alike = [other for other in runs if other.stage == run.stage]
@@ -170,7 +170,7 @@ def runs_table(runs: Sequence[FoundRun]) -> Table:
 
 
 def state_text(run: FoundRun) -> str:
-    """The state, and how far or how long."""
+    """The state, with the progress or the duration."""
     if run.state == "finished":
         return "finished" if run.seconds is None else f"finished in {duration(run.seconds)}"
     how_far = f" at {run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else ""
@@ -194,20 +194,20 @@ def figures_text(run: FoundRun) -> str:
 
 
 def settings_text(run: FoundRun, alike: Sequence[FoundRun]) -> str:
-    """The settings in which this run differs from another of its stage; of the only one, what it was made from."""
+    """The settings in which this run differs from another of its stage; for the only one, its model and data."""
     flat = [dict(flattened(other.settings)) for other in alike]
-    own = dict(flattened(run.settings))
+    settings = dict(flattened(run.settings))
     names = [
         name
         for name in dict.fromkeys(name for other in flat for name in other)
-        if name not in UNINFORMATIVE and any(other.get(name, "") != own.get(name, "") for other in flat)
-    ] or [name for name in SHOWN_ALWAYS if name in own]
-    shown = [f"{name}={own[name]}" for name in names if name in own][:SHOWN_SETTINGS]
+        if name not in UNINFORMATIVE and any(other.get(name, "") != settings.get(name, "") for other in flat)
+    ] or [name for name in SHOWN_ALWAYS if name in settings]
+    shown = [f"{name}={settings[name]}" for name in names if name in settings][:SHOWN_SETTINGS]
     return ", ".join(shown) or NONE
 
 
 def flattened(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its key, inner keys behind dots.
+    """Every value by its key; nested keys are joined by dots.
 
     >>> dict(flattened({"lora": {"rank": 8}, "seed": 0}))
     {'lora.rank': 8, 'seed': 0}

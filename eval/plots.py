@@ -1,4 +1,4 @@
-"""Plots: log π(y|x) of a comparison as box plots (GraphMPA's Figure 6, with the rejected side), quality of retrieval against time, and how a figure is saved."""
+"""Plots: log π(y|x) of a comparison as box plots (GraphMPA's Figure 6, with the rejected side), quality of retrieval against time, and saving of figures."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path
     """Write a PNG from each policy's scores: per policy a box of the chosen and of the rejected side, as sums (left) and per token (right)."""
     figure = Figure(figsize=(max(8.0, 2.6 + 1.8 * len(scores)), 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _draw_boxes(left, {name: _sums(own) for name, own in scores.items()}, "log π(y|x), summed (nats)")
-    _draw_boxes(right, {name: _per_token(own) for name, own in scores.items()}, "log π(y|x) / |y| (nats per token)")
+    _draw_boxes(left, {name: _sums(pair_scores) for name, pair_scores in scores.items()}, "log π(y|x), summed (nats)")
+    _draw_boxes(
+        right,
+        {name: _per_token(pair_scores) for name, pair_scores in scores.items()},
+        "log π(y|x) / |y| (nats per token)",
+    )
     handles = [Patch(color=CHOSEN_COLOUR, label="chosen y_w"), Patch(color=REJECTED_COLOUR, label="rejected y_l")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=11)
@@ -39,7 +43,7 @@ def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
     axes = figure.subplots()
     for mode in quality.values:
         x, y = (bootstrap_mean(measure.values[mode], measure.clusters) for measure in (seconds, quality))
-        whiskers = [[[found.mean - found.low], [found.high - found.mean]] for found in (x, y)]
+        whiskers = [[[interval.mean - interval.low], [interval.high - interval.mean]] for interval in (x, y)]
         drawn = axes.errorbar([x.mean], [y.mean], xerr=whiskers[0], yerr=whiskers[1], fmt="o", capsize=3, label=mode)
         colour = drawn.lines[0].get_color()
         label = axes.annotate(mode, (x.mean, y.mean), (6, 6), textcoords="offset points", color=colour, fontsize=9)
@@ -62,9 +66,9 @@ def save_figure(figure: Figure, file: Path) -> None:
 
 def figure_png(figure: Figure) -> bytes:
     """The figure as the bytes of a PNG."""
-    drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=150, facecolor="white")
-    return drawn.getvalue()
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, facecolor="white")
+    return buffer.getvalue()
 
 
 def _sums(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:
@@ -82,7 +86,7 @@ def _draw_boxes(axes: Axes, values: Mapping[str, tuple[list[float], list[float]]
     for offset, colour, side in sides:
         boxes = axes.boxplot(
             [pair[side] for pair in values.values()],
-            positions=[place + offset for place in range(len(names))],
+            positions=[index + offset for index in range(len(names))],
             widths=BOX_WIDTH,
             patch_artist=True,
             manage_ticks=False,

@@ -1,6 +1,6 @@
-"""Reports on disk: tables and figures as Markdown and as one HTML page that needs no other file; and the report of a comparison.
+"""Reports on disk: tables and figures as Markdown and as one self-contained HTML page; and the report of a comparison.
 
-A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; its files are replaced one by one by finished ones, anything else in it stays."""
+A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; each is replaced once its new version is finished, and any other file is left alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sample:
 
 
 def samples_of(comparison: Comparison) -> list[Sample]:
-    """The first prompts of each kind of question in turn, at most `SAMPLES`; chosen before anyone sees the answers."""
+    """The first prompts of each kind of question in turn, at most `SAMPLES`; chosen without regard to the answers."""
     by_kind: dict[str, list[int]] = {}
     for index, row in enumerate(comparison.prompts):
         by_kind.setdefault(row.kind, []).append(index)
@@ -74,7 +74,7 @@ NOTHING = '<span class="note">(nothing)</span>'
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A PNG of a report: the heading above it, its file beside the page, its bytes, and what it shows in a word and in a sentence."""
+    """A PNG of a report: its heading, its file name beside the page, its bytes, an alternative text and a caption."""
 
     title: str
     file: str
@@ -140,7 +140,7 @@ LOGPS_CAPTION = (
 
 @dataclass(frozen=True)
 class Appendix:
-    """What another measurement of the same runs adds to a report; `data` is what it adds to report.json."""
+    """What another measurement of the same runs adds to a report; `data` is added to report.json."""
 
     tables: tuple[Table, ...] = ()
     pictures: tuple[ReportFigure, ...] = ()
@@ -148,39 +148,39 @@ class Appendix:
 
 
 def write_comparison(comparison: Comparison, out: Path, appendix: Appendix | None = None) -> None:
-    """Write all files into `out`, which is made if it is missing."""
+    """Write all files into `out`, creating it if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
-    added = appendix or Appendix()
-    tables, samples = [*tables_of(comparison), *added.tables], samples_of(comparison)
-    for picture in added.pictures:
+    extra = appendix or Appendix()
+    tables, samples = [*tables_of(comparison), *extra.tables], samples_of(comparison)
+    for picture in extra.pictures:
         (out / picture.file).write_bytes(picture.png)
-    pictures = [*([draw_boxes(comparison, out / LOGPS_FIGURE)] if comparison.pairs else []), *added.pictures]
+    pictures = [*([draw_boxes(comparison, out / LOGPS_FIGURE)] if comparison.pairs else []), *extra.pictures]
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
     write_text(out / "report.md", comparison_markdown(comparison, tables, pictures, samples))
     write_text(
         out / "report.html", report_html("Comparison", comparison_headline(comparison), tables, pictures, samples)
     )
-    write_json(out / "report.json", comparison_json(comparison) | added.data)
+    write_json(out / "report.json", comparison_json(comparison) | extra.data)
 
 
 def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
-    """The log-probabilities of the pairs as box plots, drawn into `file`."""
-    drawn = paper_pairs(comparison)
-    scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
-    draw_logps(scores, f"{len(drawn)} held-out pairs", file)
+    """Draw the log-probabilities of the pairs as box plots into `file`."""
+    indices = paper_pairs(comparison)
+    scores = {result.policy.name: [result.scores[index] for index in indices] for result in comparison.results}
+    draw_logps(scores, f"{len(indices)} held-out pairs", file)
     return ReportFigure(
         "Log-probabilities", LOGPS_FIGURE, file.read_bytes(), "Box plots of log π(y|x) per model", LOGPS_CAPTION
     )
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: the paper's own, or the first kind of length-matched ones where the data has no others."""
+    """The pairs to draw: the paper's own, or the first kind of length-matched ones if the data has no others."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 
 
 def comparison_headline(comparison: Comparison) -> str:
-    """What was compared on what, in one sentence."""
+    """One sentence: the models, the questions, the split and the context sizes compared."""
     sizes = ", ".join(str(size) for size in sorted({row.context_size for row in comparison.prompts}))
     questions = len({row.question_id for row in comparison.prompts})
     names = ", ".join(result.policy.name for result in comparison.results)
@@ -188,7 +188,7 @@ def comparison_headline(comparison: Comparison) -> str:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """The whole comparison but its texts; answers are in answers.jsonl."""
+    """The comparison without its texts; answers are in answers.jsonl."""
     return {
         "data": comparison.data,
         "split": comparison.split,
@@ -223,7 +223,7 @@ def answer_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
 def comparison_markdown(
     comparison: Comparison, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample]
 ) -> str:
-    """The report for a repository or a terminal."""
+    """The report as Markdown."""
     parts = [
         "# Comparison",
         escape_markdown(comparison_headline(comparison)),

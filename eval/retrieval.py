@@ -23,7 +23,7 @@ from graph.types import Evidence
 
 
 def replayed_note(count: int) -> str:
-    """A sentence, "" where no call was replayed."""
+    """A note on calls replayed from a ledger, "" if there are none."""
     return (
         f"{count:,} model calls were answered from the ledger and cost what they did when they were made."
         if count
@@ -32,9 +32,9 @@ def replayed_note(count: int) -> str:
 
 
 def untimed_note(count: int) -> str:
-    """What to say of replayed calls without a time, "" where there are none."""
-    told = f"{count:,} calls were answered from a ledger that kept no times of them: its seconds are too few"
-    return f"{told}; remove the ledger to have them timed." if count else ""
+    """A note on replayed calls without a recorded time, "" if there are none."""
+    text = f"{count:,} calls were answered from a ledger without their times, so the seconds are too low"
+    return f"{text}; remove the ledger to have them timed." if count else ""
 
 
 Retrieve = Callable[[str], Evidence]
@@ -54,9 +54,9 @@ MEASURES: tuple[tuple[str, OfRanking], ...] = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """One question's ranked sources; the seconds of its retrieval without the encoder and of the encoder alone; model tokens.
+    """One question's ranked sources, the seconds of its retrieval without the encoder and of the encoder alone, and its model tokens.
 
-    `replayed` calls came from a ledger, with the tokens and the time of their making, but for the time of `untimed` ones, not known.
+    `replayed` calls came from a ledger and count with their original tokens and time; the time of the `untimed` ones is unknown.
     """
 
     question_id: str
@@ -70,7 +70,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class RetrievalReport:
-    """Modes side by side over the same questions; `differences` are of Recall@5, every mode minus the first."""
+    """Modes side by side over the same questions; `differences` are in Recall@5, every mode minus the first."""
 
     questions: tuple[Question, ...]
     rankings: Mapping[str, tuple[Ranking, ...]]
@@ -83,29 +83,29 @@ class RetrievalReport:
 def evaluate_retrieval(
     questions: Sequence[Question], retrievers: Mapping[str, Retrieve], top_k: int, seed: int
 ) -> RetrievalReport:
-    """Every retriever (by mode, the first is the baseline) on every question with gold sources; UserError for none.
+    """Run every retriever (by mode, the first is the baseline) on every question with gold sources; UserError if there are none.
 
     Each mode answers one question before the clock starts, so that loading the encoder is not billed to it.
     """
-    asked = tuple(question for question in questions if question.gold_sources)
-    if not asked:
+    evaluated = tuple(question for question in questions if question.gold_sources)
+    if not evaluated:
         raise UserError(
             f"none of {len(questions)} questions names gold_ids", "questions with gold documents", "add them"
         )
     rankings: dict[str, tuple[Ranking, ...]] = {}
     for mode, retrieve in retrievers.items():
-        retrieve(asked[0].text)
+        retrieve(evaluated[0].text)
         rankings[mode] = tuple(
-            rank_sources(question, retrieve) for question in track(asked, f"{mode}: questions", len(asked))
+            rank_sources(question, retrieve) for question in track(evaluated, f"{mode}: questions", len(evaluated))
         )
-    measures = measures_of(asked, rankings)
+    measures = measures_of(evaluated, rankings)
     compared = measure_named(measures, COMPARED)
     differences = differences_of([compared], next(iter(retrievers)), seed)[COMPARED]
-    return RetrievalReport(asked, rankings, measures, differences, len(questions) - len(asked), top_k)
+    return RetrievalReport(evaluated, rankings, measures, differences, len(questions) - len(evaluated), top_k)
 
 
 def select_questions(questions: Sequence[Question], split: str | None, sources: Collection[str]) -> list[Question]:
-    """The questions of `split` (None: all). UserError for an empty choice, and for gold documents not in `sources`.
+    """The questions of `split` (None: all). UserError if there are none, and for gold documents that are not in `sources`.
 
     A gold document that the index lacks can never be found: the figures would blame the retriever for it.
     """
@@ -120,25 +120,25 @@ def select_questions(questions: Sequence[Question], split: str | None, sources: 
 
 
 def reachable_questions(questions: Sequence[Question], sources: Collection[str]) -> list[Question]:
-    """The questions whose gold documents are all among `sources`, those that a filter lets through; UserError for none."""
+    """The questions whose gold documents are all among `sources`, which a filter lets through; UserError if there are none."""
     allowed = set(sources)
-    kept = [question for question in questions if allowed.issuperset(question.gold_sources)]
-    if not kept:
+    reachable = [question for question in questions if allowed.issuperset(question.gold_sources)]
+    if not reachable:
         raise UserError(
             f"--where: no question of {len(questions)} has all its gold documents", "one", "loosen the filter"
         )
-    if len(kept) < len(questions):
-        say(f"{len(questions) - len(kept):,} questions are left out: the filter holds back their gold documents")
-    return kept
+    if len(reachable) < len(questions):
+        say(f"{len(questions) - len(reachable):,} questions are left out: the filter excludes their gold documents")
+    return reachable
 
 
 def rank_sources(question: Question, retrieve: Retrieve) -> Ranking:
-    """Retrieve for one question. UserError when the model went away: figures of half a retrieval would mislead."""
+    """Retrieve for one question. UserError when the model became unavailable: figures of half a retrieval would mislead."""
     evidence = retrieve(question.text)
     trace = evidence.trace
     if trace.stopped:
         found = f"question {question.id!r}, mode {trace.mode}: stopped before it was done ({trace.stopped})"
-        raise UserError(found, "a model that answers to the end", "run again: with --out, finished calls are kept")
+        raise UserError(found, "a model that stays available", "run again: with --out, finished calls are reused")
     return Ranking(
         question_id=question.id,
         sources=ranked_sources(evidence),
@@ -171,14 +171,14 @@ def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[R
         for name, of in MEASURES
     ]
     without = {mode: tuple(r.seconds for r in ranked) for mode, ranked in rankings.items()}
-    whole = {mode: tuple(r.seconds + r.encoder_seconds for r in ranked) for mode, ranked in rankings.items()}
+    total = {mode: tuple(r.seconds + r.encoder_seconds for r in ranked) for mode, ranked in rankings.items()}
     tokens = {mode: tuple(float(r.tokens) for r in ranked) for mode, ranked in rankings.items()}
-    costs = [(SECONDS, without), ("s/query", whole), ("tokens/query", tokens)]
+    costs = [(SECONDS, without), ("s/query", total), ("tokens/query", tokens)]
     return (*quality, *(Measure(name, ids, values, share=False) for name, values in costs))
 
 
 def retrieval_table(report: RetrievalReport) -> Table:
-    """One row a mode."""
+    """One row per mode."""
     first = next(iter(report.rankings))
     rows = []
     for mode in report.rankings:
@@ -195,9 +195,9 @@ def retrieval_table(report: RetrievalReport) -> Table:
 
 
 def replay_summary(report: RetrievalReport) -> str:
-    """What the figures owe to a ledger; "" for nothing."""
-    ranked = [each for of_mode in report.rankings.values() for each in of_mode]
-    replayed, untimed = sum(each.replayed for each in ranked), sum(each.untimed for each in ranked)
+    """What the figures owe to a ledger; "" if nothing."""
+    rankings = [ranking for mode_rankings in report.rankings.values() for ranking in mode_rankings]
+    replayed, untimed = sum(ranking.replayed for ranking in rankings), sum(ranking.untimed for ranking in rankings)
     return " ".join(filter(None, [replayed_note(replayed), untimed_note(untimed)]))
 
 
@@ -208,15 +208,19 @@ def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
         "skipped_without_gold": report.skipped,
         "top_k": report.top_k,
         "modes": {mode: {measure.name: measure.mean(mode) for measure in report.measures} for mode in report.rankings},
-        "replayed_calls": {mode: sum(each.replayed for each in ranked) for mode, ranked in report.rankings.items()},
-        "untimed_calls": {mode: sum(each.untimed for each in ranked) for mode, ranked in report.rankings.items()},
+        "replayed_calls": {
+            mode: sum(ranking.replayed for ranking in rankings) for mode, rankings in report.rankings.items()
+        },
+        "untimed_calls": {
+            mode: sum(ranking.untimed for ranking in rankings) for mode, rankings in report.rankings.items()
+        },
         "differences_from": next(iter(report.rankings)),
         f"{COMPARED} differences": {mode: asdict(interval) for mode, interval in report.differences.items()},
     }
 
 
 def write_retrieval(report: RetrievalReport, out: Path) -> None:
-    """retrieval.json, the plot, and rankings.jsonl with the ranked and gold sources of every question and mode, into `out`."""
+    """Write retrieval.json, the plot, and rankings.jsonl with the ranked and gold sources of every question and mode into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     gold = {question.id: list(question.gold_sources) for question in report.questions}
     rows = (
@@ -232,5 +236,5 @@ def write_retrieval(report: RetrievalReport, out: Path) -> None:
 
 
 def measure_named(measures: Sequence[Measure], name: str) -> Measure:
-    """One of the measures."""
+    """The measure called `name`."""
     return next(measure for measure in measures if measure.name == name)

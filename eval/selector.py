@@ -1,6 +1,6 @@
-"""`modegraph eval selector`: one mode with several selectors, and what each selects of the same candidates; its table, JSON and files.
+"""`modegraph eval selector`: one mode with several selectors, and what each selects from the same candidates; its table, JSON and files.
 
-The retrieval figures are those of `eval retrieval`; only the selector `llm` is given a model, so that what it costs is what choosing by a model costs. The precision of a selection is measured apart, on one list of candidates for all, where gold sentences are known."""
+The retrieval figures are those of `eval retrieval`; only the selector `llm` gets a model, so that its cost is the cost of choosing by a model. The precision of a selection is measured separately, on one list of candidates for all selectors, where gold sentences are known."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from graph.types import Evidence, Ints, LanguageModel
 
 
 def read_with_sentences(file: Path) -> list[Question]:
-    """The questions; numbered gold sentences become quotes where the corpus that they count lies beside the questions."""
-    asked, corpus = read_gold_questions(file), file.parent / CORPUS
-    return [each.question for each in (with_sentences(asked, corpus) if corpus.is_file() else asked)]
+    """The questions; numbered gold sentences become quotes if their corpus is beside the questions file."""
+    questions, corpus = read_gold_questions(file), file.parent / CORPUS
+    return [question.question for question in (with_sentences(questions, corpus) if corpus.is_file() else questions)]
 
 
 SELECTION = "AP of the selection"
 CALLS = "calls/query"
 CANDIDATES = 20
-"""Candidates that a selector chooses among for its precision: as many as `local` shows a model at a time."""
+"""Number of candidates for the precision of a selector: as many as `local` shows a model at a time."""
 
 
 @dataclass(frozen=True)
 class SelectorReport:
-    """A retrieval report whose rows are selectors, model calls a query, and the precision of the selection (None: no gold sentences)."""
+    """A retrieval report by selector, model calls per query, and the precision of the selection (None: no gold sentences)."""
 
     retrieval: RetrievalReport
     calls: Measure
@@ -69,7 +69,7 @@ def compare_selectors(
     top_k: int,
     seed: int,
 ) -> SelectorReport:
-    """Every selector on every question with gold documents; the first is what differences are from. UserError as `eval retrieval`."""
+    """Run every selector on every question with gold documents; differences are from the first one. UserError as in `eval retrieval`."""
     counters = {name: CallCounter(retrieve_with(name)) for name in selectors}
     retrieval = evaluate_retrieval(questions, counters, top_k, seed)
     ids = tuple(question.id for question in retrieval.questions)
@@ -80,7 +80,7 @@ def compare_selectors(
 
 
 class CallCounter:
-    """A retriever that remembers the model calls of each of its questions."""
+    """A retriever that records the model calls of each question."""
 
     def __init__(self, retrieve: Retrieve) -> None:
         self._retrieve = retrieve
@@ -99,8 +99,8 @@ class CallCounter:
 def measure_selection(
     index: Index, questions: Sequence[Question], selectors: Sequence[str], model: LanguageModel | None
 ) -> Measure | None:
-    """The average precision of each selector's choice among the same candidates; None where no question has gold among them."""
-    asked: list[Question] = []
+    """The average precision of each selector's choice among the same candidates; None if no question has gold among them."""
+    measured: list[Question] = []
     values: dict[str, list[float]] = {name: [] for name in selectors}
     quoted = [question for question in questions if question.evidence]
     for question in track(quoted, "selection: questions", len(quoted)):
@@ -109,26 +109,26 @@ def measure_selection(
         gold = np.intersect1d(gold_rows(index, question)[0], rows)
         if len(gold) == 0:
             continue
-        asked.append(question)
+        measured.append(question)
         for name in selectors:
             query = Query(question.text, vector_D, Caller(model) if model is not None and name == "llm" else None)
             chosen = find_selector(name, query)(index, query, rows)
             values[name].append(average_precision(np.isin(chosen, gold).tolist(), len(gold)))
-    if not asked:
+    if not measured:
         return None
-    found = {name: tuple(each) for name, each in values.items()}
-    return Measure(SELECTION, tuple(question.id for question in asked), found, share=False)
+    precisions = {name: tuple(scores) for name, scores in values.items()}
+    return Measure(SELECTION, tuple(question.id for question in measured), precisions, share=False)
 
 
 def candidates_of(index: Index, query: Query) -> Ints:
-    """The candidates: the propositions that are nearest to the question and stand in a passage that is, as in `local`; best first."""
+    """The candidates, best first: as in `local`, the propositions nearest to the question among those in the nearest passages."""
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), CANDIDATES)
 
 
-def average_precision(relevant: Sequence[bool], wanted: int) -> float:
-    """Σ over relevant places k of precision at k, divided by the relevant ones there are; what was not selected adds nothing.
+def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
+    """Σ of precision at k over the relevant ranks k, divided by the number of relevant items; items not selected add nothing.
 
     >>> average_precision([True, False, True], 2)
     0.8333333333333333
@@ -136,15 +136,15 @@ def average_precision(relevant: Sequence[bool], wanted: int) -> float:
     0.5
     """
     hits, total = 0, 0.0
-    for place, is_relevant in enumerate(relevant, start=1):
+    for rank, is_relevant in enumerate(relevant, start=1):
         if is_relevant:
             hits += 1
-            total += hits / place
-    return total / wanted
+            total += hits / rank
+    return total / total_relevant
 
 
 def compared_measure(report: SelectorReport) -> Measure:
-    """The measure that differences are of."""
+    """The measure that differences are in."""
     return measure_named(report.retrieval.measures, COMPARED)
 
 
@@ -166,7 +166,7 @@ def shown_measures(report: SelectorReport) -> list[Measure]:
 
 
 def selector_table(report: SelectorReport, mode: str) -> Table:
-    """One row a selector."""
+    """One row per selector."""
     measures = shown_measures(report)
     first, *_ = report.retrieval.rankings
     with_selection = report.selection is not None
@@ -174,10 +174,14 @@ def selector_table(report: SelectorReport, mode: str) -> Table:
     for name in report.retrieval.rankings:
         means = [figure(measure.mean(name), measure.share) for measure in measures]
         differences = [report.retrieval.differences, *([report.selection_differences] if with_selection else [])]
-        told = [interval_text(each[name], 1) if name != first else NONE for each in differences]
-        rows.append((name, *means, *told))
-    of = [COMPARED, *([SELECTION] if with_selection else [])]
-    header = ("selector", *(measure.name for measure in measures), *(f"{each} minus {first}" for each in of))
+        cells = [interval_text(intervals[name], 1) if name != first else NONE for intervals in differences]
+        rows.append((name, *means, *cells))
+    compared = [COMPARED, *([SELECTION] if with_selection else [])]
+    header = (
+        "selector",
+        *(measure.name for measure in measures),
+        *(f"{name} minus {first}" for name in compared),
+    )
     return Table(f"Selectors in {mode}", header, tuple(rows), table_note(report))
 
 
@@ -192,7 +196,7 @@ def table_note(report: SelectorReport) -> str:
     if report.selection is None:
         return note
     return note + (
-        f" {SELECTION}: average precision of what is selected, in its order, of the same {CANDIDATES} propositions; over "
+        f" {SELECTION}: average precision of the selected ones, in their order, among the same {CANDIDATES} propositions; over "
         f"{len(report.selection.clusters)} questions with a gold sentence among these."
     )
 
@@ -208,13 +212,13 @@ def selector_json(report: SelectorReport, mode: str) -> dict[str, Any]:
         "top_k": report.retrieval.top_k,
         "selectors": {name: {m.name: m.mean(name) for m in measures} for name in report.retrieval.rankings},
         "differences_from": first,
-        f"{COMPARED} differences": {name: asdict(each) for name, each in report.retrieval.differences.items()},
-        f"{SELECTION} differences": {name: asdict(each) for name, each in report.selection_differences.items()},
+        f"{COMPARED} differences": {name: asdict(interval) for name, interval in report.retrieval.differences.items()},
+        f"{SELECTION} differences": {name: asdict(interval) for name, interval in report.selection_differences.items()},
     }
 
 
 def write_selectors(report: SelectorReport, mode: str, out: Path) -> None:
-    """selectors.md and selectors.json beside the files of `eval retrieval`, into `out`."""
+    """Write selectors.md and selectors.json into `out`, with the files of `eval retrieval`."""
     write_retrieval(report.retrieval, out)
     table = selector_table(report, mode)
     (out / REPORT).write_text(f"# {table.title}\n\n{markdown_table(table)}\n\n{table.note}\n", encoding="utf-8")

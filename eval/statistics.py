@@ -1,4 +1,4 @@
-"""Is a difference more than chance? Intervals, exact tests, the correction for asking many times, and the check that both sides answered the same questions.
+"""Is a difference more than chance? Intervals, exact tests, the correction for multiple comparisons, and the check that both sides answered the same questions.
 
 All tests are paired: the same questions under two systems. Legend: Q questions, C clusters, S resamples, R and T training seeds."""
 
@@ -32,7 +32,7 @@ class Verdict:
     """One comparison among several: the interval of the mean difference, the sign test's p, and that p after Holm's correction.
 
     A system was better on `better` of the questions and worse on `worse`. A difference is `shown` only when test and interval
-    agree: corrected p below 0.05, 0 outside the interval, and most questions on the side where the mean is.
+    agree: corrected p below 0.05, 0 outside the interval, and most questions on the same side as the mean.
     """
 
     interval: Interval
@@ -85,8 +85,8 @@ def bootstrap_seeds(
 ) -> Interval:
     """Percentile interval of mean(values [R][Q]) − mean(baseline [T][Q]), both of several training seeds.
 
-    Questions are drawn in pairs, seeds of each side by themselves (the bootstrap of crossed factors, Owen 2007). With few seeds it is
-    too narrow; with one it is of the questions alone.
+    Questions are drawn in pairs, seeds of each side separately (the bootstrap of crossed factors, Owen 2007). With few seeds it is
+    too narrow; with one it covers the questions alone.
     """
     _differences(values[0], baseline[0])
     values_RQ, baseline_TQ = np.array(values, np.float64), np.array(baseline, np.float64)
@@ -104,7 +104,7 @@ def bootstrap_seeds(
 
 
 def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
-    """Exact two-sided p of as many questions better against worse under a fair coin; equal ones do not count (Dixon & Mood 1946).
+    """Exact two-sided p of this many questions better and worse under a fair coin; equal ones do not count (Dixon & Mood 1946).
 
     On right-or-wrong values this is McNemar's exact test: both toss a coin for each question on which one side alone is right.
 
@@ -151,10 +151,10 @@ def _verdicts(
 ) -> dict[str, Verdict]:
     p_values = {name: sign_test(*pair) for name, pair in systems.items()}
     corrected = holm(p_values)
-    found = {}
+    verdicts = {}
     for name, (values_Q, baseline_Q) in systems.items():
         difference_Q = _differences(values_Q, baseline_Q)
-        found[name] = Verdict(
+        verdicts[name] = Verdict(
             interval=interval(name),
             p=p_values[name],
             corrected_p=corrected[name],
@@ -162,19 +162,19 @@ def _verdicts(
             better=int((difference_Q > 0).sum()),
             worse=int((difference_Q < 0).sum()),
         )
-    return found
+    return verdicts
 
 
 def verdict_text(verdict: Verdict, name: str, baseline: str) -> str:
-    """What a verdict says, and what it does not."""
-    found = verdict.interval
+    """A verdict in words, with its figures."""
+    interval = verdict.interval
     figures = (
-        f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {verdict.corrected_p:.2g} after Holm, "
+        f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}], p = {verdict.corrected_p:.2g} after Holm, "
         f"better on {verdict.better:,} and worse on {verdict.worse:,} of {verdict.questions:,} questions"
     )
     if not verdict.shown:
         return f"no difference shown between {name} and {baseline} ({figures})"
-    return f"{name} is {'better' if found.mean > 0 else 'worse'} than {baseline} ({figures})"
+    return f"{name} is {'better' if interval.mean > 0 else 'worse'} than {baseline} ({figures})"
 
 
 def _differences(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
-"""`modegraph eval support`: a verifier against labelled sentences over passages, beside plain overlap of words and of stems.
+"""`modegraph eval support`: a verifier on labelled sentences over passages, next to plain overlap of words and of stems.
 
-Measures: AUC (the probability that a supported sentence scores above an unsupported one; 0.5 is chance), and at the verifier's own threshold the shares of supported and of unsupported sentences that it marks. Legend: n sentences, B resamples."""
+Measures: AUC (the probability that a supported sentence scores above an unsupported one; 0.5 is chance), and the shares of supported and of unsupported sentences that the verifier marks at its own threshold. Legend: n sentences, B resamples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROW = '"passages" (texts), "sentence" (a text) and "supported" (true or false); 
 
 @dataclass(frozen=True)
 class SupportRow:
-    """A claim over passages, and whether these say it."""
+    """A claim over passages, and whether they support it."""
 
     passages: tuple[str, ...]
     claim: str
@@ -42,7 +42,7 @@ class SupportRow:
 
 @dataclass(frozen=True)
 class SupportFigures:
-    """How one scorer tells supported from unsupported; shares are None for one without a threshold."""
+    """How well one scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold."""
 
     auc: Interval
     supported_marked: float | None = None
@@ -52,9 +52,9 @@ class SupportFigures:
 
 
 def read_support(file: Path, split: str | None = None, limit: int | None = None, seed: int = 0) -> list[SupportRow]:
-    """The rows of a file, of one split if named, and `limit` of these drawn at random if given; UserError for a row of another form, and where one of the two labels is missing.
+    """The rows of a file, optionally of one split and a random sample of `limit`; UserError for a row of another form, and if one of the two labels is missing.
 
-    A sentence of fewer than FEWEST_WORDS words is read behind its question: "Who built it? Marlow".
+    A sentence of fewer than FEWEST_WORDS words is read after its question: "Who built it? Marlow".
     """
     rows = [_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))]
     if limit is not None and limit < len(rows):
@@ -68,7 +68,7 @@ def read_support(file: Path, split: str | None = None, limit: int | None = None,
 
 def _row(row: dict[str, Any], where: str) -> SupportRow:
     passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
-    texts = [one for one in passages if isinstance(one, str)] if isinstance(passages, list) else []
+    texts = [passage for passage in passages if isinstance(passage, str)] if isinstance(passages, list) else []
     if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):
         raise UserError(f"{where}: no row of a labelled sentence", ROW, "fix the row")
     short = isinstance(question, str) and len(sentence.split()) < FEWEST_WORDS
@@ -78,7 +78,7 @@ def _row(row: dict[str, Any], where: str) -> SupportRow:
 
 
 def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 0) -> dict[str, SupportFigures]:
-    """The verifier's figures, and those of the overlap of words and of stems."""
+    """The figures of the verifier and of the overlap of words and of stems."""
     supported_n = np.array([row.supported for row in rows])
     started = time.process_time()
     marked_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
@@ -97,22 +97,22 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
 
 
 def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
-    """The verifier's probability that the passages do not say the claim."""
+    """The verifier's probability that the passages do not support the claim."""
     ground = Ground.of([("", passage) for passage in row.passages])
     return float(judge_claims(verifier, [row.claim], ground)[0])
 
 
 def share_found(row: SupportRow, form: Callable[[str], str]) -> float:
-    """The share of the claim's words, function words apart, that stand in its passages; 1 for a claim of none.
+    """The share of the claim's words, without function words, that occur in its passages; 1 for a claim without such words.
 
     >>> share_found(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), str)
     0.3333333333333333
     >>> round(share_found(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), form_of), 2)
     0.67
     """
-    held = {form(term) for passage in row.passages for term in terms_of(passage)}
-    own = [form(term) for term in dict.fromkeys(terms_of(row.claim)) if term not in FUNCTION_WORDS]
-    return sum(term in held for term in own) / len(own) if own else 1.0
+    passage_words = {form(term) for passage in row.passages for term in terms_of(passage)}
+    claim_words = [form(term) for term in dict.fromkeys(terms_of(row.claim)) if term not in FUNCTION_WORDS]
+    return sum(term in passage_words for term in claim_words) / len(claim_words) if claim_words else 1.0
 
 
 def auc(scores_n: Floats64, supported_n: NDArray[np.bool_]) -> float:
@@ -141,27 +141,27 @@ def _resampled(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.rando
 
 
 def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
-    """One line for each scorer."""
+    """One row per scorer."""
     header = ("scorer", "AUC", "supported marked", "unsupported marked", "balanced accuracy", "ms a sentence")
     lines = [
         (
             name,
-            f"{each.auc.mean:.3f} [{each.auc.low:.3f}, {each.auc.high:.3f}]",
+            f"{scorer.auc.mean:.3f} [{scorer.auc.low:.3f}, {scorer.auc.high:.3f}]",
             *(
                 "–" if value is None else f"{value:.2f}"
                 for value in (
-                    each.supported_marked,
-                    each.unsupported_marked,
-                    each.balanced_accuracy,
-                    each.ms_a_sentence,
+                    scorer.supported_marked,
+                    scorer.unsupported_marked,
+                    scorer.balanced_accuracy,
+                    scorer.ms_a_sentence,
                 )
             ),
         )
-        for name, each in figures.items()
+        for name, scorer in figures.items()
     ]
     return Table(title, header, tuple(lines), "AUC with its 95 % interval; 0.5 is chance; ms of one processor")
 
 
 def support_json(figures: dict[str, SupportFigures]) -> dict[str, Any]:
     """The figures as JSON."""
-    return {name: asdict(each) for name, each in figures.items()}
+    return {name: asdict(scorer) for name, scorer in figures.items()}

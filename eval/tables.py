@@ -1,4 +1,4 @@
-"""Plain tables of text: the one source of the Markdown reports, the HTML reports and the terminal; and those of a comparison."""
+"""Plain tables of text, shared by the Markdown reports, the HTML reports and the terminal; and the tables of a comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table; `note` tells how to read it. The first column names the row, the others hold figures."""
+    """A titled table; `note` says how to read it. The first column names the row, the others hold figures."""
 
     title: str
     header: tuple[str, ...]
@@ -23,12 +23,12 @@ class Table:
 
 def tables_of(comparison: Comparison) -> list[Table]:
     """Every table of the report, in reading order."""
-    found = [run_table(comparison), measure_table(comparison), difference_table(comparison)]
-    return [*found, choice_table(comparison)] if comparison.choices else found
+    tables = [run_table(comparison), measure_table(comparison), difference_table(comparison)]
+    return [*tables, choice_table(comparison)] if comparison.choices else tables
 
 
 def run_table(comparison: Comparison) -> Table:
-    """What was compared: each policy's stage, its reference, and the K, ε and β it was trained with."""
+    """What was compared: each policy's stage, its reference, and the K, ε and β of its training."""
     header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
     note = (
         "K responses a prompt (2 = pairs), ε label smoothing, β strength of the tie to the reference. A margin is "
@@ -69,7 +69,7 @@ def _mean(measure: Measure, policy: str) -> str:
 
 
 def figure(value: float, share: bool) -> str:
-    """A mean for reading: a percentage, or three decimals where they matter."""
+    """A mean as text: a percentage, or up to three decimals."""
     return f"{100 * value:.1f} %" if share else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
@@ -99,7 +99,7 @@ def interval_text(interval: Interval, scale: int) -> str:
 
 
 def choice_table(comparison: Comparison) -> Table:
-    """Yes/no/maybe accuracy, per class, beside the constant answer that knows only the train split's majority."""
+    """Yes/no/maybe accuracy, also per class, with that of the constant answer that knows only the train split's majority."""
     labels = list(comparison.gold_choices)
     header = ("model", "accuracy", *(f"{label} (n = {comparison.gold_choices[label]})" for label in labels))
     rows = [

@@ -4,8 +4,8 @@
 >>> mg.Document("tides", "Tides", "High tide is at noon.").source
 'tides'
 
-What stands in `__all__` is public (docs/decisions/0006-public-python-api.md, docs/python.md); all else may change. Each name is
-imported when it is first used, so that `import modegraph` costs nothing.
+The names in `__all__` are public (docs/decisions/0006-public-python-api.md, docs/python.md); everything else may change. Each name is
+imported when it is first used, so that `import modegraph` is fast.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported at its first use; ImportError when another file hides one of our folders."""
+    """A public name, imported at its first use; ImportError when another file hides one of modegraph's folders."""
     if name not in __all__:
         raise AttributeError(f"module 'modegraph' has no attribute {name!r}")
     from modegraph.start import hidden_folder, quiet_libraries
@@ -66,9 +66,9 @@ def __getattr__(name: str) -> Any:
         raise ImportError(hidden)
     quiet_libraries()
     if name in _HOMES:
-        found = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = found
-        return found
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
     return importlib.import_module(f"modegraph.{name}")
 
 

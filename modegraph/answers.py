@@ -1,4 +1,4 @@
-"""Evidence and answers as Python shows them: the nouns of graph/ and serve/, readable in a terminal and in a notebook."""
+"""Evidence and answers of the Python API: the classes of graph/ and serve/, printable in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from serve.show import show_answer, show_evidence
 
 @dataclass(frozen=True, repr=False)
 class Evidence(graph.types.Evidence):
-    """What one retrieval found: `passages`, best first, each `.item` with its `.score`; `paths` to them; `trace`, what it cost.
+    """The result of one retrieval: `passages`, best first, each `.item` with its `.score`; `paths` to them; `trace`, with its cost.
 
-    As text it is what `modegraph ask` prints, in a notebook a table.
+    Printed, it looks as in `modegraph ask`; a notebook shows a table.
     """
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Evidence(graph.types.Evidence):
 
 @dataclass(frozen=True, repr=False)
 class Answer(serve.pipeline.Answer):
-    """A cited answer: `text`, the `reason` before it, `citations` by number, and the `evidence` that it was written from."""
+    """A cited answer: `text`, the `reason` before it, `citations` by number, and the `evidence` that it is based on."""
 
     evidence: Evidence
 
@@ -50,15 +50,15 @@ class Answer(serve.pipeline.Answer):
         return answer_html(self)
 
 
-def public_evidence(found: graph.types.Evidence) -> Evidence:
-    """The same evidence, of the public class."""
-    return Evidence(**_values(found))
+def public_evidence(evidence: graph.types.Evidence) -> Evidence:
+    """The same evidence as the public class."""
+    return Evidence(**_values(evidence))
 
 
-def public_answer(made: serve.pipeline.Answer) -> Answer:
-    """The same answer, of the public class."""
-    return Answer(**{**_values(made), "evidence": public_evidence(made.evidence)})
+def public_answer(answer: serve.pipeline.Answer) -> Answer:
+    """The same answer as the public class."""
+    return Answer(**{**_values(answer), "evidence": public_evidence(answer.evidence)})
 
 
-def _values(noun: Any) -> Mapping[str, Any]:
-    return {field.name: getattr(noun, field.name) for field in fields(noun)}
+def _values(instance: Any) -> Mapping[str, Any]:
+    return {field.name: getattr(instance, field.name) for field in fields(instance)}

@@ -1,6 +1,6 @@
-"""What calls accept: documents of any kind (a path, documents, rows, a table), a model (a SPEC, a run, or one that is open), and whether to show progress.
+"""Arguments that calls accept: documents of any kind (a path, documents, rows, a table), a model (a SPEC, a run, or an open model), and whether to show progress.
 
-Progress is shown only to who asks for it; otherwise lines go to the logger "modegraph"."""
+Progress is only shown on request; otherwise lines go to the logger "modegraph"."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from graph.types import Document, LanguageModel
 from modegraph.runs import Run
 
 Documents: TypeAlias = "str | Path | Document | Iterable[Document | Mapping[str, Any] | Any]"
-"""A folder, a file, a `.jsonl`; or documents and rows with `id`, `text` and, if there are, `title` and `metadata`."""
+"""A folder, a file or a `.jsonl`; or documents and rows with `id`, `text` and optionally `title` and `metadata`."""
 EXPECTED_DOCUMENTS = "a path, documents, or rows with an id and a text"
 DOCUMENT_COLUMNS = ("id", "title", "text", "metadata")
 
 
-def documents_of(given: Documents, limits: Limits, note: Note) -> Iterator[Document]:
-    """The documents, one after another; `note` hears what is skipped. UserError for one that is none, and when there are none at all."""
-    if isinstance(given, str | Path):
-        return read_documents(given, note, limits)
-    items = [given] if isinstance(given, Document) else _table_rows(given)
+def documents_of(documents: Documents, limits: Limits, note: Note) -> Iterator[Document]:
+    """The documents, one at a time; `note` receives a line about each that is skipped. UserError for an invalid document, and if there are none."""
+    if isinstance(documents, str | Path):
+        return read_documents(documents, note, limits)
+    items = [documents] if isinstance(documents, Document) else _table_rows(documents)
     rows = ((f"document {number}", _document_row(item, number)) for number, item in enumerate(items, start=1))
     return documents_of_rows(rows, note, "the documents given")
 
 
 def log_skipped() -> SkipLog:
-    """What is skipped, each told as a warning by the logger "modegraph"."""
+    """A log of skipped documents that also warns about each through the logger "modegraph"."""
     return SkipLog(lambda line: LOG.warning("%s", redact(line)))
 
 
-def _table_rows(given: Any) -> Iterable[Any]:
+def _table_rows(documents: Any) -> Iterable[Any]:
     """The rows of a pandas or pyarrow table, the items of anything else."""
-    if hasattr(given, "to_pylist"):
-        return list(given.to_pylist())
-    if hasattr(given, "itertuples"):
-        return list(given.to_dict("records"))
-    if isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
-        return given
-    raise UserError(f"documents of type {type(given).__name__}", EXPECTED_DOCUMENTS, "wrap a single row in a list")
+    if hasattr(documents, "to_pylist"):
+        return list(documents.to_pylist())
+    if hasattr(documents, "itertuples"):
+        return list(documents.to_dict("records"))
+    if isinstance(documents, Iterable) and not isinstance(documents, Mapping | bytes):
+        return documents
+    raise UserError(f"documents of type {type(documents).__name__}", EXPECTED_DOCUMENTS, "wrap a single row in a list")
 
 
 def _document_row(item: Any, number: int) -> Mapping[str, Any]:
-    """An item as a row; what a table writes for a missing value is left out."""
+    """An item as a row, without missing values of a table."""
     if isinstance(item, Document):
         return {"id": item.source, "title": item.title, "text": item.text, "metadata": dict(item.metadata)}
     for name in ("_asdict", "to_dict"):
@@ -69,7 +69,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def show_progress(progress: bool) -> AbstractContextManager[None]:
-    """Within the block the functions below talk as they do to a person at a terminal, or not at all."""
+    """Within the block, print progress as at a terminal, or print nothing."""
     return nullcontext() if progress else quiet()
 
 
@@ -78,19 +78,19 @@ Model: TypeAlias = "str | Run | LanguageModel"
 
 
 def open_model(model: str | Run) -> LanguageModel:
-    """Open a model, to be given to several calls; UserError for one that cannot be had."""
+    """Open a model for use in several calls; UserError for one that cannot be opened."""
     from serve.engines import open_model as open_engine
 
     return open_engine(spec_of(model))
 
 
 def spec_of(model: str | Run) -> str:
-    """A run's folder as a SPEC; a SPEC as it stands."""
+    """A run's folder as a SPEC; a SPEC is returned unchanged."""
     return model if isinstance(model, str) else f"hf:{model.folder}"
 
 
 class _LastModel:
-    """The model that was opened last, so that a loop of questions loads it once; one is held at a time."""
+    """The model opened last, so that a loop of questions loads it once; only one is in memory at a time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -111,11 +111,11 @@ LAST_MODEL = _LastModel()
 
 
 def model_of(model: Model) -> LanguageModel:
-    """The model to ask; one that is named is opened, and kept until another one is named."""
+    """The model to ask; a model given by name is opened, and stays open until another one is named."""
     return LAST_MODEL.get(model) if isinstance(model, str | Run) else model
 
 
 def _changed_ns(spec: str) -> int:
-    """When the folder of a model was last changed; 0 for what is no folder."""
+    """When a model's folder last changed; 0 if it is not a folder."""
     folder = Path(spec.partition(":")[2]).expanduser()
     return folder.stat().st_mtime_ns if folder.is_dir() else 0

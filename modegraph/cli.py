@@ -1,8 +1,7 @@
-"""The command line: assembled from the folders' own commands, with the model engines wired in, and nothing else.
+"""The command line: the packages' own commands, assembled and given the model engines, and nothing else.
 
-graph, data_synth, serve, train and eval each bring a `cli.py` with `register(app, open_model)`. They import what is
-heavy inside the commands, so that `modegraph --help` answers at once.
-"""
+graph, data_synth, serve, train and eval each have a `cli.py` with `register(app, open_model)`. They do heavy imports
+inside the commands, so that `modegraph --help` is fast."""
 
 from __future__ import annotations
 
@@ -40,13 +39,13 @@ def main() -> None:
     except typer.TyperException as problem:
         from modegraph.cli_root import in_one_line
 
-        if said := in_one_line(problem):
-            print(f"{PROGRAM}: {said}", file=sys.stderr)
+        if message := in_one_line(problem):
+            print(f"{PROGRAM}: {message}", file=sys.stderr)
         sys.exit(2)
 
 
 def build_app() -> typer.Typer:
-    """The whole command line: every folder registers its own commands."""
+    """The full command line: every package registers its own commands."""
     import typer
 
     from graph.shared.cli_app import Group
@@ -70,7 +69,7 @@ def build_app() -> typer.Typer:
 
 
 def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
-    """A model SPEC, or those of its servers, to a ready model (see serve/engines); imported only when a command needs one."""
+    """Open the model of a SPEC, or of the SPECs of its servers (see serve/engines); the engines are imported only when a command needs them."""
     from serve.engines import open_model as open_engine
 
     return open_engine(spec, ledger, workers)

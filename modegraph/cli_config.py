@@ -1,4 +1,4 @@
-"""`modegraph config`: the settings that commands take, and files of them."""
+"""`modegraph config`: the settings of commands, and files of settings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Words = Annotated[
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of settings.")]
 
 
-def register(app: typer.Typer, whole: Callable[[], Any]) -> None:
-    """Add `config show` and `config check`; `whole` gives the whole tree of commands."""
+def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
+    """Add `config show` and `config check`; `root_command` returns the root of the command tree."""
     config = typer.Typer(
         help="Show the settings of a command, and check files of them.", no_args_is_help=True, cls=Group
     )
@@ -30,24 +30,24 @@ def register(app: typer.Typer, whole: Callable[[], Any]) -> None:
     def show(command: Words) -> None:
         """Print all settings of a command with their defaults, as YAML with comments.
 
-        Save it, give what is required a value, delete the rest at will, and pass it with `--config`.
+        Save it, fill in the required settings, delete any others you like, and pass the file with `--config`.
         """
         from graph.config import as_yaml, settings_class
 
-        name, path = find_command(" ".join(command), dict(commands_with_settings(whole())))
-        title = f"Settings of `modegraph {name}`. Those without a value must be given."
+        name, path = find_command(" ".join(command), dict(commands_with_settings(root_command())))
+        title = f"Settings of `modegraph {name}`. Settings without a value are required."
         print(as_yaml(settings_class(path), title), end="")
 
     @config.command(cls=Command)
     def check(file: File, as_json: AsJson = False) -> None:
-        """Say what is wrong in a file of settings, and which command takes it.
+        """Report problems in a file of settings, and the command that takes it.
 
-        Exits with 1 when something is. A setting that is required may still be given with `--set`.
+        Exits with 1 if there are any. Required settings that are missing can still be given with `--set`.
         """
         from graph.config import read_yaml
         from modegraph.config_files import check_settings
 
-        verdict = check_settings(str(file), read_yaml(file), dict(commands_with_settings(whole())))
+        verdict = check_settings(str(file), read_yaml(file), dict(commands_with_settings(root_command())))
         if as_json:
             print_json(
                 {
@@ -65,13 +65,13 @@ def register(app: typer.Typer, whole: Callable[[], Any]) -> None:
                 )
             )
             if verdict.missing:
-                print(f"still to be given, in the file or with --set: {', '.join(verdict.missing)}")
+                print(f"still required, in the file or with --set: {', '.join(verdict.missing)}")
         if verdict.problems:
             raise typer.Exit(1)
 
 
 def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Each command below that takes --config or --set, by its words, with `module:Class` of its settings."""
+    """Each command below that takes --config or --set: its full name and the `module:Class` of its settings."""
     for name, inner in getattr(command, "commands", {}).items():
         if getattr(inner, "settings", ""):
             yield " ".join((*path, name)), inner.settings
@@ -79,10 +79,10 @@ def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator
 
 
 def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
-    """A command by its words, or by the last of them, with its settings; UserError with the nearest one."""
-    found = [name for name in known if words in (name, name.rpartition(" ")[2])]
-    if not found:
+    """A command by its full name, or by the last word of it, with its settings; UserError with the nearest one."""
+    matches = [name for name in known if words in (name, name.rpartition(" ")[2])]
+    if not matches:
         near = nearest(words, known)
         expected = f"did you mean {near}?" if near else ""
         raise UserError(f"{words}: no command with settings", expected, f"those are {', '.join(known)}")
-    return found[0], known[found[0]]
+    return matches[0], known[matches[0]]

@@ -1,4 +1,4 @@
-"""`modegraph plan train`: what a training run will take, before it is begun."""
+"""`modegraph plan train`: the cost of a training run, before it starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Stage = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=INPUT,
-        help="Stage that the file is for: sft, ms, dpo or reward; without it, as `modegraph config check` tells.",
+        help="Stage that the file is for: sft, ms, dpo or reward; by default, the one that `modegraph config check` finds.",
     ),
 ]
 Accelerate = Annotated[
@@ -28,7 +28,7 @@ Accelerate = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=INPUT,
-        help="Configuration of `accelerate launch`: how many processes there are, and what they deal out.",
+        help="Configuration of `accelerate launch`: the number of processes, and what is split among them.",
     ),
 ]
 Steps = Annotated[
@@ -38,13 +38,13 @@ Steps = Annotated[
         metavar="N",
         min=0,
         rich_help_panel=LIMITS,
-        help="Training steps to time on this machine; 0 takes none, and tells neither activations nor hours.",
+        help="Training steps to time on this machine; 0 takes none, and reports neither activations nor hours.",
     ),
 ]
 
 
 def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
-    """Add `plan train`; `known` gives the commands with settings, `module:Class` by their words."""
+    """Add `plan train`; `known` returns the commands with settings: `module:Class` by full name."""
 
     @app.command("plan train", cls=command(settings="train.run.settings:TrainSettings"), rich_help_panel=TRAINING)
     def plan_train(
@@ -55,10 +55,10 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
         trial_steps: Steps = 3,
         as_json: AsJson = False,
     ) -> None:
-        """Tell what a training run would take: steps, tokens, FLOPs, memory of each process, and hours.
+        """Estimate the cost of a training run: steps, tokens, FLOPs, memory of each process, and hours.
 
-        Counts the data with the model's tokenizer, as they would be laid out, and takes a few real steps where the run would
-        take them; nothing is kept. To plan the indexing of a folder called train, write `modegraph plan ./train`.
+        Counts the data with the model's tokenizer, packed as in training, and takes a few real steps on the device that the run would
+        use; nothing is saved. To plan the indexing of a folder called train, write `modegraph plan ./train`.
         """
         from dataclasses import asdict
 
@@ -78,7 +78,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
 
 
 def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
-    """`stage`, or the one whose settings `file` holds; UserError for another command's, or where several would do and its name does not say."""
+    """`stage`, or the stage whose settings `file` holds; UserError for another command's settings, or if several stages would fit and the file name does not decide."""
     from graph.config import read_yaml
     from graph.errors import UserError
     from modegraph.config_files import check_settings
@@ -89,13 +89,15 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
         if stage not in SETTINGS:
             raise UserError(f"--stage {stage}", f"one of {names}", "fix the option")
         return stage
-    trains = {name: path for name, path in known.items() if name.startswith("train ")}
-    found = [name.removeprefix("train ") for name in check_settings(str(file), read_yaml(file), trains).commands]
-    if found[0] not in SETTINGS:
-        raise UserError(f"{file}: settings of `train {found[0]}`", f"those of {names}", "name another file")
-    if len(found) > 1 and file.stem.partition("-")[0] != found[0]:
-        raise UserError(f"{file}: settings of `train {'` or `train '.join(found)}`", "one of them", "add --stage NAME")
-    return found[0]
+    train_commands = {name: path for name, path in known.items() if name.startswith("train ")}
+    stages = [
+        name.removeprefix("train ") for name in check_settings(str(file), read_yaml(file), train_commands).commands
+    ]
+    if stages[0] not in SETTINGS:
+        raise UserError(f"{file}: settings of `train {stages[0]}`", f"those of {names}", "name another file")
+    if len(stages) > 1 and file.stem.partition("-")[0] != stages[0]:
+        raise UserError(f"{file}: settings of `train {'` or `train '.join(stages)}`", "one of them", "add --stage NAME")
+    return stages[0]
 
 
 def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
@@ -112,13 +114,13 @@ def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
         f"FLOPs: {flops.total:.3g} (training {flops.training:.3g}, reference {flops.reference:.3g}, dev {flops.dev:.3g})"
     )
     parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimiser", memory.optimiser)]
-    told = ", ".join(f"{name} {_size(size)}" for name, size in parts)
+    sizes = ", ".join(f"{name} {_size(size)}" for name, size in parts)
     activations = (
         "activations not measured" if memory.activations is None else f"activations {_size(memory.activations)}"
     )
-    whole = "" if memory.total is None else f", in all {_size(memory.total)}"
+    total = "" if memory.total is None else f", in all {_size(memory.total)}"
     print(
-        f"memory of {'the process' if launch.processes == 1 else f'each of {launch.processes} processes'}: {told}, {activations}{whole}"
+        f"memory of {'the process' if launch.processes == 1 else f'each of {launch.processes} processes'}: {sizes}, {activations}{total}"
     )
     if measured is None or plan.hours is None:
         print("time: not measured (--trial-steps 0)")

@@ -1,4 +1,4 @@
-"""What stands before any command: --version with what it prints, completion, and how a wrong command line is reported."""
+"""The root command: --version with its output, completion, and how a wrong command line is reported."""
 
 import platform
 from typing import Annotated
@@ -12,16 +12,16 @@ LIBRARIES = ("torch", "transformers", "trl", "peft", "vllm")
 
 
 def versions() -> str:
-    """One line each for modegraph, Python and the libraries that matter most; none of them is imported."""
+    """One line each for modegraph, Python and the most important libraries, without importing them."""
     from graph.shared.home import installed_version
 
     lines = [f"modegraph {installed_version('modegraph')}", f"Python {platform.python_version()}"]
     return "\n".join([*lines, *(f"{name} {installed_version(name)}" for name in LIBRARIES)])
 
 
-def show_versions(wanted: bool) -> None:
-    """Print the versions and end, when --version is given."""
-    if wanted:
+def show_versions(requested: bool) -> None:
+    """Print the versions and exit, if --version is given."""
+    if requested:
         print(versions())
         raise typer.Exit
 
@@ -42,10 +42,10 @@ def root(
 
 
 def in_one_line(problem: typer.TyperException) -> str:
-    """A wrong command line as any other bad input is told; "" when the help page has been shown in its place."""
-    said = " ".join(problem.format_message().split())
+    """A wrong command line as a message like that of any other bad input; "" if the help page has been shown instead."""
+    message = " ".join(problem.format_message().split())
     context = getattr(problem, "ctx", None)
-    if not said or context is None:
-        return said
-    found = f"{words_of(context) or context.command_path}: {said[:1].lower()}{said[1:]}"
+    if not message or context is None:
+        return message
+    found = f"{words_of(context) or context.command_path}: {message[:1].lower()}{message[1:]}"
     return str(UserError(found, "", f"`{context.command_path} --help` lists what there is"))

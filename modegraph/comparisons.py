@@ -1,4 +1,4 @@
-"""Runs side by side on held-out data."""
+"""Comparison of runs on held-out data."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Comparison(eval.comparison.Comparison):
         return [*tables_of(self), *(self.appendix.tables if self.appendix else ())]
 
     def to_frames(self) -> dict[str, Any]:
-        """Two pandas tables: `measures` (a row a measure, a column a policy) and `differences` (policy minus the first, interval)."""
+        """Two pandas tables: `measures` (one row per measure, one column per policy) and `differences` (policy minus the first, interval)."""
         import pyarrow as pa
 
-        means = [{"measure": each.name, **{name: each.mean(name) for name in each.values}} for each in self.measures]
+        means = [{"measure": m.name, **{name: m.mean(name) for name in m.values}} for m in self.measures]
         differences = [
-            {"measure": measure, "policy": name, "mean": each.mean, "low": each.low, "high": each.high}
+            {"measure": measure, "policy": name, "mean": interval.mean, "low": interval.low, "high": interval.high}
             for measure, intervals in self.differences.items()
-            for name, each in intervals.items()
+            for name, interval in intervals.items()
         ]
         policies = [result.policy.name for result in self.results]
         columns = pa.schema([("measure", pa.string()), *((name, pa.float64()) for name in policies)])
@@ -45,7 +45,7 @@ class Comparison(eval.comparison.Comparison):
         }
 
     def write(self, out: str | Path) -> None:
-        """Write the report that `modegraph compare` writes (HTML, Markdown, JSON, answers) into a folder; its files are replaced."""
+        """Write the report of `modegraph compare` (HTML, Markdown, JSON, answers) into a folder, replacing its files."""
         write_comparison(self, Path(out), self.appendix)
 
     def __str__(self) -> str:
@@ -75,10 +75,10 @@ def compare(
     out: str | Path | None = None,
     progress: bool = False,
 ) -> Comparison:
-    """Compare runs, and the untuned model that they grew from (`base`), on the held-out rows of the preference data in `data`.
+    """Compare runs, and the untuned model that they started from (`base`), on the held-out rows of the preference data in `data`.
 
-    As `modegraph compare` with the options of these names; the report is written only with `out`. UserError for a folder that is no
-    finished run and for a model given twice.
+    Works as `modegraph compare` with the options of the same names; the report is only written if `out` is given. UserError for a folder
+    that is not a finished run and for a model given twice.
     """
     with show_progress(progress):
         compared, appendix = compare_runs(

@@ -12,7 +12,7 @@ from graph.config import Problem, problems_in, settings_class
 
 @dataclass(frozen=True)
 class FileCheck:
-    """The commands that the file is for, or comes closest to; what is wrong, in words; and required keys that it lacks."""
+    """The commands that the file fits, or fits best; its problems, in words; and the required keys that it lacks."""
 
     commands: list[str]
     problems: list[str]
@@ -20,29 +20,33 @@ class FileCheck:
 
 
 def check_settings(where: str, values: Mapping[str, Any], known: Mapping[str, str]) -> FileCheck:
-    """The file against the settings of every command in `known` (`module:Class` by its words): the fewest unknown keys win.
+    """Check the file against the settings of every command in `known` (`module:Class` by full name): the fewest unknown keys win.
 
-    Between equals the fewest other problems do, then the command that the file is named after (ms-qwen.yaml), then the fewest keys
-    that are missing.
+    Ties are broken by the fewest other problems, then the command that the file is named after (ms-qwen.yaml), then the fewest
+    missing keys.
     """
-    found = {path: problems_in(settings_class(path), values, where) for path in dict.fromkeys(known.values())}
+    problems_by_class = {
+        path: problems_in(settings_class(path), values, where) for path in dict.fromkeys(known.values())
+    }
 
-    def how_far(path: str) -> tuple[int, int, bool, int]:
-        problems = found[path]
-        wrong = sum(not each.missing for each in problems)
-        last_words = [name.rpartition(" ")[2] for name, of in known.items() if of == path]
-        unknown = sum(each.unknown for each in problems)
+    def distance(path: str) -> tuple[int, int, bool, int]:
+        problems = problems_by_class[path]
+        wrong = sum(not problem.missing for problem in problems)
+        last_words = [name.rpartition(" ")[2] for name, class_path in known.items() if class_path == path]
+        unknown = sum(problem.unknown for problem in problems)
         return unknown, wrong, Path(where).stem.partition("-")[0] not in last_words, len(problems) - wrong
 
-    best = min(found, key=how_far)
-    equal = [path for path in found if not problems_to_fix(found[path])] or [best]
-    takes = sorted(equal, key=how_far)
-    missing = [each.key for each in found[best] if each.missing]
+    best = min(problems_by_class, key=distance)
+    equal = [path for path in problems_by_class if not problems_to_fix(problems_by_class[path])] or [best]
+    takes = sorted(equal, key=distance)
+    missing = [problem.key for problem in problems_by_class[best] if problem.missing]
     return FileCheck(
-        [name for path in takes for name, of in known.items() if of == path], problems_to_fix(found[best]), missing
+        [name for path in takes for name, class_path in known.items() if class_path == path],
+        problems_to_fix(problems_by_class[best]),
+        missing,
     )
 
 
 def problems_to_fix(problems: list[Problem]) -> list[str]:
-    """What must be fixed: not what can still be given."""
-    return [each.text for each in problems if not each.missing]
+    """The problems that must be fixed in the file, without missing keys, which can still be given elsewhere."""
+    return [problem.text for problem in problems if not problem.missing]

@@ -1,4 +1,4 @@
-"""An index as an object: make or open it, retrieve, ask, edit, look at what is in it."""
+"""An index as an object: make or open it, retrieve, ask, edit and inspect it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ LIMITS, OCR = Limits(), Ocr()
 
 
 class Index:
-    """An index on disk, opened: any number of threads may read it while it is changed, by this object or by anybody else.
+    """An open index on disk: any number of threads can read it while it is changed, by this object or by another process.
 
-    Each call reads the generation that is on disk when it begins, whole; what an edit changes is in the next call.
+    Each call reads one complete generation, the current one when the call begins; later calls see what an edit changes.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -62,11 +62,11 @@ class Index:
         model: Model | None = None,
         **settings: Any,
     ) -> Evidence:
-        """The evidence for a question; nothing is asked of a language model unless one is given, and the mode can use it.
+        """The evidence for a question; a language model is only called if one is given and the mode can use it.
 
         `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, router, layers,
-        suggestions, max_context_tokens, and abstain: with it the evidence tells how likely it is that the documents hold nothing on the
-        question (`absence`), and from that probability on `ask` says so without the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
+        suggestions, max_context_tokens, and abstain: with it the evidence has the probability that the documents contain nothing on the
+        question (`absence`), and from that probability on `ask` says so without calling the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
         """
         chosen = _retrieve_settings("retrieve", mode, top_k, where, settings)
         return public_evidence(retrieve(self.current(), question, chosen, _optional_model(model)))
@@ -81,9 +81,9 @@ class Index:
         where: str | Sequence[str] = (),
         router: str = "",
     ) -> Explanation:
-        """Why a question finds a passage, or does not: its rank and score in every mode, and what leads to it; no model is asked.
+        """Why a question finds a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
 
-        `passage` is the `id` of a passage, or its first digits. UserError as `retrieve` raises it, and for a passage that is not there.
+        `passage` is the `id` of a passage, or its first digits. UserError as in `retrieve`, and for an unknown passage.
         """
         from graph.explain import explain_passage
 
@@ -104,21 +104,21 @@ class Index:
     ) -> Answer:
         """A cited answer from what `retrieve` finds with the same settings; every citation is checked.
 
-        `verifier` tells sentences that the passages do not support (`unsupported`): a folder or hub name, "" for the one that comes
-        with modegraph, None for none.
+        `verifier` finds sentences that the passages do not support (`unsupported`): a folder or hub name, "" for the one included
+        in modegraph, None for none.
 
-        UserError as `retrieve` raises it, for a model that cannot be opened or refuses, and when it goes away half-way.
+        UserError as in `retrieve`, for a model that cannot be opened or refuses, and when the model becomes unavailable.
         """
         chosen = _retrieve_settings("ask", mode, top_k, where, settings)
-        judged_by = open_verifier(verifier) if verifier is not None else None
-        asked = model_of(model)
-        evidence = self._evidence(question, chosen, asked)
+        opened_verifier = open_verifier(verifier) if verifier is not None else None
+        language_model = model_of(model)
+        evidence = self._evidence(question, chosen, language_model)
         return public_answer(
-            answer_from(evidence, top_k, chosen.max_context_tokens, asked, max_answer_tokens, judged_by)
+            answer_from(evidence, top_k, chosen.max_context_tokens, language_model, max_answer_tokens, opened_verifier)
         )
 
     def ask_stream(self, question: str, *, model: Model, **settings: Any) -> AnswerStream:
-        """As `ask`, piece by piece: iterate over it, then read its `answer`. Needs the extra `serve`."""
+        """As `ask`, streamed: iterate over the pieces, then read `answer`. Needs the extra `serve`."""
         from modegraph.streams import AnswerStream
 
         return AnswerStream(self.astream(question, model=model, **settings))
@@ -139,8 +139,8 @@ class Index:
         from modegraph.streams import AsyncAnswerStream
 
         chosen = _retrieve_settings("astream", mode, top_k, where, settings)
-        judged_by = open_verifier(verifier) if verifier is not None else None
-        return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, judged_by))
+        opened_verifier = open_verifier(verifier) if verifier is not None else None
+        return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, opened_verifier))
 
     async def _stream(
         self,
@@ -148,38 +148,38 @@ class Index:
         model: Model,
         chosen: RetrieveSettings,
         max_answer_tokens: int,
-        judged_by: Verifier | None,
+        verifier: Verifier | None,
     ) -> AsyncGenerator[AnswerDelta | serve.pipeline.Answer, None]:
         from modegraph.streams import streaming_backend
         from serve.stream import stream_answer
 
         async with streaming_backend(model) as backend:
-            asked = backend.language_model(backend.models[0])
-            evidence = await asyncio.to_thread(self._evidence, question, chosen, asked)
-            limits = (chosen.top_k, chosen.max_context_tokens, backend, max_answer_tokens, judged_by)
+            language_model = backend.language_model(backend.models[0])
+            evidence = await asyncio.to_thread(self._evidence, question, chosen, language_model)
+            limits = (chosen.top_k, chosen.max_context_tokens, backend, max_answer_tokens, verifier)
             async with aclosing(stream_answer(evidence, *limits)) as parts:  # type: ignore[type-var]
                 async for part in parts:
                     yield part
 
     def add(self, documents: Documents, *, progress: bool = False) -> BuildReport:
-        """Add documents, or replace those of the same source; the report tells how many were new and what the index holds now.
+        """Add documents, or replace those of the same source; the report says how many were new and what the index contains.
 
-        Takes what `modegraph.index` takes, and skips what it skips. Waits for its turn when somebody else is writing. UserError, the
-        index being as it was, for documents that cannot be read; and, they being in the index, when passages were lost to a model's unusable replies.
+        Accepts and skips the same input as `modegraph.index`. Waits while another writer is active. UserError for documents that cannot be
+        read, leaving the index unchanged; and, after the documents are added, if passages were lost to a model's unusable replies.
         """
         with show_progress(progress):
-            found = list(documents_of(documents, LIMITS, log_skipped()))
-            edited = edit_index(self.folder, lambda: [Edit(add=found)], self._fresh.open_encoder, open_engine)
+            new_documents = list(documents_of(documents, LIMITS, log_skipped()))
+            results = edit_index(self.folder, lambda: [Edit(add=new_documents)], self._fresh.open_encoder, open_engine)
         _raise_if_lost(self.folder)
-        return edited[0].report
+        return results[0].report
 
     def delete(self, *sources: str, progress: bool = False) -> None:
-        """Remove documents by source, with all that was read from them alone; UserError, nothing being removed, if one is unknown."""
+        """Remove documents by source, with everything that comes from them alone; UserError if one is unknown, and then nothing is removed."""
         with show_progress(progress):
             delete_documents(self.folder, sources, self._fresh.open_encoder, open_engine)
 
     def current(self) -> graph.index.index.Index:
-        """The generation on disk as the functions of graph/ take it: for work beyond the public API, and not promised by it."""
+        """The generation on disk in the form that graph/ uses: for work beyond the public API, without its stability."""
         return self._fresh.get()
 
     @property
@@ -194,7 +194,7 @@ class Index:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the index was made with."""
+        """The settings of the index."""
         return self.current().settings.model_dump()
 
     def status(self) -> IndexStatus:
@@ -249,15 +249,15 @@ def index(
     store: str | None = None,
     **settings: Any,
 ) -> Index:
-    """Read documents into the index in `out`, which is made or added to, and open it.
+    """Read documents into the index in `out`, creating or extending it, and open it.
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
     `store` keeps the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
-    `whole_pages` reads what stands around the main text of HTML pages too: navigation, footers, notes on cookies.
+    `whole_pages` also reads what surrounds the main text of HTML pages: navigation, footers, cookie notices.
     `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
-    Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …), over those of the YAML file `config`.
+    Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …) and override those of the YAML file `config`.
     Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
-    once the others are in the index. UserError names any other input that cannot be read and leaves the index as it was.
+    after the others are indexed. UserError names any other input that cannot be read and leaves the index unchanged.
     """
     from graph.models.encoder import open_encoder, prepare_for_questions
 
@@ -272,8 +272,8 @@ def index(
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = log_skipped()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        found = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
-        build_index(folder, found, chosen, open_encoder, open_engine)
+        documents_read = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
+        build_index(folder, documents_read, chosen, open_encoder, open_engine)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)
     if strict and skipped.lines:
@@ -298,6 +298,6 @@ def _optional_model(model: Model | None) -> LanguageModel | None:
 
 
 def _raise_if_lost(folder: Path) -> None:
-    """UserError when more passages could not be read than the index's settings allow; what could be is in it."""
+    """UserError when more passages could not be read than the index's settings allow; those that could are in the index."""
     if lost := quarantine_warning(folder):
         raise UserError(lost, "", "")

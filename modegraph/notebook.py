@@ -1,4 +1,4 @@
-"""How objects look in a notebook: HTML without scripts, paths as inline SVG. Text of documents and models is escaped; what is of type Html is markup already."""
+"""Notebook views: HTML without scripts, paths as inline SVG. Text of documents and models is escaped; values of type Html are markup."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ STYLE = (
 
 
 def text(content: object, kind: str = "") -> Html:
-    """Foreign text, escaped; with `kind` in a span of that class.
+    """Untrusted text, escaped; with `kind`, in a span of that class.
 
     >>> text("<b> & 'c'")
     '&lt;b&gt; &amp; &#x27;c&#x27;'
     """
-    told = escape(str(content))
-    return Html(f'<span class="{kind}">{told}</span>' if kind else told)
+    escaped = escape(str(content))
+    return Html(f'<span class="{kind}">{escaped}</span>' if kind else escaped)
 
 
 def tag(name: str, *inside: Html) -> Html:
-    """An element around markup."""
+    """An element containing markup."""
     return Html(f"<{name}>{''.join(inside)}</{name}>")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
     """A table; its header is text, its cells are markup."""
-    head = tag("tr", *(tag("th", text(each)) for each in header))
+    head = tag("tr", *(tag("th", text(cell)) for cell in header))
     body = (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
     return tag("table", tag("thead", head), tag("tbody", *body))
 
 
 def notebook_view(*parts: Html) -> str:
-    """A whole view."""
+    """A complete view."""
     return f'<div class="modegraph">{STYLE}{"".join(parts)}</div>'
 
 
 MOST_PASSAGES = 5
 MOST_CHARACTERS = 30
 WIDTH, HEIGHT, GAP_X, GAP_Y = 210, 30, 36, 12
-"""Of a box and of the space between boxes, in pixels."""
+"""Sizes of a box and of the gaps between boxes, in pixels."""
 
 Node = tuple[int, str]
-"""A column from 0, the question's, and what the node says."""
+"""A column (0 is the question's) and the node's label."""
 
 
 def paths_svg(evidence: Evidence) -> Html:
-    """Boxes from left to right: the question, the steps that paths share or do not, the passages; "" where no path is told."""
-    ways = node_paths(evidence)
-    if not any(len(way) > 2 for way in ways):
+    """Boxes from left to right: the question, the steps of the paths (shared steps once), the passages; "" if there are no paths."""
+    paths = node_paths(evidence)
+    if not any(len(path) > 2 for path in paths):
         return Html("")
-    nodes = sorted({node for way in ways for node in way}, key=lambda node: (node[0], _first_rank(ways, node)))
-    place: dict[Node, tuple[int, int]] = {}
+    nodes = sorted({node for path in paths for node in path}, key=lambda node: (node[0], _first_rank(paths, node)))
+    position: dict[Node, tuple[int, int]] = {}
     for node in nodes:
-        row = sum(other[0] == node[0] for other in place)
-        place[node] = (1 + node[0] * (WIDTH + GAP_X), 1 + row * (HEIGHT + GAP_Y))
-    lines = {pair for way in ways for pair in pairwise(way)}
-    drawn = [_svg_line(place[start], place[end]) for start, end in sorted(lines)] + [
-        _svg_box(place[node], node) for node in nodes
+        row = sum(other[0] == node[0] for other in position)
+        position[node] = (1 + node[0] * (WIDTH + GAP_X), 1 + row * (HEIGHT + GAP_Y))
+    lines = {pair for path in paths for pair in pairwise(path)}
+    drawn = [_svg_line(position[start], position[end]) for start, end in sorted(lines)] + [
+        _svg_box(position[node], node) for node in nodes
     ]
-    width = max(x for x, _ in place.values()) + WIDTH + 1
-    height = max(y for _, y in place.values()) + HEIGHT + 1
+    width = max(x for x, _ in position.values()) + WIDTH + 1
+    height = max(y for _, y in position.values()) + HEIGHT + 1
     title = "<title>Paths from the question to the passages</title>"
     return Html(
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
@@ -83,18 +83,18 @@ def paths_svg(evidence: Evidence) -> Html:
 
 
 def node_paths(evidence: Evidence) -> list[list[Node]]:
-    """For each of the best passages the nodes of its path, question first; passages stand in one column, the last."""
-    told = list(zip(evidence.passages, evidence.paths, strict=False))[:MOST_PASSAGES]
-    last = 1 + max((len(path) for _, path in told), default=0)
-    ways = []
-    for rank, (found, path) in enumerate(told, start=1):
+    """The nodes of each of the best passages' paths, question first; passages are in one column, the last."""
+    ranked = list(zip(evidence.passages, evidence.paths, strict=False))[:MOST_PASSAGES]
+    last = 1 + max((len(path) for _, path in ranked), default=0)
+    paths = []
+    for rank, (passage, path) in enumerate(ranked, start=1):
         steps = [(column, step) for column, step in enumerate(path, start=1)]
-        ways.append([(0, evidence.query), *steps, (last, f"{rank}. {found.item.title or found.item.source}")])
-    return ways
+        paths.append([(0, evidence.query), *steps, (last, f"{rank}. {passage.item.title or passage.item.source}")])
+    return paths
 
 
 def clipped(words: str) -> str:
-    """As much of a text as fits a box, in one line.
+    """A text cut to fit a box, in one line.
 
     >>> clipped("short"), clipped("a text that is longer than any box can be")
     ('short', 'a text that is longer than an…')
@@ -103,8 +103,8 @@ def clipped(words: str) -> str:
     return line if len(line) <= MOST_CHARACTERS else line[: MOST_CHARACTERS - 1] + "…"
 
 
-def _first_rank(ways: list[list[Node]], node: Node) -> int:
-    return next(rank for rank, way in enumerate(ways) if node in way)
+def _first_rank(paths: list[list[Node]], node: Node) -> int:
+    return next(rank for rank, path in enumerate(paths) if node in path)
 
 
 def _svg_line(start: tuple[int, int], end: tuple[int, int]) -> str:
@@ -112,8 +112,8 @@ def _svg_line(start: tuple[int, int], end: tuple[int, int]) -> str:
     return '<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="currentColor" stroke-opacity=".5"/>'.format(*points)
 
 
-def _svg_box(at: tuple[int, int], node: Node) -> str:
-    x, y = at
+def _svg_box(position: tuple[int, int], node: Node) -> str:
+    x, y = position
     return (
         f'<g><title>{text(node[1])}</title><rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="5" fill="none" '
         f'stroke="currentColor" stroke-opacity=".6"/><text x="{x + 8}" y="{y + 20}">{text(clipped(node[1]))}</text></g>'
@@ -121,7 +121,7 @@ def _svg_box(at: tuple[int, int], node: Node) -> str:
 
 
 def evidence_html(evidence: Evidence) -> str:
-    """The question, what the search cost, each passage with rank, title, score, text and path; then the paths drawn."""
+    """The question, the cost of the search, each passage with rank, title, score, text and path; then the paths drawn."""
     return notebook_view(
         tag("p", tag("strong", text(evidence.query))),
         cost_line(evidence),
@@ -131,7 +131,7 @@ def evidence_html(evidence: Evidence) -> str:
 
 
 def cost_line(evidence: Evidence) -> Html:
-    """One line: mode, seconds, calls of a model."""
+    """One line: mode, seconds, model calls."""
     trace = evidence.trace
     calls = f" · {trace.model_calls:,} model calls" if trace.model_calls else ""
     stopped = f" · stopped: {trace.stopped}" if trace.stopped else ""
@@ -144,22 +144,22 @@ def passages_table(evidence: Evidence) -> Html:
     rows = [
         (
             text(rank),
-            text(found.item.title or found.item.source),
-            text(f"{found.score:.3f}"),
-            text(found.item.text, "text"),
+            text(scored.item.title or scored.item.source),
+            text(f"{scored.score:.3f}"),
+            text(scored.item.text, "text"),
             text(" → ".join(path), "soft"),
         )
-        for rank, (found, path) in enumerate(zip(evidence.passages, paths, strict=True), start=1)
+        for rank, (scored, path) in enumerate(zip(evidence.passages, paths, strict=True), start=1)
     ]
     rows += [
         (
             text("–"),
-            text(f"summary, layer {found.item.layer}"),
-            text(f"{found.score:.3f}"),
-            text(found.item.text, "text"),
+            text(f"summary, layer {scored.item.layer}"),
+            text(f"{scored.score:.3f}"),
+            text(scored.item.text, "text"),
             text(""),
         )
-        for found in evidence.summaries
+        for scored in evidence.summaries
     ]
     if not rows:
         return tag("p", text("Nothing found."))
@@ -167,7 +167,7 @@ def passages_table(evidence: Evidence) -> Html:
 
 
 def answer_html(answer: Answer) -> str:
-    """The answer with its citations, the cited passages, what was removed from it, and the paths to the evidence."""
+    """The answer with its citations, the cited passages, the citations removed from it, and the paths to the evidence."""
     from serve.show import no_answer
 
     rows = [
@@ -182,7 +182,7 @@ def answer_html(answer: Answer) -> str:
         *([table(("", "title", "passage"), rows)] if rows else []),
         *([passages_table(answer.evidence)] if not answer.answer and not rows else []),
         *([tag("p", text(f"Removed: {removed}, cited but not among the passages.", "soft"))] if removed else []),
-        *(tag("p", text(f"Not supported by the passages: {each.text}", "soft")) for each in answer.unsupported),
+        *(tag("p", text(f"Not supported by the passages: {sentence.text}", "soft")) for sentence in answer.unsupported),
         *([tag("p", text("Cut at the token limit.", "soft"))] if answer.finish_reason == "length" else []),
         cost_line(answer.evidence),
         text(f" · {answer.model} · {answer.writing.seconds:.2f} s", "soft"),
@@ -192,11 +192,11 @@ def answer_html(answer: Answer) -> str:
 
 def index_html(status: IndexStatus) -> str:
     """Folder, generation, size, and the rows of each table; a line when the last run did not finish."""
-    told = f"generation {status.generation} · encoder {status.encoder} · {status.disk_bytes / 1e6:,.1f} MB"
+    summary = f"generation {status.generation} · encoder {status.encoder} · {status.disk_bytes / 1e6:,.1f} MB"
     rows = [(text(name), text(f"{count:,}")) for name, count in status.rows.items()]
     return notebook_view(
         tag("p", tag("strong", text(status.folder))),
-        text(told, "soft"),
+        text(summary, "soft"),
         table(("holds", "rows"), rows),
         *([tag("p", text(status.unfinished))] if status.unfinished else []),
     )
@@ -217,11 +217,11 @@ SHOWN_SETTINGS = (
         "seed",
     ),
 )
-"""Settings that tell one run from another."""
+"""Settings that distinguish runs."""
 
 
 def run_html(folder: str, stage: str, settings: Mapping[str, Any], metrics: Mapping[str, float], seconds: float) -> str:
-    """The folder, the settings that are set, the figures."""
+    """The folder, the settings that have a value, the figures."""
     chosen = [(text(name), text(settings[name])) for name in SHOWN_SETTINGS if settings.get(name) is not None]
     figures = [(text(name), text(f"{value:.4g}")) for name, value in metrics.items()]
     return notebook_view(
@@ -235,7 +235,7 @@ def run_html(folder: str, stage: str, settings: Mapping[str, Any], metrics: Mapp
 def comparison_html(tables: Sequence[Table]) -> str:
     """Each table under its title, with the note on how to read it."""
     parts = []
-    for each in tables:
-        rows = [[text(cell) for cell in row] for row in each.rows]
-        parts += [tag("h4", text(each.title)), table(each.header, rows), tag("p", text(each.note, "soft"))]
+    for result in tables:
+        rows = [[text(cell) for cell in row] for row in result.rows]
+        parts += [tag("h4", text(result.title)), table(result.header, rows), tag("p", text(result.note, "soft"))]
     return notebook_view(*parts)

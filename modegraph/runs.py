@@ -1,4 +1,4 @@
-"""Finished training runs: a folder, and the record in it."""
+"""Finished training runs: a folder and its record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = "log.jsonl"
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """What a training function made: `folder`, and `record`, which says how (the folder's own JSON file)."""
+    """The result of a training function: `folder`, and `record`, which describes the training (a JSON file in the folder)."""
 
     folder: Path
     record: Record
@@ -31,7 +31,7 @@ class Run:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The settings that the run was made with, all of them."""
+        """All settings of the run."""
         return self.record.settings
 
     @property
@@ -42,7 +42,7 @@ class Run:
         return self.record.figures if hasattr(self.record, "figures") else _router_metrics(self.record)
 
     def log(self) -> list[dict[str, Any]]:
-        """What was logged on the way, a row a logged step; empty for runs without steps."""
+        """The training log, one row per logged step; empty for runs without steps."""
         file = self.folder / LOG
         return [row for _, row in read_jsonl(file)] if file.exists() else []
 

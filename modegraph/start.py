@@ -1,4 +1,4 @@
-"""What must hold before anything of ours is imported: our folders are the ones that Python finds, and libraries are quiet."""
+"""Checks before any of modegraph's packages is imported: Python finds modegraph's own folders, and libraries are quiet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def hidden_folder() -> str:
-    """A line naming the file that hides one of our folders (a user's own train.py, say); "" when none does."""
+    """A line naming the file that hides one of modegraph's folders (such as a user's own train.py); "" if there is none."""
     home = Path(__file__).resolve().parents[1]
     for name in FOLDERS:
         spec = importlib.util.find_spec(name)
@@ -25,7 +25,7 @@ def hidden_folder() -> str:
 
 
 def quiet_libraries() -> None:
-    """No telemetry of the libraries, and no hints that tell a user nothing; what the environment says goes before."""
+    """Turn off libraries' telemetry and unhelpful hints; variables set in the environment take precedence."""
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
 

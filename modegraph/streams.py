@@ -1,4 +1,4 @@
-"""Answers as they are written: to iterate over, in a loop or in an event loop; and the engine that a stream asks, for the length of one answer."""
+"""Answers while they are written: iterators, synchronous and for an event loop; and the engine of a stream, opened for one answer."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def _backend_in_memory(model: Model) -> ChatBackend:
 
 
 Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
-"""What serve/stream.py yields."""
+"""The items that serve/stream.py yields."""
 
 
 class Piece(str):
-    """Some text as the model wrote it, its citations checked; `part` tells whether it is of the reason or of the answer."""
+    """Some text as the model wrote it, its citations checked; `part` says whether it belongs to the reason or to the answer."""
 
     part: Literal["reason", "answer"]
 
     def __new__(cls, text: str, part: Literal["reason", "answer"]) -> Self:
-        made = super().__new__(cls, text)
-        made.part = part
-        return made
+        piece = super().__new__(cls, text)
+        piece.part = part
+        return piece
 
 
 class AsyncAnswerStream:
@@ -71,9 +71,9 @@ class AsyncAnswerStream:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer; UserError before the end of the stream."""
+        """The complete answer; UserError before the end of the stream."""
         if self._answer is None:
-            raise UserError("the answer is not finished", "a stream that was read to its end", "iterate over it first")
+            raise UserError("the answer is not finished", "a stream read to its end", "iterate over it first")
         return self._answer
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
@@ -88,7 +88,7 @@ class AsyncAnswerStream:
 class AnswerStream:
     """`for piece in stream`, once; then `stream.answer`. Leaving the loop early ends the generation.
 
-    The engine runs in an event loop of its own thread, so this works where another loop is running, too: in a notebook.
+    The engine runs in an event loop of its own thread, so this also works where another loop is running, as in a notebook.
     """
 
     def __init__(self, stream: AsyncAnswerStream) -> None:
@@ -96,21 +96,21 @@ class AnswerStream:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer; UserError before the end of the stream."""
+        """The complete answer; UserError before the end of the stream."""
         return self._stream.answer
 
     def __iter__(self) -> Iterator[Piece]:
         with ThreadPoolExecutor(1, "answer") as thread, asyncio.Runner() as runner:
             pieces = self._stream.__aiter__()
 
-            async def following() -> Piece | None:
+            async def next_piece() -> Piece | None:
                 return await anext(pieces, None)
 
             async def close() -> None:
                 await pieces.aclose()  # type: ignore[attr-defined]
 
             try:
-                while (piece := thread.submit(runner.run, following()).result()) is not None:
+                while (piece := thread.submit(runner.run, next_piece()).result()) is not None:
                     yield piece
             finally:
                 thread.submit(runner.run, close()).result()

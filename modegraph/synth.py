@@ -37,10 +37,10 @@ def preferences(
     seed: int = 0,
     progress: bool = False,
 ) -> Summary:
-    """Write preference pairs over growing contexts for questions with gold answers (examples/README.md has their form) to `out`.
+    """Write preference pairs over growing contexts for questions with gold answers (their format is in examples/README.md) to `out`.
 
-    As `modegraph synth preferences` with the options of these names; without `writers` (model SPECs) gold sentences are quoted.
-    UserError for questions that do not fit the index, and, the folder being written, when more than half of the rows were lost.
+    Works as `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
+    UserError for questions that do not fit the index; and, after the folder is written, if more than half of the rows were lost.
     """
     folder = Path(out)
     with show_progress(progress):

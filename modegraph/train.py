@@ -1,11 +1,10 @@
-"""Training, a function a stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
+"""Training, one function per stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
 
-Every function takes the settings of the command of its name, validated the same way: from a YAML file or a mapping (`config`), and
-over them by keyword. `out` is where the run is saved, a folder that must not exist yet (the setting `output`). A run may be given
+Every function takes the settings of the command of its name, validated the same way: from a YAML file or a mapping (`config`), overridden
+by keyword arguments. `out` is where the run is saved, a folder that must not exist yet (the setting `output`). A run is accepted
 wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
 
-UserError for a setting that is unknown or out of range, and for data that cannot be learned from, before the first step.
-"""
+UserError for a setting that is unknown or out of range, and for data that cannot be trained on, before the first step."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ __all__ = ["dpo", "ms", "reward", "router", "selector", "sft", "tiny", "verifier
 
 
 def tiny(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A tokenizer and a tiny Llama trained from nothing on `texts` (documents, or preference data): for trials without a real model."""
+    """A tokenizer and a tiny Llama trained from scratch on `texts` (documents, or preference data), for trials without a real model."""
     from train.run.settings import TinySettings
 
     chosen = settings_of(TinySettings, "train.tiny", config, out, settings)
@@ -66,7 +65,7 @@ def dpo(config: Config = None, *, out: str | Path | None = None, progress: bool 
 
 
 def reward(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A reward model of the pairs of `data`."""
+    """A reward model trained on the pairs of `data`."""
     from train.run.settings import RewardSettings
 
     chosen = settings_of(RewardSettings, "train.reward", config, out, settings)
@@ -76,7 +75,7 @@ def reward(config: Config = None, *, out: str | Path | None = None, progress: bo
 
 
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """What chooses among propositions (`retrieve(…, selector=str(run))`), from folders of relevance `data`."""
+    """A selector of propositions (`retrieve(…, selector=str(run))`), trained on folders of relevance `data`."""
     from train.run.settings import SelectorSettings
 
     chosen: SelectorSettings = settings_of(SelectorSettings, "train.selector", config, out, settings)
@@ -96,7 +95,7 @@ def router(config: Config = None, *, out: str | Path | None = None, progress: bo
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """What marks sentences that passages do not support (`ask(…, verifier=str(run))`), from folders of claims `data`."""
+    """A verifier that marks sentences which passages do not support (`ask(…, verifier=str(run))`), trained on folders of claims `data`."""
     from train.run.settings import VerifierSettings
 
     chosen: VerifierSettings = settings_of(VerifierSettings, "train.verifier", config, out, settings)
@@ -105,25 +104,25 @@ def verifier(config: Config = None, *, out: str | Path | None = None, progress: 
     return _run(train_verifier, chosen, chosen.output, "verifier", progress)
 
 
-def settings_of(kind: type[S], call: str, config: Config, out: str | Path | None, given: Mapping[str, Any]) -> S:
-    """The settings in `config`, under those given by keyword; UserError as the command's, naming the file or the call."""
-    named = {**given, **({} if out is None else {"output": out})}
+def settings_of(kind: type[S], call: str, config: Config, out: str | Path | None, keywords: Mapping[str, Any]) -> S:
+    """The settings in `config`, overridden by those given as keywords; UserError as the command's, naming the file or the call."""
+    overrides = {**keywords, **({} if out is None else {"output": out})}
     from_file = isinstance(config, str | Path)
     values = read_yaml(Path(config)) if isinstance(config, str | Path) else dict(config or {})
-    return parse_settings(kind, laid_over(values, named), str(config) if from_file else call)
+    return parse_settings(kind, merge_settings(values, overrides), str(config) if from_file else call)
 
 
-def laid_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` over `values`, group by group, paths and runs as text.
+def merge_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` updated with `overrides`, nested groups merged, paths and runs as text.
 
-    >>> laid_over({"data": "a", "lora": {"rank": 8}}, {"data": Path("b"), "lora": {"alpha": 16}})
+    >>> merge_settings({"data": "a", "lora": {"rank": 8}}, {"data": Path("b"), "lora": {"alpha": 16}})
     {'data': 'b', 'lora': {'rank': 8, 'alpha': 16}}
     """
     merged = {key: _plain(value) for key, value in values.items()}
-    for key, value in given.items():
-        below = merged.get(key)
-        both = isinstance(below, dict) and isinstance(value, Mapping)
-        merged[key] = laid_over(below, value) if both and below is not None else _plain(value)
+    for key, value in overrides.items():
+        base = merged.get(key)
+        both = isinstance(base, dict) and isinstance(value, Mapping)
+        merged[key] = merge_settings(base, value) if both and base is not None else _plain(value)
     return merged
 
 
@@ -131,8 +130,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path | Run):
         return str(value)
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _run(train: Callable[[S], Record], settings: S, output: str, stage: str, progress: bool) -> Run:

@@ -2,5 +2,5 @@
 
 import logging
 
-# A retry that succeeds is nobody's concern; one that fails is told as a UserError.
+# A retry that succeeds needs no log line; one that fails becomes a UserError.
 logging.getLogger("stamina").addHandler(logging.NullHandler())

@@ -1,7 +1,7 @@
-"""The server put together: middlewares from the outside in (overflow, access log, framing, page, auth, admission), then the routes.
+"""Assembles the server: middlewares from the outside in (overflow, access log, framing, page, auth, admission), then the routes.
 
-`make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: SIGTERM and SIGINT let
-running requests end (http/connections.py). Without a collector nothing of OpenTelemetry is imported."""
+`make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: on SIGTERM and
+SIGINT running requests may finish (http/connections.py). OpenTelemetry is imported only when a collector is named."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from serve.server.services import Services
 
 
 def open_tracing(endpoint: str | None) -> Tracing:
-    """What sends spans to the collector at `endpoint` (None: nothing); UserError when OpenTelemetry is not installed."""
+    """Tracing that sends spans to the collector at `endpoint` (None: nowhere); UserError when OpenTelemetry is not installed."""
     if endpoint is None:
         return Tracing()
     try:
@@ -74,7 +74,7 @@ INDEX_ROUTERS = (
     feedback_router,
 )
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI's own, which would send whole queries; ours is tracing.py."""
+"""FastAPI's own telemetry would send whole queries; ours is http/telemetry.py."""
 
 
 def make_services(
@@ -84,7 +84,7 @@ def make_services(
     open_by_spec: OpenEncoder = open_encoder,
     warm: bool = True,
 ) -> Services:
-    """What serves the indexes in folders, opened and, unless somebody else sees to that, warm; UserError for a folder without one, and for two of one name."""
+    """The services over the indexes in these folders, opened and, if `warm`, warmed up; UserError for a folder without an index and for duplicate names."""
     metrics, tracing = Metrics(), open_tracing(settings.otlp_endpoint)
     check_names(indexes)
     opener = cache(open_by_spec)
@@ -99,7 +99,7 @@ def make_services(
 
 
 def check_names(indexes: Sequence[Path]) -> None:
-    """UserError for two indexes whose folders have the same name, by which clients know them."""
+    """UserError for two indexes whose folders share a name, since clients address indexes by it."""
     taken: dict[str, Path] = {}
     for folder in indexes:
         other = taken.setdefault(collection_name(folder), folder)
@@ -110,7 +110,7 @@ def check_names(indexes: Sequence[Path]) -> None:
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     """The ASGI application over `services`; running it starts the engine and watches the index.
 
-    With `only_mcp` it has no routes but /mcp, and those that tell how the server is.
+    With `only_mcp` its only routes are /mcp and the health routes.
     """
     app = FastAPI(
         title="modegraph",
@@ -150,38 +150,38 @@ def _lifespan(services: Services, mcp: McpRoute):  # type: ignore[no-untyped-def
 
 
 RESERVED_FILES = 256
-"""Open files that are no connections of clients: the index, the store, those to the model's server."""
+"""Files that may be open beside client connections: the index, the store, connections to the model's server."""
 
 
 def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
-    """A uvicorn server, not yet running; SIGTERM and SIGINT make it stop as stop.py says, and give requests `drain_s` to end."""
+    """A uvicorn server, not yet running. On SIGTERM or SIGINT it drains (http/connections.py) and gives running requests `drain_s`."""
     settings = services.settings
-    most = connections_that_fit(settings.max_connections)
+    max_connections = connections_that_fit(settings.max_connections)
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        http=protocol_of(app, settings.idle_timeout_s, most),
+        http=protocol_of(app, settings.idle_timeout_s, max_connections),
         ws="none",
         lifespan="on",
         access_log=False,
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=most + 1,
+        limit_concurrency=max_connections + 1,
         timeout_keep_alive=math.ceil(settings.idle_timeout_s),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
     )
     return DrainingServer(config, services.stopping, settings.unready_s)
 
 
-def connections_that_fit(wanted: int) -> int:
-    """`wanted`, or fewer where this process may not have so many files open."""
+def connections_that_fit(requested: int) -> int:
+    """`requested`, or fewer where the limit on open files is lower."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed - RESERVED_FILES))
+    return requested if allowed == resource.RLIM_INFINITY else max(1, min(requested, allowed - RESERVED_FILES))
 
 
 def log_to_stderr() -> None:
-    """Our own lines with their time; others' (an HTTP client's would repeat addresses) only when something is wrong."""
+    """Log our own lines with timestamps, and warnings only from libraries (an HTTP client's lines would repeat addresses)."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("modegraph").setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""A citation as each protocol shows it; the rule itself is graph/answer/citations.py."""
+"""Citations in the form of each protocol; the rule itself is in graph/answer/citations.py."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from graph.types import Excerpt
 
 
 def citation(number: int, excerpt: Excerpt) -> dict[str, Any]:
-    """An excerpt as a client reads it: its number, title, source, start, end, page and text; of a summary its members."""
+    """An excerpt in JSON form: number, title, source, start, end, page and text; for a summary its members."""
     return {"number": number, **asdict(excerpt)}
 
 
 def passage_url(base: str, excerpt: Excerpt) -> str:
-    """Where the page at `base` opens an excerpt: at its place in its document, a summary at its first passage.
+    """The URL at which the page at `base` opens an excerpt in its document; a summary opens at its first passage.
 
     >>> passage_url("http://localhost:8080/", Excerpt("1", "Tarn", "…", "isles/tarn.md", 5, 9))
     'http://localhost:8080/#read/isles%2Ftarn.md/5-9'
@@ -27,27 +27,27 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
 
 
 def file_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
-    """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins, and the file the document.
+    """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins; the file is the document.
 
     Beside OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it.
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
-    place = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
-    return {"type": "file_citation", **file, **place, "title": excerpt.title or excerpt.source, "text": excerpt.text}
+    location = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
+    return {"type": "file_citation", **file, **location, "title": excerpt.title or excerpt.source, "text": excerpt.text}
 
 
 def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     """A citation as OpenAI annotates the text of a chat completion: `start_index` to `end_index` are the characters of its [n]."""
-    place = {"start_index": mark.start, "end_index": mark.end}
-    told = {**place, "title": excerpt.title or excerpt.source, "url": passage_url(base, excerpt)}
-    return {"type": "url_citation", "url_citation": told}
+    location = {"start_index": mark.start, "end_index": mark.end}
+    fields = {**location, "title": excerpt.title or excerpt.source, "url": passage_url(base, excerpt)}
+    return {"type": "url_citation", "url_citation": fields}
 
 
 def search_result_location(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
-    """A citation as Anthropic gives it to a block of text: the passages are the search results, counted from 0.
+    """A citation as Anthropic attaches it to a block of text: the passages are the search results, counted from 0.
 
     Beside Anthropic's fields, `url` opens the passage.
     """
-    place = {"search_result_index": mark.number - 1, "start_block_index": 0, "end_block_index": 1}
-    told = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": excerpt.title}
-    return {"type": "search_result_location", **told, **place, "url": passage_url(base, excerpt)}
+    location = {"search_result_index": mark.number - 1, "start_block_index": 0, "end_block_index": 1}
+    source_fields = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": excerpt.title}
+    return {"type": "search_result_location", **source_fields, **location, "url": passage_url(base, excerpt)}

@@ -106,31 +106,33 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         }
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace_file(trace)
-        checked_by = verifier_for(unsupported, verifier)
+        support_verifier = verifier_for(unsupported, verifier)
         if model is not None:
             say(f"opening {model}")
-        asked = open_in_background(open_model, model) if model is not None else None
-        opened = open_index(index)
-        evidence = retrieve(opened, question, settings, asked)
+        language_model = open_in_background(open_model, model) if model is not None else None
+        opened_index = open_index(index)
+        evidence = retrieve(opened_index, question, settings, language_model)
         if trace is not None:
             write_json(trace, {"settings": settings.model_dump(), "evidence": asdict(evidence)})
         stopped = evidence.trace.stopped
-        if asked is None or retrieve_only or stopped:
-            result, shown = asdict(evidence), show_evidence(evidence)
+        if language_model is None or retrieve_only or stopped:
+            result, text = asdict(evidence), show_evidence(evidence)
         else:
-            answer = answer_from(evidence, top_k, max_context_tokens, asked, max_answer_tokens, checked_by)
+            answer = answer_from(
+                evidence, top_k, max_context_tokens, language_model, max_answer_tokens, support_verifier
+            )
             answer = without_unsupported_parts(answer) if unsupported == "drop" else answer
-            result, shown = asdict(answer), show_answer(answer)
-        print_json(result) if as_json else print(shown)
+            result, text = asdict(answer), show_answer(answer)
+        print_json(result) if as_json else print(text)
         if explain and not as_json:
             print(f"\n{show_paths(evidence)}")
         if stopped:
-            say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is what it had found")
+            say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
             raise typer.Exit(1)
 
 
 class BackgroundModel:
-    """A model that is being opened in a thread; whoever first uses it waits until it is there, or gets the error of opening it."""
+    """A model that is being opened in a thread; its first use waits until it is open, or raises the error of opening it."""
 
     def __init__(self, opening: Future[LanguageModel]) -> None:
         self._opening = opening
@@ -143,14 +145,14 @@ def open_in_background(open_model: OpenModel, spec: str) -> LanguageModel:
     """The model of a SPEC, opened while the index is opened and searched."""
     from concurrent.futures import ThreadPoolExecutor
 
-    beside = ThreadPoolExecutor(1)
-    opening = beside.submit(open_model, spec)
-    beside.shutdown(wait=False)
+    executor = ThreadPoolExecutor(1)
+    opening = executor.submit(open_model, spec)
+    executor.shutdown(wait=False)
     return cast("LanguageModel", BackgroundModel(opening))
 
 
 def check_trace_file(file: Path | None) -> None:
-    """UserError, before anything is asked, when the trace could not be written."""
+    """UserError, before any work, when the trace could not be written."""
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
         raise UserError(f"--trace {file}", "a file in a folder that exists", "make the folder, or name another file")
 
@@ -161,7 +163,7 @@ PassageId = Annotated[
         "--passage",
         metavar="ID",
         rich_help_panel=INPUT,
-        help="Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document of one passage.",
+        help="Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document with a single passage.",
     ),
 ]
 
@@ -180,10 +182,10 @@ def register_explain(app: typer.Typer) -> None:
         router: Router = "",
         as_json: AsJson = False,
     ) -> None:
-        """Tell why a question finds a passage, or does not.
+        """Explain why a question finds a passage, or does not.
 
-        Shows its rank and score in every mode, without a language model, what it has of the question, the links that
-        lead to it, and what stands before it in --mode.
+        Shows its rank and score in every mode, without a language model, what it shares with the question, the links
+        that lead to it, and the passages ranked above it in --mode.
         """
         from dataclasses import asdict
 
@@ -195,8 +197,8 @@ def register_explain(app: typer.Typer) -> None:
 
         values = {"mode": mode, "top_k": top_k, "where": where or (), "router": router}
         settings = parse_settings(RetrieveSettings, values, "explain")
-        told = explain_passage(open_index(index), question, passage, settings)
-        print_json(asdict(told)) if as_json else print(show_explanation(told))
+        explanation = explain_passage(open_index(index), question, passage, settings)
+        print_json(asdict(explanation)) if as_json else print(show_explanation(explanation))
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:

@@ -1,4 +1,4 @@
-"""`modegraph keys`: who may ask a server what."""
+"""`modegraph keys`: the access keys of a server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,10 @@ KeyFile = Annotated[
     Path, typer.Argument(metavar="KEYS", help="File of keys, which `modegraph serve` reads with its option --keys.")
 ]
 KeyName = Annotated[
-    str, typer.Option("--name", metavar="NAME", rich_help_panel=INPUT, help="Who has the key; metrics and logs say so.")
+    str,
+    typer.Option(
+        "--name", metavar="NAME", rich_help_panel=INPUT, help="Holder of the key, as metrics and logs name it."
+    ),
 ]
 Scopes = Annotated[
     list[str] | None,
@@ -22,7 +25,7 @@ Scopes = Annotated[
         "--scope",
         metavar="SCOPE",
         rich_help_panel=LIMITS,
-        help="What it may do: read (unless others are named), write or metrics. Repeatable.",
+        help="What the key allows: read (the default), write or metrics. Repeatable.",
     ),
 ]
 OnlyCollections = Annotated[
@@ -31,7 +34,7 @@ OnlyCollections = Annotated[
         "--collection",
         metavar="NAME",
         rich_help_panel=LIMITS,
-        help="Collection that it sees, by the name of its folder; all where none is named. Repeatable.",
+        help="Collection that the key can read, by the name of its folder; all by default. Repeatable.",
     ),
 ]
 Rate = Annotated[
@@ -41,7 +44,9 @@ Rate = Annotated[
 Expires = Annotated[
     str | None,
     typer.Option(
-        metavar="DATE", rich_help_panel=LIMITS, help="When it ends: 2027-01-31, or with a time, 2027-01-31T18:00:00Z."
+        metavar="DATE",
+        rich_help_panel=LIMITS,
+        help="When the key expires: 2027-01-31, or with a time, 2027-01-31T18:00:00Z.",
     ),
 ]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="Id of a key; `modegraph keys list` shows them.")]
@@ -67,10 +72,10 @@ def add_command(
     expires: Expires = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it. It is shown this once: the file has its hash alone.
+    """Make a key and print it. It is shown only once: the file stores its hash.
 
-    With --where it sees only the documents that match. A server that runs knows the key at once; to replace a key, add
-    another of the same name, and revoke the old one when its holder has the new one.
+    With --where it can read only the documents that match. A running server accepts the key at once; to replace a key,
+    add another of the same name, and revoke the old one when its holder has the new one.
     """
     from serve.http.keys import change_keys, make_key
 
@@ -88,7 +93,7 @@ def add_command(
 
 
 def list_command(file: KeyFile, as_json: AsJson = False) -> None:
-    """List the keys, without what would open anything."""
+    """List the keys, without their secrets."""
     from datetime import UTC, datetime
 
     from serve.http.keys import read_keys
@@ -98,33 +103,33 @@ def list_command(file: KeyFile, as_json: AsJson = False) -> None:
         print_json([{"id": key.id, **key.model_dump(mode="json", exclude={"sha256"})} for key in keys])
         return
     for key in keys:
-        told = [
+        details = [
             "+".join(key.scopes),
             f"collections {', '.join(key.collections)}" if key.collections is not None else "all collections",
-            *(f"where {each}" for each in key.where),
+            *(f"where {condition}" for condition in key.where),
             *([f"{key.rate} a minute"] if key.rate else []),
             f"since {key.created:%Y-%m-%d}",
             *([f"until {key.expires:%Y-%m-%d %H:%M %Z}"] if key.expires else []),
-            *(["ended"] if key.has_ended(datetime.now(UTC)) else []),
+            *(["expired"] if key.is_expired(datetime.now(UTC)) else []),
         ]
-        print(f"{key.id}  {key.name}  {'; '.join(told)}")
+        print(f"{key.id}  {key.name}  {'; '.join(details)}")
 
 
 def revoke_command(file: KeyFile, key_id: KeyId) -> None:
-    """Take a key away: from the next request on it opens nothing."""
+    """Revoke a key: every later request with it is refused."""
     from serve.http.keys import Key, change_keys
 
     def without(keys: list[Key]) -> list[Key]:
-        left = [key for key in keys if key.id != key_id]
-        if len(left) == len(keys):
+        remaining = [key for key in keys if key.id != key_id]
+        if len(remaining) == len(keys):
             known = ", ".join(key.id for key in keys) or "none"
             raise UserError(f"key {key_id!r}: not in {file}", f"one of {known}", "`modegraph keys list` shows them")
-        return left
+        return remaining
 
     change_keys(file, without)
     say(f"modegraph: key {key_id} is revoked")
 
 
-def _day(given: str | None) -> str | None:
-    """A date as the beginning of that day, UTC."""
-    return f"{given}T00:00:00Z" if given is not None and "T" not in given else given
+def _day(date: str | None) -> str | None:
+    """A date as midnight UTC of that day; a date with a time unchanged."""
+    return f"{date}T00:00:00Z" if date is not None and "T" not in date else date

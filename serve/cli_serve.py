@@ -69,7 +69,7 @@ ApiKey = Annotated[
         metavar="KEY",
         show_default=False,
         rich_help_panel=SERVER,
-        help=f"Key that clients must send; better set in {KEY_VARIABLE}, which other users of this machine cannot see.",
+        help=f"Key that clients must send; better set in {KEY_VARIABLE}, which is hidden from other users of this machine.",
     ),
 ]
 Keys = Annotated[
@@ -77,7 +77,7 @@ Keys = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=SERVER,
-        help="File of keys, made by `modegraph keys`, each good for what it says.",
+        help="File of keys, made by `modegraph keys`, each with its own rights.",
     ),
 ]
 AuditLog = Annotated[
@@ -101,7 +101,7 @@ Feedback = Annotated[
         "--feedback",
         metavar="",
         rich_help_panel=SERVER,
-        help="Keep votes and corrections of readers beside the index, for `modegraph data import feedback`.",
+        help="Store votes and corrections of readers beside the index, for `modegraph data import feedback`.",
     ),
 ]
 OtlpEndpoint = Annotated[
@@ -112,7 +112,7 @@ OtlpEndpoint = Annotated[
         help="Send traces to this OpenTelemetry collector, such as http://localhost:4318.",
     ),
 ]
-Capacity = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests to work on at once.")]
+Capacity = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests to process at once.")]
 Queue = Annotated[
     int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests that may wait; more are answered 429.")
 ]
@@ -148,7 +148,7 @@ def serve_command(
     """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
     --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. The options are settings
-    too: those of retrieval hold when a request does not say, and --selector is the trained one of `selector: trained`.
+    too: those of retrieval are the defaults of a request, and --selector names the model behind `selector: trained`.
     docs/serving.md describes the routes.
     """
     if model is None or not model.startswith(TRANSFORMERS_PREFIX):
@@ -185,26 +185,26 @@ def serve_command(
     for override in settings or []:
         set_value(values, override)
     given = {name: value for name, value in flags.items() if value is not None}
-    chosen = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
+    server_settings = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
     log_to_stderr()
     check_names(indexes)
     for index in indexes:
-        read_manifest(index)  # Opening a model takes longer than seeing that there is no index.
+        read_manifest(index)  # Fail early: opening a model takes much longer.
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
     for encoder in {open_index(index).settings.encoder for index in indexes}:
         prepare_for_questions(encoder)
-    services = make_services(indexes, backend, chosen)
+    services = make_services(indexes, backend, server_settings)
     models = f"models: {', '.join(backend.models)}" if backend.models else "no model: search and evidence only"
     say(
-        f"modegraph serves {', '.join(map(str, indexes))} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); {models}"
+        f"modegraph serves {', '.join(map(str, indexes))} at http://{server_settings.host}:{server_settings.port} (stop with Ctrl-C); {models}"
     )
     server_of(build_app(services), services).run()
 
 
 def load_single_threaded() -> None:
-    """Load what computes with one thread each, unless the environment says how many; what this process starts is told nothing of it.
+    """Load the numeric libraries with one thread each, unless the environment sets a number; child processes do not inherit this.
 
-    A question is too short to share, and threads that wait for one another would stand in the way of an engine on the same machine.
+    One question is too small to parallelise, and threads that wait for one another would slow an engine on the same machine.
     """
     if THREADS in os.environ:
         return
@@ -243,7 +243,7 @@ def register_mcp(app: typer.Typer) -> None:
         """Serve one index, or several, to MCP clients, over standard input and output.
 
         The tools are search, fetch and explain, with --model ask, and with --writable add_document; documents are
-        resources. `modegraph serve` has the same at /mcp, beside all else; --http is for a server of nothing else.
+        resources. `modegraph serve` has the same at /mcp, beside its other routes; with --http this server has only /mcp.
         """
         import os
         import sys
@@ -266,18 +266,20 @@ def register_mcp(app: typer.Typer) -> None:
             "audit_log": audit_log,
             "max_answer_tokens": max_answer_tokens,
         }
-        given = {name: value for name, value in flags.items() if value is not None}
-        chosen = parse_settings(ServerSettings, given, "mcp")
+        overrides = {name: value for name, value in flags.items() if value is not None}
+        server_settings = parse_settings(ServerSettings, overrides, "mcp")
         check_names(indexes)
         log_to_stderr()
-        with redirect_stdout(sys.stderr):  # Until the protocol begins, which owns standard output.
+        with redirect_stdout(sys.stderr):  # Until the protocol starts, which needs standard output to itself.
             for encoder in {open_index(index).settings.encoder for index in indexes}:
                 prepare_for_questions(encoder)
-            services = make_services(indexes, open_backend(model, [], VllmOptions()), chosen, warm=http)
-        named = ", ".join(map(str, indexes))
+            services = make_services(indexes, open_backend(model, [], VllmOptions()), server_settings, warm=http)
+        folders = ", ".join(map(str, indexes))
         if http:
-            say(f"modegraph serves {named} to MCP clients at http://{chosen.host}:{chosen.port}/mcp (stop with Ctrl-C)")
+            say(
+                f"modegraph serves {folders} to MCP clients at http://{server_settings.host}:{server_settings.port}/mcp (stop with Ctrl-C)"
+            )
             server_of(build_app(services, only_mcp=True), services).run()
         else:
-            say(f"modegraph: {named} is ready for one MCP client, on standard input and output")
+            say(f"modegraph: {folders} is ready for one MCP client, on standard input and output")
             serve_stdio(services)

@@ -38,20 +38,20 @@ HASH: Final = 5
 
 
 class Calls(Protocol):
-    """Rows of calls by key. What is refused is a UserError."""
+    """Rows of calls by key. Failures raise UserError."""
 
     def get(self, key: str) -> CallRow | None:
-        """The row of a call, as it stands."""
+        """The row of a call, or None; not checked."""
 
     def put(self, row: CallRow) -> None:
-        """Commit a row, unless one with its key was first."""
+        """Commit a row, unless one with its key exists."""
 
     def drop(self, key: str, proof: str) -> None:
-        """Remove the row of that key and hash."""
+        """Remove the row with this key and hash."""
 
 
 def open_calls(file: Path) -> Calls:
-    """The rows in a file; those of an index whose rows are in a database are there too."""
+    """The rows in a file, or in the database of an index that uses one."""
     if file.name == LEDGER and has_database(file.parent):
         from graph.postgres.calls import PostgresCalls
 
@@ -60,7 +60,7 @@ def open_calls(file: Path) -> Calls:
 
 
 class SqliteCalls:
-    """A file; safe for several processes, and for threads that do not use it at once."""
+    """Rows in an SQLite file; safe for several processes, and for threads that take turns."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -83,13 +83,13 @@ class SqliteCalls:
 def row_hash(
     key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
 ) -> str:
-    """What tells a row that was changed."""
+    """The hash by which a changed row is detected."""
     timed = () if microseconds is None else (str(microseconds),)
     return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *timed)
 
 
 def is_intact(row: CallRow) -> bool:
-    """Whether a row is as it was written."""
+    """Whether a row is unchanged since it was written."""
     key, model, text, prompt_tokens, completion_tokens, proof, microseconds = row
     return None not in row[:HASH] and proof == row_hash(
         key, model, text, prompt_tokens, completion_tokens, microseconds
@@ -123,26 +123,26 @@ def _open_database(file: Path) -> sqlite3.Connection:
 
 @stamina.retry(on=_is_locked, attempts=None, timeout=LOCK_TIMEOUT_S, wait_initial=0.01, wait_max=0.2)
 def _write_ahead(database: sqlite3.Connection) -> None:
-    """Switch to WAL; two that open a new file at once are in each other's way here, and SQLite does not wait by itself."""
+    """Switch to WAL. Two processes that open a new file at once conflict here, and SQLite does not wait by itself."""
     database.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
 def _as_user_error(file: Path) -> Iterator[None]:
-    """What SQLite or the disk refuses becomes a UserError; DiskFull where there is no room."""
+    """Turn errors of SQLite and the disk into UserError; DiskFull where there is no space."""
     try:
         with report_full_disk(file):
             yield
     except (sqlite3.Error, OSError) as problem:
         raise UserError(
-            f"{file}: no call ledger ({problem})",
+            f"{file}: not a call ledger ({problem})",
             "a new file, or a ledger of this version",
-            f"rename it to {file.name}{SET_ASIDE}: what is sound in it is then taken over",
+            f"rename it to {file.name}{SET_ASIDE}: its intact rows are then recovered",
         ) from None
 
 
 def _decode(data: bytes) -> str:
-    """A text column, changed bytes and all: its row's hash will tell."""
+    """A text column, damaged bytes replaced: the row's hash reveals damage."""
     return data.decode("utf-8", "replace")
 
 
@@ -152,7 +152,7 @@ def _insert(database: sqlite3.Connection, row: CallRow) -> None:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a ledger saw since it was opened: calls answered from the file, calls made, and what those cost."""
+    """Counts since a ledger was opened: calls answered from the file, calls made, and the tokens of those."""
 
     hits: int = 0
     misses: int = 0
@@ -162,16 +162,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class _CachedCall:
-    """A finished call and the seconds that it took: its share of its batch, where it was made in one. None: not known."""
+    """A finished call and its seconds: its share of its batch, if it ran in one. None: unknown."""
 
-    made: Completion
+    completion: Completion
     seconds: float | None
 
 
 class Ledger:
-    """`model` behind a file of its finished calls; safe for several threads and several processes.
+    """`model` with a file of its finished calls; safe for several threads and several processes.
 
-    Equal calls made at the same moment by two of them may both reach the model; the first result stands for both.
+    Equal calls of two of them at the same moment may both reach the model; the first result is stored for both.
     """
 
     def __init__(self, model: Engine, file: Path) -> None:
@@ -193,23 +193,23 @@ class Ledger:
         return self._counts
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked, each from the file if it is there; calls not yet kept run as many at once as suit the engine."""
+        """Completions in the order of the requests, from the file where stored; the other calls run concurrently, as many as suit the engine."""
         keys = [call_key(self.name, request) for request in requests]
-        wanted = dict(zip(keys, requests, strict=True))
-        known = {key: kept for key in wanted if (kept := self._find(key)) is not None}
-        missing = [(key, request) for key, request in wanted.items() if key not in known]
+        distinct = dict(zip(keys, requests, strict=True))
+        finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
+        missing = [(key, request) for key, request in distinct.items() if key not in finished]
         self._count(Counts(hits=len(requests) - len(missing), misses=len(missing)))
-        at_once = self._model.in_flight
-        with ThreadPoolExecutor(at_once, thread_name_prefix="ledger") as pool:
+        parallel = self._model.in_flight
+        with ThreadPoolExecutor(parallel, thread_name_prefix="ledger") as pool:
             calls = [pool.submit(self._call, group) for group in _groups(missing, self._model.batch_size)]
             try:
                 for call in calls:
-                    known |= call.result()
+                    finished |= call.result()
             finally:
                 for call in calls:
                     call.cancel()
         return _with_replay_times(
-            [known[key] for key in keys], _is_first_call(keys, {key for key, _ in missing}), at_once
+            [finished[key] for key in keys], _is_first_call(keys, {key for key, _ in missing}), parallel
         )
 
     def count_tokens(self, text: str) -> int:
@@ -223,12 +223,14 @@ class Ledger:
 
     def _call(self, group: Sequence[tuple[str, CompletionRequest]]) -> dict[str, _CachedCall]:
         started = time.perf_counter()
-        made = self._model.complete([request for _, request in group])
+        completions = self._model.complete([request for _, request in group])
         seconds = (time.perf_counter() - started) / len(group)
-        return {key: self._keep(key, completion, seconds) for (key, _), completion in zip(group, made, strict=True)}
+        return {
+            key: self._store(key, completion, seconds) for (key, _), completion in zip(group, completions, strict=True)
+        }
 
-    def _find(self, key: str) -> _CachedCall | None:
-        """The kept call, or None; a row that is not as it was written is removed."""
+    def _lookup(self, key: str) -> _CachedCall | None:
+        """The stored call, or None; a row that has changed is removed."""
         with self._lock:
             row = self._calls.get(key)
             if row is not None and not is_intact(row):
@@ -240,17 +242,17 @@ class Ledger:
         seconds = None if microseconds is None else microseconds / 1e6
         return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), seconds)
 
-    def _keep(self, key: str, made: Completion, seconds: float) -> _CachedCall:
-        """Commit a finished call, unless an equal one was first; returns the one that stands, with the time of this one."""
-        self._count(Counts(prompt_tokens=made.prompt_tokens, completion_tokens=made.completion_tokens))
-        if made.finish_reason != "stop":
-            return _CachedCall(made, seconds)
-        said = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
+    def _store(self, key: str, completion: Completion, seconds: float) -> _CachedCall:
+        """Commit a finished call, unless an equal one is stored; returns the stored one, with the time of this one."""
+        self._count(Counts(prompt_tokens=completion.prompt_tokens, completion_tokens=completion.completion_tokens))
+        if completion.finish_reason != "stop":
+            return _CachedCall(completion, seconds)
+        fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)
         microseconds = round(1e6 * seconds)
         with self._lock:
-            self._calls.put((*said, row_hash(*said, microseconds), microseconds))
-        standing = self._find(key)
-        return _CachedCall(standing.made if standing is not None else made, seconds)
+            self._calls.put((*fields, row_hash(*fields, microseconds), microseconds))
+        stored = self._lookup(key)
+        return _CachedCall(stored.completion if stored is not None else completion, seconds)
 
     def _count(self, more: Counts) -> None:
         with self._lock:
@@ -264,7 +266,7 @@ class Ledger:
 
 
 def call_key(model: str, request: CompletionRequest) -> str:
-    """The hash of everything that decides a completion: model name, messages and parameters."""
+    """The hash of everything that determines a completion: model name, messages and parameters."""
     messages = [[message.role, message.content] for message in request.messages]
     schema = None if request.schema is None else dict(request.schema)
     parts = [model, messages, request.max_tokens, request.temperature, request.seed, schema]
@@ -272,33 +274,35 @@ def call_key(model: str, request: CompletionRequest) -> str:
 
 
 def parallel_seconds(seconds: Sequence[float], at_once: int) -> float:
-    """How long calls take together, each begun in its turn as soon as fewer than `at_once` are running.
+    """The total duration of calls that start in order as soon as fewer than `at_once` are running.
 
     >>> parallel_seconds([3.0, 1.0, 1.0, 2.0], 2)
     4.0
     """
     free_at = [0.0] * at_once
-    for each in seconds:
-        heapq.heapreplace(free_at, free_at[0] + each)
+    for duration in seconds:
+        heapq.heapreplace(free_at, free_at[0] + duration)
     return max(free_at)
 
 
-def _with_replay_times(calls: Sequence[_CachedCall], made: Sequence[bool], at_once: int) -> list[Completion]:
-    """The completions, those that were not `made` now marked as replays, which share what they add to the time of the others."""
+def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], at_once: int) -> list[Completion]:
+    """The completions; those not marked in `is_new` become replays, which share the time that they add to that of the others."""
     seconds = [call.seconds or 0.0 for call in calls]
-    added = parallel_seconds(seconds, at_once) - parallel_seconds(list(compress(seconds, made)), at_once)
-    replayed = sum(each for each, now in zip(seconds, made, strict=True) if not now)
+    added = parallel_seconds(seconds, at_once) - parallel_seconds(list(compress(seconds, is_new)), at_once)
+    replayed = sum(duration for duration, new in zip(seconds, is_new, strict=True) if not new)
     share = added / replayed if replayed else 0.0
     return [
-        call.made if now else replace(call.made, replay=Replay(None if call.seconds is None else share * call.seconds))
-        for call, now in zip(calls, made, strict=True)
+        call.completion
+        if new
+        else replace(call.completion, replay=Replay(None if call.seconds is None else share * call.seconds))
+        for call, new in zip(calls, is_new, strict=True)
     ]
 
 
-def _is_first_call(keys: Sequence[str], of: set[str]) -> list[bool]:
-    """For each key whether it is one of `of`, and the first of its kind."""
-    places = {key: place for place, key in reversed(list(enumerate(keys)))}
-    return [key in of and places[key] == place for place, key in enumerate(keys)]
+def _is_first_call(keys: Sequence[str], missing: set[str]) -> list[bool]:
+    """For each key, whether it is in `missing` and occurs there for the first time."""
+    first_positions = {key: position for position, key in reversed(list(enumerate(keys)))}
+    return [key in missing and first_positions[key] == position for position, key in enumerate(keys)]
 
 
 def _groups(

@@ -1,6 +1,6 @@
-"""Evidence in, cited answer out: number the excerpts, ask the model, and check every citation in code.
+"""From evidence to a cited answer: number the excerpts, ask the model, and check every citation in code.
 
-The path of the command line and of Python. stream.py does the same over an engine that streams, server/completion.py for HTTP and MCP."""
+Used by the command line and the Python API. stream.py does the same with an engine that streams, server/completion.py for HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from serve.types import Cost
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer and what it rests on. `citations` maps each number that the text cites to its excerpt.
+    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt.
 
-    `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `unsupported` are sentences of the reason and
-    the answer that the excerpts do not seem to say; none without a verifier. `left_out` excerpts did not fit the model's
-    window. `finish_reason` is "length"
-    when the model was cut at the token limit. `retrieval` is what finding the evidence cost, `writing` the answer from it.
+    `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason and
+    the answer that the excerpts do not seem to support; none without a verifier. `left_out` excerpts did not fit the model's window.
+    `finish_reason` is "length" when the text was cut at the token limit. `retrieval` is the cost of finding the evidence, `writing` that of
+    generating the answer.
     """
 
     question: str
@@ -53,63 +53,64 @@ def answer_from(
     max_answer_tokens: int,
     verifier: Verifier | None = None,
 ) -> Answer:
-    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` of the model long."""
+    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model."""
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
     prompt, answer_tokens = fit_prompt(standalone_prompt(evidence, ranked), model, max_answer_tokens)
-    prompt, made = ask_model(model, prompt, answer_tokens)
-    return cite(prompt, made, model.name, time.perf_counter() - started, verifier)
+    prompt, completion = ask_model(model, prompt, answer_tokens)
+    return cite(prompt, completion, model.name, time.perf_counter() - started, verifier)
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
-    """The model's text over the numbered excerpts; with none of them, "not in the documents" without a call.
+    """The model's completion over the numbered excerpts; without excerpts, "not in the documents" without a call.
 
-    Where its server finds the prompt too long it is asked again with half of them. UserError when it refuses the request all the
-    same.
+    Where its server finds the prompt too long, the call is repeated with half of the excerpts. UserError when the server still refuses.
     """
     if not prompt.ranked:
         return prompt, Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
-    made = model.complete([CompletionRequest(tuple(prompt.messages()), max_answer_tokens)])[0]
-    if made.finish_reason != "refused":
-        return prompt, made
-    less = prompt.halved() if is_too_long(made.text) else None
-    if less is None:
+    completion = model.complete([CompletionRequest(tuple(prompt.messages()), max_answer_tokens)])[0]
+    if completion.finish_reason != "refused":
+        return prompt, completion
+    shorter = prompt.halved() if is_too_long(completion.text) else None
+    if shorter is None:
         remedy = "ask a shorter question, or use another model"
-        raise UserError(f"{model.name}: {made.text}", "a request that the server takes", remedy)
-    return ask_model(model, less, max_answer_tokens)
+        raise UserError(f"{model.name}: {completion.text}", "a request that the server accepts", remedy)
+    return ask_model(model, shorter, max_answer_tokens)
 
 
-def cite(prompt: Prompt, made: Completion, model: str, seconds: float, verifier: Verifier | None = None) -> Answer:
-    """Take the completion of a prompt, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
+def cite(
+    prompt: Prompt, completion: Completion, model: str, seconds: float, verifier: Verifier | None = None
+) -> Answer:
+    """Parse the completion of a prompt, generated in `seconds`, into an Answer; citations without an excerpt are removed from reason and answer."""
     evidence, excerpts = prompt.evidence, prompt.excerpts
-    parsed = parse_answer(made.text, prompt.form)
+    parsed = parse_answer(completion.text, prompt.form)
     reason, answer = (check_citations(part, len(excerpts)) for part in (parsed.reason, parsed.answer))
-    reading = SupportChecker(excerpts, verifier)
+    checker = SupportChecker(excerpts, verifier)
     return Answer(
         question=evidence.query,
         reason=reason.text,
         answer=answer.text,
         well_formed=parsed.well_formed,
-        finish_reason=made.finish_reason,
+        finish_reason=completion.finish_reason,
         citations={number: excerpts[number - 1] for number in (*reason.cited, *answer.cited)},
         removed=tuple(dict.fromkeys((*reason.removed, *answer.removed))),
         unsupported=(
-            *reading.unsupported("reason", reason.text),
-            *reading.unsupported("answer", answer.text),
+            *checker.unsupported("reason", reason.text),
+            *checker.unsupported("answer", answer.text),
         ),
         left_out=prompt.left_out,
         evidence=evidence,
         model=model,
         retrieval=retrieval_cost(evidence.trace),
-        writing=writing_cost(made if excerpts else None, seconds),
+        writing=writing_cost(completion if excerpts else None, seconds),
     )
 
 
 def without_unsupported_parts(answer: Answer) -> Answer:
-    """The answer without its unsupported sentences and what they alone cite; `unsupported` tells where they stood."""
-    of = {part: [each for each in answer.unsupported if each.part == part] for part in ("reason", "answer")}
+    """The answer without its unsupported sentences and their citations; `unsupported` has the positions where they were."""
+    by_part = {part: [item for item in answer.unsupported if item.part == part] for part in ("reason", "answer")}
     (reason, of_reason), (text, of_answer) = (
-        without_unsupported(getattr(answer, part), sentences) for part, sentences in of.items()
+        without_unsupported(getattr(answer, part), sentences) for part, sentences in by_part.items()
     )
     cited = {
         number for part in (reason, text) for number in check_citations(part, max(answer.citations, default=0)).cited
@@ -124,7 +125,7 @@ def without_unsupported_parts(answer: Answer) -> Answer:
 
 
 def retrieval_cost(trace: Trace) -> Cost:
-    """What a retrieval cost, its encoder included."""
+    """The cost of a retrieval, including its encoder."""
     return Cost(
         calls=trace.model_calls,
         prompt_tokens=trace.prompt_tokens,
@@ -135,7 +136,7 @@ def retrieval_cost(trace: Trace) -> Cost:
     )
 
 
-def writing_cost(made: Completion | None, waited_seconds: float) -> Cost:
-    """What an answer cost that was waited for so long; None for one without a call."""
-    spent = usage_of([made] if made is not None else [], waited_seconds)
-    return Cost(spent.calls, spent.prompt_tokens, spent.completion_tokens, spent.seconds, spent.replayed, spent.untimed)
+def writing_cost(completion: Completion | None, waited_seconds: float) -> Cost:
+    """The cost of a completion that took `waited_seconds`; pass None where no call was made."""
+    usage = usage_of([completion] if completion is not None else [], waited_seconds)
+    return Cost(usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds, usage.replayed, usage.untimed)

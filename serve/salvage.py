@@ -1,9 +1,9 @@
-"""The rows of a damaged ledger, found by their own bytes: no damage elsewhere in the file stands between them and us.
+"""Recovers the rows of a damaged ledger by scanning for their bytes, so that damage elsewhere in the file does not matter.
 
 SQLite finds a row through its header, its schema and the pages above it, and gives up where one of them is damaged. A row is a
-record (sqlite.org/fileformat2.html §2.1: a header of sizes, then the values); what is too long for its page goes on in a chain
-of overflow pages (§1.6). Keys of calls are 64 characters long, so that a record's start shows. Whether a row that is found is
-as it was written, its hash tells the caller.
+record (sqlite.org/fileformat2.html §2.1: a header of sizes, then the values); a record too long for its page continues in a chain
+of overflow pages (§1.6). Keys of calls are 64 characters long, which makes the start of a record recognisable. The caller checks
+each row by its hash.
 """
 
 import re
@@ -15,9 +15,9 @@ from graph.store.seal import CallRow
 
 PAGE_BYTES = 4096
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
-_MOST_HERE = (PAGE_BYTES - 12) * 64 // 255 - 23
-"""A record of up to this many bytes stands whole on its page; of a longer one at least `_LEAST_HERE` do."""
-_LEAST_HERE = (PAGE_BYTES - 12) * 32 // 255 - 23
+_MAX_LOCAL = (PAGE_BYTES - 12) * 64 // 255 - 23
+"""A record of up to this many bytes is stored on one page; of a longer one, at least `_MIN_LOCAL` bytes are."""
+_MIN_LOCAL = (PAGE_BYTES - 12) * 32 // 255 - 23
 _START = re.compile(rb"(?=[\x08-\x0f]\x81\x0d)")
 """The length of a record's header, and the type of a text of 64 bytes: 13 + 2 · 64 = 141 as a varint."""
 _NULL = 0
@@ -25,7 +25,7 @@ _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
 
 
 def salvage_rows(file: Path) -> Iterator[CallRow]:
-    """Whatever reads like a row in a ledger and its write-ahead log, in order of place; the same row may come more than once."""
+    """Everything that parses as a row in a ledger and its write-ahead log, in file order; a row may occur more than once."""
     pages = _pages(file)
     frames = _frames(file.with_name(file.name + "-wal"))
     latest = pages | dict(frames)
@@ -51,16 +51,18 @@ def _frames(log: Path) -> list[tuple[int, bytes]]:
 
 
 def _row_at(page: bytes, start: int, pages: Mapping[int, bytes]) -> CallRow | None:
-    """The row whose record starts there, or None where the header is no row's or its bytes are not all there."""
-    at, end = start + 1, start + page[start]
+    """The row whose record starts at `start`, or None where that is no row's header or bytes are missing."""
+    position, end = start + 1, start + page[start]
     kinds: list[int] = []
-    while at < end:
-        kind, at = _varint(page, at)
+    while position < end:
+        kind, position = _varint(page, position)
         kinds.append(kind)
     kinds += [_NULL] * (len(kinds) == 6)  # Written before the last column was added.
-    timed = kinds[-1:] != [_NULL]
-    sizes = [_INTEGER_BYTES.get(kind, (kind - 13) // 2 if kind % 2 else -1) for kind in kinds[: 6 + timed]]
-    if [kind in _INTEGER_BYTES for kind in kinds] != [False, False, False, True, True, False, timed] or min(sizes) < 0:
+    has_time = kinds[-1:] != [_NULL]
+    sizes = [_INTEGER_BYTES.get(kind, (kind - 13) // 2 if kind % 2 else -1) for kind in kinds[: 6 + has_time]]
+    if [kind in _INTEGER_BYTES for kind in kinds] != [False, False, False, True, True, False, has_time] or min(
+        sizes
+    ) < 0:
         return None
     record = _record(page, start, page[start] + sum(sizes), pages)
     if record is None:
@@ -79,13 +81,13 @@ def _row_at(page: bytes, start: int, pages: Mapping[int, bytes]) -> CallRow | No
 
 
 def _record(page: bytes, start: int, length: int, pages: Mapping[int, bytes]) -> bytes | None:
-    """`length` bytes from `start`, those on overflow pages included; None where the chain breaks."""
+    """`length` bytes from `start`, including those on overflow pages; None where the chain breaks."""
     if length > PAGE_BYTES * len(pages):
         return None
-    here = length if length <= _MOST_HERE else _LEAST_HERE + (length - _LEAST_HERE) % (PAGE_BYTES - 4)
-    here = here if here <= _MOST_HERE else _LEAST_HERE
-    record = page[start : start + here]
-    following = page[start + here : start + here + 4]
+    local = length if length <= _MAX_LOCAL else _MIN_LOCAL + (length - _MIN_LOCAL) % (PAGE_BYTES - 4)
+    local = local if local <= _MAX_LOCAL else _MIN_LOCAL
+    record = page[start : start + local]
+    following = page[start + local : start + local + 4]
     while len(record) < length:
         overflow = pages.get(int.from_bytes(following, "big"), b"")
         if len(overflow) <= 4:
@@ -100,15 +102,15 @@ def _text(data: bytes) -> str:
 
 
 def _integer(kind: int, data: bytes) -> int:
-    """Types 8 and 9 are the numbers 0 and 1 themselves."""
+    """An integer of a record; types 8 and 9 are the constants 0 and 1."""
     return kind - 8 if not data else int.from_bytes(data, "big", signed=True)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the highest first (§1.6), and the place after it."""
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A big-endian varint with seven bits per byte (§1.6), and the position after it."""
     value = 0
-    for byte in data[at : at + 8]:
-        value, at = value << 7 | byte & 0x7F, at + 1
+    for byte in data[position : position + 8]:
+        value, position = value << 7 | byte & 0x7F, position + 1
         if byte < 0x80:
-            return value, at
-    return value, at + 1
+            return value, position
+    return value, position + 1

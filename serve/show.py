@@ -1,4 +1,4 @@
-"""Answers, evidence and explanations as text for a terminal. Foreign text is shown as one line of printable characters."""
+"""Answers, evidence and explanations as text for a terminal. Text from documents and models is reduced to one line of printable characters."""
 
 import shutil
 import textwrap
@@ -16,56 +16,56 @@ INDENT = "    "
 
 
 def show_evidence(evidence: Evidence) -> str:
-    """Every passage with rank, score, title, source, offsets and text; the summaries among themselves; what a model found."""
+    """Every passage with rank, score, title, source, offsets and text; the summaries, ranked separately; the findings of a model."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
-        lines += [_heading(rank, found, found.item.title, place_of(found.item)), wrapped(found.item.text), ""]
+        lines += [_heading(rank, found, found.item.title, location_of(found.item)), wrapped(found.item.text), ""]
     if evidence.summaries:
         lines += ["Summaries", ""]
-    for rank, summed in enumerate(evidence.summaries, start=1):
-        title = f"layer {summed.item.layer}"
+    for rank, summary in enumerate(evidence.summaries, start=1):
+        title = f"layer {summary.item.layer}"
         lines += [
-            _heading(rank, summed, title, f"of {len(summed.item.members)} passages"),
-            wrapped(summed.item.text),
+            _heading(rank, summary, title, f"of {len(summary.item.members)} passages"),
+            wrapped(summary.item.text),
             "",
         ]
     if evidence.findings:
-        lines += ["Found on the way", ""]
+        lines += ["Intermediate findings", ""]
     for finding in evidence.findings:
-        told = f"from {len(finding.passage_ids)} passages"
-        lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {told}", ""), wrapped(finding.answer), ""]
+        origin = f"from {len(finding.passage_ids)} passages"
+        lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {origin}", ""), wrapped(finding.answer), ""]
     absent = [f"{_absence_line(evidence.absence)}.", ""] if evidence.absence is not None else []
     return "\n".join([*absent, *(lines or ["Nothing found.", ""])]).rstrip("\n")
 
 
 def show_answer(answer: Answer) -> str:
-    """The answer, the reason, each citation with source, offsets and text, what was wrong, if anything, and what it cost.
+    """The answer, the reason, each citation with source, offsets and text, any problems, and the cost.
 
-    Where there is no answer and nothing is cited, the evidence.
+    Where there is no answer and no citation, also the evidence.
     """
     lines = [wrapped(answer.answer or no_answer(answer.reason), "")]
     if answer.reason:
         lines += ["", wrapped(f"Reason: {answer.reason}", "")]
     for number, excerpt in answer.citations.items():
-        lines += ["", wrapped(f"[{number}] {excerpt.title} · {place_of(excerpt)}", ""), wrapped(excerpt.text)]
+        lines += ["", wrapped(f"[{number}] {excerpt.title} · {location_of(excerpt)}", ""), wrapped(excerpt.text)]
     if not answer.answer and not answer.citations:
         lines += ["", "What was found:", "", show_evidence(answer.evidence)]
-    spent = f"{_cost_line(answer.retrieval, 'Retrieval')} · {_cost_line(answer.writing, 'Answer')}"
-    return "\n".join([*lines, "", *_notes(answer), spent])
+    costs = f"{_cost_line(answer.retrieval, 'Retrieval')} · {_cost_line(answer.writing, 'Answer')}"
+    return "\n".join([*lines, "", *_notes(answer), costs])
 
 
 def no_answer(reason: str) -> str:
-    """What stands in the place of an answer that is empty."""
+    """The placeholder for an empty answer."""
     return "(the model wrote no answer)" if reason else "(the model wrote nothing)"
 
 
 def show_paths(evidence: Evidence) -> str:
-    """What the retrieval did, step by step, and the path from the question to each passage, in words."""
+    """The steps of the retrieval, and the path from the question to each passage, in words."""
     lines = [wrapped(step, "- ") for step in evidence.trace.steps]
     for rank, found in enumerate(evidence.passages, start=1):
         path = evidence.paths[rank - 1] if evidence.paths else (f"scored {found.score:.3f} by itself",)
         lines += [
-            wrapped(f"{rank}. {found.item.title} · {place_of(found.item)}", ""),
+            wrapped(f"{rank}. {found.item.title} · {location_of(found.item)}", ""),
             wrapped(" → ".join(("question", *path))),
         ]
     return "\n".join([f"How it was found ({evidence.trace.mode})", *lines])
@@ -86,38 +86,38 @@ def _absence_line(absence: Absence) -> str:
 
 def _notes(answer: Answer) -> Iterator[str]:
     if answer.evidence.absence is not None:
-        asked = "; so no model was asked" if answer.evidence.absence.abstained else ""
-        yield f"{_absence_line(answer.evidence.absence)}{asked}."
+        consequence = "; the model was not called" if answer.evidence.absence.abstained else ""
+        yield f"{_absence_line(answer.evidence.absence)}{consequence}."
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     for sentence in answer.unsupported:
-        where = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
-        absent = f" (not there: {', '.join(sentence.missing)})" if sentence.missing else ""
+        sources = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
+        missing = f" (not there: {', '.join(sentence.missing)})" if sentence.missing else ""
         left_out = "Left out: not" if sentence.start == sentence.end else "Not"
-        yield wrapped(f"{left_out} supported by {where}{absent}: “{sentence.text}”", "")
+        yield wrapped(f"{left_out} supported by {sources}{missing}: “{sentence.text}”", "")
     if answer.left_out:
-        yield f"Left out: {answer.left_out:,} of the passages found, which the model's window does not hold."
+        yield f"Left out: {answer.left_out:,} of the passages found, which do not fit the model's window."
     if answer.finish_reason == "length":
         yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
-    said = answer.answer or answer.reason
-    if answer.model and said and not answer.well_formed and answer.writing.calls:
-        yield "The model did not keep to the form of answers; its text is shown as it is."
+    text = answer.answer or answer.reason
+    if answer.model and text and not answer.well_formed and answer.writing.calls:
+        yield "The model did not follow the answer format; its text is shown unchanged."
 
 
 def _cost_line(cost: Cost, what: str) -> str:
     tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
     calls = f"{cost.calls:,} model call{'' if cost.calls == 1 else 's'}, {tokens}, " if cost.calls else ""
     untimed = f", {cost.untimed:,} of unknown time" if cost.untimed else ""
-    replayed = f" ({cost.replayed:,} from the ledger, with the time of their making{untimed})" if cost.replayed else ""
+    replayed = f" ({cost.replayed:,} from the ledger, with their original time{untimed})" if cost.replayed else ""
     return f"{what}: {calls}{cost.seconds:.2f} s{replayed}"
 
 
-def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, place: str) -> str:
-    return wrapped(f"{rank}. {found.score:.3f} · {title} · {place}", "")
+def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, location: str) -> str:
+    return wrapped(f"{rank}. {found.score:.3f} · {title} · {location}", "")
 
 
-def place_of(item: Passage | Excerpt) -> str:
-    """Where a passage or an excerpt stands, and, of a passage, the digits by which `modegraph explain` knows it."""
+def location_of(item: Passage | Excerpt) -> str:
+    """The source, page and offsets of a passage or excerpt, and for a passage the short id that `modegraph explain` takes."""
     if isinstance(item, Excerpt) and not item.source:
         return f"from {len(item.members)} passages"
     page = f" p. {item.page}," if item.page is not None else ""
@@ -126,45 +126,52 @@ def place_of(item: Passage | Excerpt) -> str:
 
 
 def wrapped(text: str, indent: str = INDENT) -> str:
-    """Text in lines as wide as the terminal, the first after `indent`, the others below it."""
+    """Text wrapped to the width of the terminal; the first line starts with `indent`, the others with as many spaces."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=" " * len(indent))
 
 
-def show_explanation(told: Explanation) -> str:
-    """The passage, its rank and score in every mode, what it has of the question, what leads to it, and what stands before it."""
+def show_explanation(explanation: Explanation) -> str:
+    """The passage, its rank and score in every mode, what it shares with the question, its leads, and the passages ranked above it."""
     parts = [
-        [wrapped(f"{told.passage.title} · {place_of(told.passage)}", ""), wrapped(told.passage.text)],
-        list(_rank_table(told.standings)),
-        [f"How {told.mode} found it", *_path(told.standings[0])],
+        [
+            wrapped(f"{explanation.passage.title} · {location_of(explanation.passage)}", ""),
+            wrapped(explanation.passage.text),
+        ],
+        list(_rank_table(explanation.standings)),
+        [f"How {explanation.mode} found it", *_path(explanation.standings[0])],
         [
             "What it has of the question (and how many passages do)",
-            *_clues("words", told.words),
-            *_clues("names", told.names),
+            *_clues("words", explanation.words),
+            *_clues("names", explanation.names),
         ],
-        ["Its propositions nearest to the question", *_nearest_propositions(told)],
+        ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
         [
-            f"What leads to it (hops): by itself it is no. {told.own_rank:,} with {told.own_score:.3f}",
-            *_word_bonus(told),
-            *(wrapped(_lead(lead), "- ") for lead in told.leads),
+            f"What leads to it (hops): by itself it is no. {explanation.own_rank:,} with {explanation.own_score:.3f}",
+            *_word_bonus(explanation),
+            *(wrapped(_lead(lead), "- ") for lead in explanation.leads),
             *(
                 ()
-                if told.leads
+                if explanation.leads
                 else ("- nothing: no other document shares a rare entity with it, or mentions its own",)
             ),
         ],
-        [f"What {told.mode} finds before it", *_ranked_before(told)],
+        [f"What {explanation.mode} finds before it", *_ranked_before(explanation)],
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
 def _rank_table(standings: Sequence[ModeRank]) -> Iterator[str]:
     yield f"{'mode':<12}{'rank':>14}{'score':>9}   what is found"
-    for each in standings:
-        rank = f"none of {each.ranked:,}" if each.rank is None else f"{each.rank:,}"
-        score = "–" if each.score is None else f"{each.score:.3f}"
-        found = f"{each.found:,}, from {each.first_score:.3f} to {each.last_score:.3f}" if each.found else "nothing"
-        yield f"{each.mode:<12}{rank:>14}{score:>9}   {found}"
+    for standing in standings:
+        rank = f"none of {standing.ranked:,}" if standing.rank is None else f"{standing.rank:,}"
+        score = "–" if standing.score is None else f"{standing.score:.3f}"
+        found = (
+            f"{standing.found:,}, from {standing.first_score:.3f} to {standing.last_score:.3f}"
+            if standing.found
+            else "nothing"
+        )
+        yield f"{standing.mode:<12}{rank:>14}{score:>9}   {found}"
 
 
 def _path(standing: ModeRank) -> Iterator[str]:
@@ -177,30 +184,32 @@ def _path(standing: ModeRank) -> Iterator[str]:
 
 
 def _clues(what: str, clues: Sequence[Clue]) -> Iterator[str]:
-    for held, told in ((True, f"{what} it has"), (False, f"{what} it lacks")):
-        if listed := ", ".join(f"{clue.text} ({clue.passages:,})" for clue in clues if clue.held == held):
-            yield wrapped(f"{told}: {listed}", "- ")
+    for is_present, label in ((True, f"{what} it has"), (False, f"{what} it lacks")):
+        if items := ", ".join(f"{clue.text} ({clue.passages:,})" for clue in clues if clue.held == is_present):
+            yield wrapped(f"{label}: {items}", "- ")
 
 
-def _nearest_propositions(told: Explanation) -> Iterator[str]:
-    for each in told.propositions:
-        yield wrapped(f"{each.cosine:.3f}, no. {each.rank:,} of all: “{each.text}”", "- ")
+def _nearest_propositions(explanation: Explanation) -> Iterator[str]:
+    for proposition in explanation.propositions:
+        yield wrapped(f"{proposition.cosine:.3f}, no. {proposition.rank:,} of all: “{proposition.text}”", "- ")
 
 
-def _word_bonus(told: Explanation) -> Iterator[str]:
-    if told.lift > 0:
-        yield wrapped(f"{told.lift:.3f} of this is by words of the question: {', '.join(told.lifted_by)}", "- ")
+def _word_bonus(explanation: Explanation) -> Iterator[str]:
+    if explanation.lift > 0:
+        yield wrapped(
+            f"{explanation.lift:.3f} of this is by words of the question: {', '.join(explanation.lifted_by)}", "- "
+        )
 
 
 def _lead(lead: Lead) -> str:
     how = "as this one is called" if lead.by_title else "of which this one says more"
     followed = "followed" if lead.followed else f"not followed: only the first {SEEDS} lead on"
-    place = f"no. {lead.rank:,} by itself, {lead.passage.title} · {place_of(lead.passage)}"
-    return f"{place}: “{lead.proposition}” mentions “{lead.entity}”, {how}; worth {lead.worth:.3f}, {followed}"
+    location = f"no. {lead.rank:,} by itself, {lead.passage.title} · {location_of(lead.passage)}"
+    return f"{location}: “{lead.proposition}” mentions “{lead.entity}”, {how}; worth {lead.worth:.3f}, {followed}"
 
 
-def _ranked_before(told: Explanation) -> Iterator[str]:
-    for rank, found in enumerate(told.before, start=1):
-        yield wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {place_of(found.item)}", "")
-    if not told.before:
+def _ranked_before(explanation: Explanation) -> Iterator[str]:
+    for rank, found in enumerate(explanation.before, start=1):
+        yield wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {location_of(found.item)}", "")
+    if not explanation.before:
         yield "nothing"

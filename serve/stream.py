@@ -1,7 +1,7 @@
-"""A model's text as it is written: reasoning and answer apart, the citations of both checked before they are shown.
+"""A model's text as it is generated: reasoning and answer separated, the citations of both checked before they are shown.
 
-`MessageParts` takes the text of one choice piece by piece, for HTTP, MCP and Python. `stream_answer` is what pipeline.py does at once,
-over an engine that streams. Needs the extra `serve`."""
+`MessageParts` takes the text of one choice piece by piece, for HTTP, MCP and Python. `stream_answer` is the streaming form of pipeline.py.
+Needs the extra `serve`."""
 
 from __future__ import annotations
 
@@ -28,31 +28,33 @@ from serve.pipeline import Answer, cite
 
 REASONING = "reasoning_content"
 REASONING_FIELDS = (REASONING, "reasoning")
-"""What engines call the thinking that they took out of a text themselves."""
+"""Names of the field in which engines return thinking that they separate from the text themselves."""
 NO_ANSWER = "The model wrote no answer."
 QUOTED_CHARS = 600
-"""How much of a passage stands in for an answer."""
+"""How much of a passage is quoted in place of an answer."""
 _SECTION_GAP = "\n\n"
 _BY_ENGINE = -1
 
 
 class MessageDelta(NamedTuple):
-    """What can be shown now; `marks` are the citations in `content`, their places those in the whole of it."""
+    """Text that can be shown; `marks` are the citations in `content`, with offsets into the full content."""
 
     reasoning: str
     content: str
     marks: tuple[Mark, ...] = ()
 
-    def then(self, later: MessageDelta) -> MessageDelta:
-        """Both, one behind the other."""
-        return MessageDelta(self.reasoning + later.reasoning, self.content + later.content, self.marks + later.marks)
+    def then(self, following: MessageDelta) -> MessageDelta:
+        """Both deltas as one."""
+        return MessageDelta(
+            self.reasoning + following.reasoning, self.content + following.content, self.marks + following.marks
+        )
 
 
 class MessageParts:
-    """Takes the text of one choice piece by piece. Without `form` all of it is content: a client's own format.
+    """Takes the text of one choice piece by piece. Without `form` all of it is content in the client's own format.
 
-    `handling` says what is done with sentences that the passages do not support; the verifier reads them as they end where they are
-    dropped, and else at the end. With `stand_in` a text without an answer gets one at its end: that there is none, and the best passage.
+    `handling` is what happens to sentences that the passages do not support: to drop them the verifier reads each as it ends, otherwise
+    all of them at the end. With `fallback` a text without an answer ends with a note that there is none, and the best passage.
     """
 
     def __init__(
@@ -61,34 +63,34 @@ class MessageParts:
         form: bool,
         handling: Handling = "mark",
         verifier: Verifier | None = None,
-        stand_in: bool = False,
+        fallback: bool = False,
     ) -> None:
         self._excerpts = excerpts
-        self._stand_in = stand_in and form
+        self._fallback = fallback and form
         self._splitter = FormSplitter() if form else None
-        reading = SupportChecker(excerpts, None if handling == "ignore" else verifier)
+        checker = SupportChecker(excerpts, None if handling == "ignore" else verifier)
         self._reasoning, self._content = (
-            _Field(name, len(excerpts), reading, handling == "drop") for name in (REASONING, "content")
+            _Field(name, len(excerpts), checker, handling == "drop") for name in (REASONING, "content")
         )
-        self._told = 0
+        self._sent_marks = 0
 
     @property
     def answered(self) -> bool:
-        """Whether the model wrote an answer so far; where it did not, another text stands in its place."""
+        """Whether the model has written an answer so far; otherwise another text takes its place."""
         return self._content.has_words
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """The numbers that the text cited and no passage has, in order of first use."""
+        """The cited numbers without a passage, in order of first use."""
         return _union(self._reasoning.gate.removed, self._content.gate.removed)
 
     def unsupported(self) -> list[dict[str, Any]]:
-        """The sentences that the passages do not seem to say, once the text has ended: `part` is the field of the message."""
+        """The sentences that the passages do not seem to support, once the text has ended; `part` is the field of the message."""
         return [asdict(sentence) for field in (self._reasoning, self._content) for sentence in field.unsupported()]
 
     def fields(self, base: str) -> dict[str, Any]:
-        """The extra fields of a message: its citations with their places, those of the content as annotations, what was removed, the
-        sentences that the passages do not support, and whether the model wrote an answer.
+        """The extra fields of a message: its citations, those of the content also as annotations, removed numbers, sentences that the
+        passages do not support, and whether the model wrote an answer.
         """
         marks = (*self._reasoning.marks, *self._content.marks)
         return {
@@ -101,23 +103,23 @@ class MessageParts:
             "answered": self.answered,
         }
 
-    def feed(self, said: Mapping[str, Any]) -> MessageDelta:
-        """What can be shown of the text up to the next piece: a message or a delta as the engine gave it."""
-        self._stand_in = self._stand_in and not (said.get("tool_calls") or said.get("function_call"))
-        thought, text = reasoning_and_text(said)
-        parts = [Part(_BY_ENGINE, "thinking", thought)] if thought else []
+    def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
+        """The text that can be shown after the next piece, a message or a delta of the engine."""
+        self._fallback = self._fallback and not (piece.get("tool_calls") or piece.get("function_call"))
+        thinking, text = reasoning_and_text(piece)
+        parts = [Part(_BY_ENGINE, "thinking", thinking)] if thinking else []
         if text:
             parts += self._splitter.feed(text) if self._splitter is not None else [Part(0, "text", text)]
         return self._show(parts)
 
     def finish(self) -> MessageDelta:
-        """The rest, at the end of the text."""
+        """The remaining text, at the end."""
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
-        shown = shown.then(self._marked(self._reasoning.finish(), self._content.finish()))
-        if not self._stand_in or self.answered:
+        shown = shown.then(self._delta_of(self._reasoning.finish(), self._content.finish()))
+        if not self._fallback or self.answered:
             return shown
-        self._stand_in = False
-        return shown.then(self._marked("", self._content.stand_in(stand_in(self._excerpts))))
+        self._fallback = False
+        return shown.then(self._delta_of("", self._content.append_fallback(fallback_answer(self._excerpts))))
 
     def _show(self, parts: Sequence[Part]) -> MessageDelta:
         reasoning, content = "", ""
@@ -128,103 +130,105 @@ class MessageParts:
             else:
                 reasoning += self._reasoning.finish()
                 content += self._content.feed(part)
-        return self._marked(reasoning, content)
+        return self._delta_of(reasoning, content)
 
-    def _marked(self, reasoning: str, content: str) -> MessageDelta:
-        """Texts with the citations that are new in the content."""
-        marks = self._content.marks[self._told :]
-        self._told += len(marks)
+    def _delta_of(self, reasoning: str, content: str) -> MessageDelta:
+        """A delta of these texts and the citations that are new in the content."""
+        marks = self._content.marks[self._sent_marks :]
+        self._sent_marks += len(marks)
         return MessageDelta(reasoning, content, marks)
 
 
-def stand_in(excerpts: Sequence[Excerpt]) -> str:
-    """What is shown in place of an answer that is empty: the beginning of the best passage, which comes first."""
+def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
+    """The text in place of an empty answer: the beginning of the best passage, which is the first."""
     if not excerpts:
         return NO_ANSWER
-    words = quote(check_citations(with_title(excerpts[0]), 0).text)
-    passage = words if len(words) <= QUOTED_CHARS else f"{words[:QUOTED_CHARS].rpartition(' ')[0]} …"
-    return f"{NO_ANSWER} The passage that is nearest to the question: {passage} [1]"
+    passage_text = quote(check_citations(with_title(excerpts[0]), 0).text)
+    quotation = (
+        passage_text if len(passage_text) <= QUOTED_CHARS else f"{passage_text[:QUOTED_CHARS].rpartition(' ')[0]} …"
+    )
+    return f"{NO_ANSWER} The passage that is nearest to the question: {quotation} [1]"
 
 
 class PlainParts:
-    """As MessageParts for a text that was not written from passages: it is shown as it comes."""
+    """As MessageParts for a text that is not based on passages: it is shown unchanged."""
 
     removed: tuple[int, ...] = ()
     answered = True
 
     def unsupported(self) -> list[dict[str, Any]]:
-        """There is nothing to hold it to."""
+        """None: there are no passages to compare with."""
         return []
 
-    def feed(self, said: Mapping[str, Any]) -> MessageDelta:
+    def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
         """The next piece."""
-        return MessageDelta(*reasoning_and_text(said))
+        return MessageDelta(*reasoning_and_text(piece))
 
     def finish(self) -> MessageDelta:
-        """Nothing was held back."""
+        """An empty delta: nothing was withheld."""
         return MessageDelta("", "")
 
 
-def reasoning_and_text(said: Mapping[str, Any]) -> tuple[str, str]:
-    """The thinking that an engine took out itself, and the text, of a message or a delta."""
-    thought = next((said[name] for name in REASONING_FIELDS if said.get(name)), "")
-    return thought, said.get("content") or ""
+def reasoning_and_text(piece: Mapping[str, Any]) -> tuple[str, str]:
+    """The thinking that the engine separated itself, and the text, of a message or a delta."""
+    thinking = next((piece[name] for name in REASONING_FIELDS if piece.get(name)), "")
+    return thinking, piece.get("content") or ""
 
 
 def uses_our_form(body: Mapping[str, Any]) -> bool:
-    """Whether a request leaves the form of the answer to us: it asks for no format of its own."""
-    wanted = body.get("response_format") or {}
-    return wanted.get("type", "text") == "text" and not body.get("structured_outputs")
+    """Whether a request leaves the form of the answer to us, without a format of its own."""
+    response_format = body.get("response_format") or {}
+    return response_format.get("type", "text") == "text" and not body.get("structured_outputs")
 
 
 class _Field:
-    """One field of a message: the sections that go to it, an empty line between two, through the gates."""
+    """One field of a message: its sections, joined by empty lines and passed through the gates."""
 
-    def __init__(self, name: str, passages: int, reading: SupportChecker, drops: bool) -> None:
+    def __init__(self, name: str, passages: int, checker: SupportChecker, drops: bool) -> None:
         self.gate = CitationGate(passages)
-        self._name, self._passages, self._reading = name, passages, reading
-        self._support = SupportGate(name, reading) if drops else None
+        self._name, self._passages, self._checker = name, passages, checker
+        self._support = SupportGate(name, checker) if drops else None
         self._cited = 0
         self._section: int | None = None
         self.has_words = False
-        """Whether the model wrote any, beside citations of nothing."""
+        """Whether the model wrote any text other than citations without a passage."""
         self._shown_chars = 0
-        self._stand_in_marks: tuple[Mark, ...] = ()
+        self._fallback_marks: tuple[Mark, ...] = ()
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """The citations in what was shown."""
-        return self._stand_in_marks or (self.gate.marks if self._support is None else self._support.marks)
+        """The citations in the text shown so far."""
+        return self._fallback_marks or (self.gate.marks if self._support is None else self._support.marks)
 
     def unsupported(self) -> list[Unsupported]:
-        """The sentences that the passages do not seem to say."""
+        """The sentences that the passages do not seem to support."""
         if self._support is not None:
             return self._support.dropped
-        return self._reading.unsupported(self._name, self.gate.shown)
+        return self._checker.unsupported(self._name, self.gate.shown)
 
     def feed(self, part: Part) -> str:
         if not part.text:
             return ""
         first = self._section in (None, part.section)
         self._section = part.section
-        return self._shown(self._kept(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
+        return self._count_shown(self._check_support(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
 
     def finish(self) -> str:
-        rest = self._kept(self.gate.finish())
-        return self._shown(rest if self._support is None else rest + self._support.finish())
+        rest = self._check_support(self.gate.finish())
+        return self._count_shown(rest if self._support is None else rest + self._support.finish())
 
-    def stand_in(self, text: str) -> str:
-        """A text behind all that was shown, which is not the model's: no verifier reads it."""
+    def append_fallback(self, text: str) -> str:
+        """Append a text that is not the model's, so that no verifier reads it."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
-        self._stand_in_marks = tuple(mark.later(self._shown_chars) for mark in gate.marks)
-        return self._shown(checked)
+        self._fallback_marks = tuple(mark.later(self._shown_chars) for mark in gate.marks)
+        return self._count_shown(checked)
 
-    def _shown(self, text: str) -> str:
+    def _count_shown(self, text: str) -> str:
         self._shown_chars += len(text)
         return text
 
-    def _kept(self, checked: str) -> str:
+    def _check_support(self, checked: str) -> str:
         self.has_words = self.has_words or bool(checked.strip())
         if self._support is None:
             return checked
@@ -234,7 +238,7 @@ class _Field:
 
 
 def _union(*numbers: Sequence[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(number for each in numbers for number in each))
+    return tuple(dict.fromkeys(number for group in numbers for number in group))
 
 
 class AnswerDelta(NamedTuple):
@@ -252,40 +256,40 @@ async def stream_answer(
     max_answer_tokens: int,
     verifier: Verifier | None = None,
 ) -> AsyncIterator[AnswerDelta | Answer]:
-    """The text over the best `top_k` excerpts as it comes, then the answer. Closing this ends the generation.
+    """The text from the best `top_k` excerpts as it is generated, then the answer. Closing the iterator stops the generation.
 
-    UserError when the engine refuses or goes away.
+    UserError when the engine refuses or becomes unavailable.
     """
     name = backend.models[0]
     started = time.perf_counter()
     prompt, limit = await asyncio.to_thread(
         _fitted_prompt, evidence, top_k, max_context_tokens, backend, backend.language_model(name), max_answer_tokens
     )
-    said, parts = StreamedReply(), MessageParts(prompt.excerpts, form=True)
+    reply, parts = StreamedReply(), MessageParts(prompt.excerpts, form=True)
     if not prompt.ranked:
-        said.text, said.finish_reason = NOT_FOUND, "stop"
+        reply.text, reply.finish_reason = NOT_FOUND, "stop"
         shown = parts.feed({"content": NOT_FOUND})
-        for written in (*_answer_deltas(shown), *_answer_deltas(parts.finish())):
-            yield written
+        for answer_delta in (*_answer_deltas(shown), *_answer_deltas(parts.finish())):
+            yield answer_delta
     else:
         try:
             prompt, chunks = await _open_chunks(backend, name, prompt, limit)
             parts = MessageParts(prompt.excerpts, form=True)
             async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
                 async for chunk in open_chunks:
-                    for delta in said.take(chunk):
-                        for written in _answer_deltas(parts.feed(delta)):
-                            yield written
+                    for delta in reply.take(chunk):
+                        for answer_delta in _answer_deltas(parts.feed(delta)):
+                            yield answer_delta
         except ApiError as problem:
             raise UserError(f"{name}: {problem}", "", "") from None
-        for written in _answer_deltas(parts.finish()):
-            yield written
+        for answer_delta in _answer_deltas(parts.finish()):
+            yield answer_delta
     seconds = time.perf_counter() - started
-    yield cite(prompt, said.completion(), name, seconds, verifier)
+    yield cite(prompt, reply.completion(), name, seconds, verifier)
 
 
 class StreamedReply:
-    """The text of the one choice of a stream, why it ended, and its tokens."""
+    """Collects the text, finish reason and token counts of a stream with one choice."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -293,7 +297,7 @@ class StreamedReply:
         self._usage: dict[str, int] = {}
 
     def take(self, chunk: dict[str, Any]) -> list[dict[str, Any]]:
-        """The deltas of a chunk."""
+        """Add a chunk; returns its deltas."""
         self._usage = chunk.get("usage") or self._usage
         deltas = []
         for choice in chunk["choices"]:
@@ -304,7 +308,7 @@ class StreamedReply:
         return deltas
 
     def completion(self) -> Completion:
-        """What came back, as a whole."""
+        """The collected reply."""
         reason: Literal["stop", "length"] = "length" if self.finish_reason == "length" else "stop"
         tokens = (self._usage.get("prompt_tokens", 0), self._usage.get("completion_tokens", 0))
         return Completion(self.text.strip(), reason, *tokens)
@@ -327,19 +331,19 @@ def _fitted_prompt(
 async def _open_chunks(
     backend: ChatBackend, name: str, prompt: Prompt, max_answer_tokens: int
 ) -> tuple[Prompt, AsyncIterator[dict[str, Any]]]:
-    """The engine's chunks, and of which prompt: where it finds it too long, it is asked again with half of it."""
+    """The engine's chunks and their prompt: where the engine finds a prompt too long, the call is repeated with half of it."""
     while True:
         messages = [{"role": turn.role, "content": turn.content} for turn in prompt.messages()]
         body = {"model": name, "messages": messages, "max_tokens": max_answer_tokens, "temperature": 0.0}
         try:
             return prompt, await backend.stream(body)
         except ApiError as problem:
-            less = prompt.halved() if problem.code == TOO_LONG else None
-            if less is None:
+            shorter = prompt.halved() if problem.code == TOO_LONG else None
+            if shorter is None:
                 raise
-            prompt = less
+            prompt = shorter
 
 
 def _answer_deltas(shown: MessageDelta) -> list[AnswerDelta]:
-    both = (AnswerDelta("reason", shown.reasoning), AnswerDelta("answer", shown.content))
-    return [each for each in both if each.text]
+    deltas = (AnswerDelta("reason", shown.reasoning), AnswerDelta("answer", shown.content))
+    return [delta for delta in deltas if delta.text]

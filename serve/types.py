@@ -1,4 +1,4 @@
-"""The nouns of serving: what an engine adds to a language model, and what a part of an answer cost."""
+"""Types of serving: what an engine adds to a language model, and the cost of a part of an answer."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,7 +7,7 @@ from graph.types import LanguageModel
 
 
 class Engine(LanguageModel, Protocol):
-    """A language model with a natural size of one call, 1 request for a server, a padded batch for a local model, and of calls at once."""
+    """A language model with a preferred batch size, 1 for a server and a padded batch for a local model, and a number of concurrent calls."""
 
     @property
     def batch_size(self) -> int: ...
@@ -17,9 +17,9 @@ class Engine(LanguageModel, Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one part of an answer took: calls of the language model, their tokens, and seconds with encoder and model.
+    """The cost of one part of an answer: calls of the language model, their tokens, and seconds with encoder and model.
 
-    `replayed` of the calls were answered from a ledger and count as they were made, but for the time of `untimed` ones, not known.
+    `replayed` of the calls were answered from a ledger and count with their original cost; the time of `untimed` ones is unknown.
     """
 
     calls: int

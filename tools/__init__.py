@@ -1,1 +1,1 @@
-"""What maintains the repository: nothing here is installed."""
+"""Tools for maintaining the repository; nothing here is installed."""

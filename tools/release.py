@@ -1,7 +1,6 @@
-"""`make release-check`: build the sdist, a wheel from it, install that in an empty environment under constraints.txt, and use it there.
+"""`make release-check`: build the sdist, build a wheel from it, install that in an empty environment under constraints.txt, and try it there.
 
-PYTHONPATH=. python -P -m tools.release [--extras offline] [--keep FOLDER]
-"""
+PYTHONPATH=. python -P -m tools.release [--extras offline] [--keep FOLDER]"""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("modegraph", "graph", "data_synth", "train", "serve", "eval")
 QUESTION, SOURCE = "Who bred the blue quince?", "petra-olavson.md"
-"""Asked of the example documents by the installed wheel, and a document that must be among the passages."""
+"""A question that the installed wheel asks of the example documents, and a document that must be among the passages."""
 
 
 def main() -> None:
-    """Build, install and try; a step that fails ends it."""
+    """Build, install and try; exits at the first step that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--extras", default="offline", help="extras of the wheel to install")
     parser.add_argument("--keep", type=Path, help="folder to leave sdist and wheel in")
@@ -32,24 +31,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         sdist, wheel = build(work)
-        if lost := missing(wheel):
-            sys.exit(f"{wheel.name} lacks {', '.join(sorted(lost))}")
+        if absent := missing(wheel):
+            sys.exit(f"{wheel.name} lacks {', '.join(sorted(absent))}")
         print(f"{sdist.name} and {wheel.name}: {len(zipfile.ZipFile(wheel).namelist())} files", flush=True)
         print(try_installed(wheel, options.extras, work), flush=True)
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
-            for made in (sdist, wheel):
-                shutil.copy(made, options.keep)
+            for archive in (sdist, wheel):
+                shutil.copy(archive, options.keep)
 
 
 def tracked() -> list[str]:
-    """Every file of the repository that git knows."""
+    """Every file of the repository that git tracks."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [name for name in listed.splitlines() if (ROOT / name).exists()]
 
 
 def build(work: Path) -> tuple[Path, Path]:
-    """(sdist, wheel) below `work`, of what git tracks alone; the wheel is made of the sdist, which so must be whole."""
+    """(sdist, wheel) below `work`, from tracked files only; the wheel is built from the sdist, which must therefore be complete."""
     source, out = work / "source", work / "dist"
     for name in tracked():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,19 +61,19 @@ def build(work: Path) -> tuple[Path, Path]:
 
 
 def missing(wheel: Path) -> set[str]:
-    """Files of the packages, prompts, templates and assets of the page among them, that the wheel has not."""
-    wanted = {name for name in tracked() if name.startswith(tuple(f"{package}/" for package in PACKAGES))}
-    return wanted - set(zipfile.ZipFile(wheel).namelist())
+    """Files of the packages, including prompts, templates and page assets, that the wheel lacks."""
+    expected = {name for name in tracked() if name.startswith(tuple(f"{package}/" for package in PACKAGES))}
+    return expected - set(zipfile.ZipFile(wheel).namelist())
 
 
 def version() -> str:
-    """The version, which stands in pyproject.toml alone."""
+    """The version, which is set only in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
 
 def try_installed(wheel: Path, extras: str, work: Path) -> str:
-    """Install the wheel in an empty environment, index the examples from another folder, and ask; what was found, in a line."""
+    """Install the wheel in an empty environment, index the examples from another folder, and ask; returns one line on the result."""
     home, away = work / "environment", work / "away"
     away.mkdir()
     venv.create(home, with_pip=True)
@@ -89,18 +88,18 @@ def try_installed(wheel: Path, extras: str, work: Path) -> str:
     ]
     subprocess.run([*pip, f"{wheel}[{extras}]"], check=True)
     modegraph = str(programs / "modegraph")
-    told = _run([modegraph, "--version"], away)
-    if told.splitlines()[0] != f"modegraph {version()}":
-        sys.exit(f"--version says {told.splitlines()[0]!r}; expected modegraph {version()}")
+    reported = _run([modegraph, "--version"], away)
+    if reported.splitlines()[0] != f"modegraph {version()}":
+        sys.exit(f"--version says {reported.splitlines()[0]!r}; expected modegraph {version()}")
     _run([modegraph, "index", str(ROOT / "examples" / "documents"), "--out", "isles"], away)
-    found = json.loads(_run([modegraph, "ask", "isles", QUESTION, "--json"], away))
-    if SOURCE not in json.dumps(found):
+    reply = json.loads(_run([modegraph, "ask", "isles", QUESTION, "--json"], away))
+    if SOURCE not in json.dumps(reply):
         sys.exit(f"{QUESTION!r} finds no passage of {SOURCE}")
     return f"modegraph {version()} in an empty environment: indexed the examples, {QUESTION!r} finds {SOURCE}"
 
 
 def _backend(source: Path, hook: str, out: Path) -> Path:
-    """What a hook of setuptools makes of a source folder."""
+    """The path that a setuptools build hook makes from a source folder."""
     out.mkdir(exist_ok=True)
     call = f"import sys; from setuptools.build_meta import {hook} as make; print(make(sys.argv[1]), file=sys.stderr)"
     done = subprocess.run(

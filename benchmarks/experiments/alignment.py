@@ -1,9 +1,9 @@
 """Mode-seeking against DPO at several K: expected reward at equal KL on held-out prompts, over seeds.
 
-Run: python -P benchmarks/experiments/alignment.py --model SFT_RUN --data RESPONSES [--json] [--seeds 3] [--steps 40] [--out DIR]. Every system learns from
-the same scored responses by the same number of steps from each seed, at several β_r, which is what makes its frontier; a batch
-has about as many responses for every K. Each system has the learning rate that suits it: of those given, the one with the highest reward on
-dev.jsonl, tried with a seed that is used for nothing else. Runs that are there already are not trained again, so an interrupted experiment goes on.
+Run: python -P benchmarks/experiments/alignment.py --model SFT_RUN --data RESPONSES [--json] [--seeds 3] [--steps 40] [--out DIR]. Every system trains on
+the same scored responses for the same number of steps from each seed, at several β_r, which form its frontier; a batch
+has about as many responses for every K. Each system uses its best learning rate: of those given, the one with the highest reward on
+dev.jsonl, tried with a seed that is used for nothing else. Finished runs are not trained again, so an interrupted experiment can resume.
 """
 
 import argparse
@@ -33,7 +33,7 @@ BETA = 0.2
 
 @dataclass(frozen=True)
 class Strength:
-    """What a run of a system may differ in: β_r, learning rate and seed."""
+    """Settings in which runs of a system differ: β_r, learning rate and seed."""
 
     beta_reward: float
     learning_rate: float
@@ -41,7 +41,7 @@ class Strength:
 
 
 def train(arguments: argparse.Namespace, system: str, strength: Strength) -> Path:
-    """One run of the grid, or what an earlier call left of it."""
+    """Train one run of the grid, or return the finished run of an earlier call."""
     method, _, k = system.partition(":")
     size = int(k)
     name = f"{method}-k{size}-r{strength.beta_reward:g}-lr{strength.learning_rate:g}-s{strength.seed}"
@@ -70,25 +70,27 @@ def train(arguments: argparse.Namespace, system: str, strength: Strength) -> Pat
 
 
 def choose_rate(arguments: argparse.Namespace, system: str) -> float:
-    """The learning rate of highest reward on dev.jsonl, at the middle β_r."""
+    """The learning rate with the highest reward on dev.jsonl, at the middle β_r."""
     if len(arguments.learning_rates) == 1:
         return float(arguments.learning_rates[0])
     middle = sorted(arguments.beta_rewards)[len(arguments.beta_rewards) // 2]
-    tries = [Strength(middle, rate, arguments.seeds) for rate in arguments.learning_rates]
-    folders = [train(arguments, system, each) for each in tries]
+    trials = [Strength(middle, rate, arguments.seeds) for rate in arguments.learning_rates]
+    folders = [train(arguments, system, trial) for trial in trials]
     measured, _ = measure_runs(folders, read_responses(arguments.data / "dev.jsonl"), drawing(arguments), load_policy)
-    best, strength = max(zip(measured, tries, strict=True), key=lambda pair: pair[0].reward)
-    told = ", ".join(f"{each.learning_rate:g}: {run.reward:.4f}" for run, each in zip(measured, tries, strict=True))
-    say(f"{best.system}: learning rate {strength.learning_rate:g} (reward on dev {told})")
+    best, strength = max(zip(measured, trials, strict=True), key=lambda pair: pair[0].reward)
+    summary = ", ".join(
+        f"{trial.learning_rate:g}: {run.reward:.4f}" for run, trial in zip(measured, trials, strict=True)
+    )
+    say(f"{best.system}: learning rate {strength.learning_rate:g} (reward on dev {summary})")
     return strength.learning_rate
 
 
 def drawing(arguments: argparse.Namespace) -> SamplingSettings:
-    """How samples are drawn for every measurement."""
+    """The sampling settings of every measurement."""
     return SamplingSettings(arguments.samples, arguments.max_tokens, 0)
 
 
-def parse(given: Sequence[str] | None = None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="the SFT run that the responses were drawn from")
@@ -103,7 +105,7 @@ def parse(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args(given)
+    return parser.parse_args(arguments)
 
 
 def main() -> int:
@@ -112,9 +114,9 @@ def main() -> int:
     grid = product(arguments.systems, range(arguments.seeds), arguments.beta_rewards)
     folders = [train(arguments, system, Strength(beta, rates[system], seed)) for system, seed, beta in grid]
     rows = read_responses(arguments.data / "test.jsonl")
-    found = align(*measure_runs(folders, rows, drawing(arguments), load_policy), drawing(arguments))
-    write_alignment(found, arguments.out)
-    print(json.dumps(alignment_json(found)) if arguments.json else tables_as_text(found))
+    alignment = align(*measure_runs(folders, rows, drawing(arguments), load_policy), drawing(arguments))
+    write_alignment(alignment, arguments.out)
+    print(json.dumps(alignment_json(alignment)) if arguments.json else tables_as_text(alignment))
     return 0
 
 

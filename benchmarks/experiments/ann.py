@@ -1,7 +1,7 @@
-"""What float16 and ANN indexes do to retrieval: Recall@5 of modes on an index that is there, against its float32 vectors compared one by one.
+"""The effect of float16 and ANN indexes on retrieval: Recall@5 of modes on an existing index, against exact search over its float32 vectors.
 
 Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …] [--limit N] [--seen N] [--json]. Nothing is written into INDEX. `--seen` is
-how many passages `hops` looks at by nearness, and half as many by words, in place of its own numbers, which suit large indexes.
+the number of passages that `hops` examines by nearness, and half as many by words, instead of its defaults, which suit large indexes.
 """
 
 import argparse
@@ -38,7 +38,7 @@ HALVES_LOSS, ANN_LOSS, LEAST_RECALL = 0.003, 0.005, 0.98
 
 
 def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
-    """The data with its vectors written anew into `folder`, as `dtype`, with ANN indexes from `ann_rows` on."""
+    """The data with its vectors rewritten to `folder` as `dtype`, with ANN indexes from `ann_rows` rows on."""
     changed = {}
     for _, field in VECTOR_FIELDS.values():
         vectors: Vectors = getattr(data, field)
@@ -49,57 +49,61 @@ def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> Index
 
 
 def recalls(index: Index, questions: Sequence[Question], vectors_QD: Floats) -> dict[str, float]:
-    """Recall@5 and median milliseconds of the processor of every mode."""
+    """Recall@5 and median processor milliseconds of every mode."""
     figures = {}
     for mode in MODES:
-        ask, found, times = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10)), [], []
+        ask, mode_recalls, times = (
+            partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10)),
+            [],
+            [],
+        )
         for question, vector_D in zip(questions, vectors_QD, strict=True):
             started = thread_time()
             evidence = ask(Query(question.text, vector_D))
             times.append(1000 * (thread_time() - started))
-            ranked = list(dict.fromkeys(each.item.source for each in evidence.passages))
-            found.append(recall_at(ranked, question.gold_sources, 5))
-        figures |= {f"{mode}: Recall@5": float(np.mean(found)), f"{mode}: ms": median(times)}
+            ranked = list(dict.fromkeys(scored.item.source for scored in evidence.passages))
+            mode_recalls.append(recall_at(ranked, question.gold_sources, 5))
+        figures |= {f"{mode}: Recall@5": float(np.mean(mode_recalls)), f"{mode}: ms": median(times)}
     return figures
 
 
 def agreement(index: Index, exact: Index, vectors_QD: Floats) -> dict[str, float]:
-    """How many of the ten nearest to a question are found, by kind."""
-    found = {}
+    """The share of the ten exact nearest neighbours of a question that are found, by kind."""
+    recalls_by_kind = {}
     for kind in KINDS:
-        ours, theirs = (getattr(each.data, VECTOR_FIELDS[kind][1]) for each in (index, exact))
+        ours, theirs = (getattr(item.data, VECTOR_FIELDS[kind][1]) for item in (index, exact))
         same = [len(np.intersect1d(nearest(ours, q, 10)[0], nearest(theirs, q, 10)[0])) / 10 for q in vectors_QD]
-        found[f"{kind}: recall@10 of questions"] = float(np.mean(same))
-    return found
+        recalls_by_kind[f"{kind}: recall@10 of questions"] = float(np.mean(same))
+    return recalls_by_kind
 
 
 def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, float], list[Check]]:
     index = open_index(folder)
-    questions = [each for each in read_questions(file) if each.gold_sources][:limit]
+    questions = [question for question in read_questions(file) if question.gold_sources][:limit]
     vectors_QD = index.encode_queries([question.text for question in questions])
     name = file.parent.name
     exact = recalls(index, questions, vectors_QD)
     figures = {f"{name}: {key}": value for key, value in exact.items()}
     figures |= {f"{name}: passages": len(index.data.passage_ids), f"{name}: questions": len(questions)}
     checks = []
-    for told, dtype, ann_rows, loss in (
+    for variant, dtype, ann_rows, loss in (
         ("float16", "float16", sys.maxsize, HALVES_LOSS),
         ("ANN", "float32", 1, ANN_LOSS),
         ("ANN of float16", "float16", 1, ANN_LOSS),
     ):
-        with tempfile.TemporaryDirectory() as place:
-            other = replace(index, data=stored_as(Path(place), index.data, dtype, ann_rows))
-            found = recalls(other, questions, vectors_QD)
+        with tempfile.TemporaryDirectory() as scratch:
+            other = replace(index, data=stored_as(Path(scratch), index.data, dtype, ann_rows))
+            mode_figures = recalls(other, questions, vectors_QD)
             if ann_rows == 1:
-                of_passages = other.data.passage_vectors_PD.segments[0].ann
-                assert of_passages is not None
-                figures[f"{name}: {told}: lists looked through for passages"] = of_passages.probes
+                passage_ann = other.data.passage_vectors_PD.segments[0].ann
+                assert passage_ann is not None
+                figures[f"{name}: {variant}: lists looked through for passages"] = passage_ann.probes
                 same = agreement(other, index, vectors_QD)
-                checks += [Check(f"{name}: {told}: {key}", value, LEAST_RECALL, True) for key, value in same.items()]
-        figures |= {f"{name}: {told}: {key}": value for key, value in found.items()}
+                checks += [Check(f"{name}: {variant}: {key}", value, LEAST_RECALL, True) for key, value in same.items()]
+        figures |= {f"{name}: {variant}: {key}": value for key, value in mode_figures.items()}
         for mode in MODES:
             key = f"{mode}: Recall@5"
-            checks.append(Check(f"{name}: {told}: {key}, lost", abs(exact[key] - found[key]), loss, False))
+            checks.append(Check(f"{name}: {variant}: {key}, lost", abs(exact[key] - mode_figures[key]), loss, False))
     return figures, checks
 
 
@@ -115,9 +119,9 @@ def main() -> int:
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
     for folder, file in arguments.data:
-        more, held = measure(folder, file, arguments.limit)
+        more, more_checks = measure(folder, file, arguments.limit)
         figures |= more
-        checks += held
+        checks += more_checks
     return print_report("ann", figures, checks, arguments.json)
 
 

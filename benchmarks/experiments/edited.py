@@ -1,9 +1,9 @@
-"""One index in one life: edited at random, killed (SIGKILL) all the while, and read all the while. Is it in the end what its documents make it?
+"""The life of one index: edited at random, repeatedly killed (SIGKILL), and read all the time. Does it end up as an index built from its final documents?
 
-Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents come, change and go, one edit a process, written beside the arrays
-that were there. Every tenth edit is killed at each of its commits, one after another, until it comes to its end, half of the others at a random moment. A reader that was there
-from the start looks at every generation, and at the three before: each must be one that the edits made, whole. Then the index is compacted and compared with one
-that is made of the last documents, to the byte.
+Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process, written beside the
+existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a random moment. A reader that runs
+from the start checks every generation, and the three before it: each must be complete and one that the edits made. Then the index is compacted and compared, to the byte,
+with one built from the final documents.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from graph.types import Document
 SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_factor=4)
 FIRST, WORDS = 30, 12
 MOST_BESIDE_SHARE = 0.5
-"""Of the documents: so that an edit now and then writes all arrays."""
+"""Share of the documents, chosen so that an edit occasionally writes all arrays."""
 KILLED_SHARE, LONGEST_S, AT_COMMITS = 0.5, 0.4, 10
 OLD = 3
 STATES, FAILED, SEEN = "states.jsonl", "failed", "seen"
@@ -50,14 +50,14 @@ State = dict[str, int]
 
 
 def document(source: str, version: int) -> Document:
-    """Sentences that say which version of the document they are of, and one that other documents have too."""
+    """Sentences that state the version of their document, and one that other documents share."""
     draw = random.Random(f"{source} {version}")
-    told = [f"Keeper {source} of Port {chr(65 + draw.randrange(20))}orr wrote version {version} of {source}."]
-    told += [f"The {chr(65 + draw.randrange(6))}antern sails to Tarn.", "J. Marlow keeps bees.", "東京の塔"][
+    sentences = [f"Keeper {source} of Port {chr(65 + draw.randrange(20))}orr wrote version {version} of {source}."]
+    sentences += [f"The {chr(65 + draw.randrange(6))}antern sails to Tarn.", "J. Marlow keeps bees.", "東京の塔"][
         : draw.randint(1, 3)
     ]
-    told += [" ".join(f"w{draw.randrange(200)}" for _ in range(WORDS)).capitalize() + f" in {source} {version}."]
-    return Document(source, "Jane Marlow" if draw.random() < 0.1 else "", " ".join(told))
+    sentences += [" ".join(f"w{draw.randrange(200)}" for _ in range(WORDS)).capitalize() + f" in {source} {version}."]
+    return Document(source, "Jane Marlow" if draw.random() < 0.1 else "", " ".join(sentences))
 
 
 def encoder(spec: str) -> StubEncoder:
@@ -65,7 +65,7 @@ def encoder(spec: str) -> StubEncoder:
 
 
 def in_process(work: Callable[[], object], kill_after_s: float | None = None, at_commit: int = 0) -> bool:
-    """Do it in a process of its own, killed at a moment or at a commit; whether it was."""
+    """Do the work in a child process, optionally killed at a moment or at a commit; returns whether it was killed."""
     child = os.fork()
     if child == 0:
         _end_with(partial(_edit, work, at_commit))
@@ -78,9 +78,9 @@ def in_process(work: Callable[[], object], kill_after_s: float | None = None, at
     return status != 0
 
 
-def _end_with(work: Callable[[], object], told: str = os.devnull) -> NoReturn:
-    """Do it as the last thing of this process, whatever comes of it; what belongs to the parent is left alone. `told` gets what it says."""
-    os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT), 2)
+def _end_with(work: Callable[[], object], log: str = os.devnull) -> NoReturn:
+    """Do the work and exit this process, whatever happens, without running the parent's cleanup; `log` receives standard error."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
     try:
         work()
         os._exit(0)
@@ -96,14 +96,14 @@ def _edit(work: Callable[[], object], at_commit: int) -> None:
 
 
 def _die_at(commit: int) -> None:
-    """Have this process killed behind its commit of that number: of the store, or the manifest that is renamed into place."""
-    left = [commit]
+    """Have this process killed after its `commit`-th commit: of the store, or of the manifest renamed into place."""
+    remaining = [commit]
 
     def counted(function: Callable[..., object]) -> Callable[..., object]:
-        def call(*given: object, **named: object) -> object:
-            done = function(*given, **named)
-            left[0] -= 1
-            if not left[0]:
+        def call(*arguments: object, **keywords: object) -> object:
+            done = function(*arguments, **keywords)
+            remaining[0] -= 1
+            if not remaining[0]:
                 os.kill(os.getpid(), signal.SIGKILL)
             return done
 
@@ -114,23 +114,23 @@ def _die_at(commit: int) -> None:
     PendingVectors.put = counted(PendingVectors.put)  # type: ignore[method-assign]
 
 
-def read_all_the_while(folder: Path, notes: Path, writer: int) -> None:
-    """Look at every generation, and at those before, while the writer lives; the first thing that is wrong is raised."""
-    held: list[tuple[Index, State]] = []
-    seen: set[int] = set()
+def read_continuously(folder: Path, notes: Path, writer: int) -> None:
+    """Check every generation, and those before it, while the writer lives; raises at the first problem."""
+    opened: list[tuple[Index, State]] = []
+    generations: set[int] = set()
     while os.getppid() == writer:
-        found = open_index(folder, encoder)
-        if found.manifest.generation not in seen:
-            held = [*held[-OLD:], (found, _state_of(found))]
-            seen.add(found.manifest.generation)
-            (notes / SEEN).write_text(str(len(seen)))
+        newest = open_index(folder, encoder)
+        if newest.manifest.generation not in generations:
+            opened = [*opened[-OLD:], (newest, _state_of(newest))]
+            generations.add(newest.manifest.generation)
+            (notes / SEEN).write_text(str(len(generations)))
         states = [json.loads(line) for line in (notes / STATES).read_text().splitlines()]
-        for index, state in held:
+        for index, state in opened:
             if state not in states or _state_of(index) != state:
                 raise AssertionError(f"generation {index.manifest.generation} is none that was made")
             source = random.choice(sorted(state))
             top = retrieve(index, f"Who wrote of {source}?", RetrieveSettings(mode="hops", top_k=3)).passages
-            if any(f"{each.item.source} " not in each.item.text for each in top):
+            if any(f"{passage.item.source} " not in passage.item.text for passage in top):
                 raise AssertionError("a passage of another document")
 
 
@@ -143,23 +143,23 @@ def _state_of(index: Index) -> State:
     return state
 
 
-def live(place: Path, edits: int, seed: int) -> dict[str, float | str]:
-    """All edits; how many, how often killed, and what the reader saw."""
-    folder, notes, draw = place / "index", place / "notes", random.Random(seed)
+def live(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
+    """All edits: how many, how often killed, and what the reader saw."""
+    folder, notes, draw = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(FIRST)}
-    build_index(folder, [document(*each) for each in state.items()], SETTINGS, encoder)
+    build_index(folder, [document(*item) for item in state.items()], SETTINGS, encoder)
     (notes / STATES).write_text(json.dumps(state) + "\n")
     reader = os.fork()
     if reader == 0:
-        _end_with(partial(read_all_the_while, folder, notes, os.getppid()), str(notes / FAILED))
+        _end_with(partial(read_continuously, folder, notes, os.getppid()), str(notes / FAILED))
     kills = {"at a commit": 0, "at a random moment": 0}
     kinds = {"inserted": 0, "updated": 0, "deleted": 0}
     for number in range(1, edits + 1):
         kind = draw.choices(["inserted", "updated", "deleted"], [3, 3, 2])[0]
         source = f"d{FIRST + number}" if kind == "inserted" else draw.choice(sorted(state))
         kinds[kind] += 1
-        state = {each: version for each, version in state.items() if each != source}
+        state = {item: version for item, version in state.items() if item != source}
         version = 10_000 + number
         if kind != "deleted":
             state = dict(sorted([*state.items(), (source, version)]))
@@ -182,8 +182,8 @@ def live(place: Path, edits: int, seed: int) -> dict[str, float | str]:
     damage = len(verify_index(folder))
     generations = generation_of(folder) or 0
     compact_index(folder, encoder)
-    build_index(place / "scratch", [document(*each) for each in state.items()], SETTINGS, encoder)
-    one, other = (read_manifest(each) for each in (folder, place / "scratch"))
+    build_index(scratch / "scratch", [document(*item) for item in state.items()], SETTINGS, encoder)
+    one, other = (read_manifest(item) for item in (folder, scratch / "scratch"))
     same = (one.files, one.segments, one.ann) == (other.files, other.segments, other.ann)
     return {
         **{f"documents {kind}": count for kind, count in kinds.items()},
@@ -204,8 +204,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     graph.build.build.PATCHED_FROM_PASSAGES, graph.build.build.MAX_PATCHED_SHARE = 0, MOST_BESIDE_SHARE
-    with tempfile.TemporaryDirectory(prefix="modegraph-bench-") as place:
-        figures = live(Path(place), options.edits, options.seed)
+    with tempfile.TemporaryDirectory(prefix="modegraph-bench-") as scratch:
+        figures = live(Path(scratch), options.edits, options.seed)
     killed = float(figures["killed at a commit"]) + float(figures["killed at a random moment"])
     checks = [
         Check("kills", killed, options.edits / 5, at_least=True),

@@ -2,10 +2,10 @@
 
     python -P benchmarks/experiments/facts.py --data FOLDER --out DIR [--set KEY=VALUE]... [--json]
 
-FOLDER holds corpus.jsonl, questions.jsonl and items.jsonl, as EntailmentBank is converted. A tenth of its train questions choose the
-step and the blend; its dev questions are read only to be measured. No question is in two of these, facts are: most questions draw on
-the same ones. Candidates are the distractors that the set has for each question: of other facts nobody has said that they do not help.
-What an earlier call left in DIR is used again.
+FOLDER contains corpus.jsonl, questions.jsonl and items.jsonl, as converted from EntailmentBank. A tenth of its train questions choose the
+step and the blend; its dev questions are only used for measurement. No question is in two of these, but facts are: most questions draw on
+the same ones. Candidates are the set's distractors for each question: other facts are not labelled as unhelpful.
+Results of an earlier call in DIR are reused.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ DEV_EVERY = 10
 
 
 def questions_with_splits(data: Path) -> Iterator[dict[str, Any]]:
-    """Train questions to train and dev, the set's dev questions to test, each with its candidates; its own test split is left out."""
-    candidates = {row["id"]: [each["id"] for each in row["candidates"]] for _, row in read_jsonl(data / "items.jsonl")}
+    """Each question with its candidates and its new split: train becomes train and dev, the set's dev becomes test, its test split is left out."""
+    candidates = {
+        row["id"]: [candidate["id"] for candidate in row["candidates"]] for _, row in read_jsonl(data / "items.jsonl")
+    }
     for number, (_, row) in enumerate(read_jsonl(data / "questions.jsonl")):
         if row["split"] == CHECKED:
             yield {**row, "context_ids": candidates[row["id"]], "split": "test"}
@@ -45,7 +47,7 @@ def questions_with_splits(data: Path) -> Iterator[dict[str, Any]]:
 
 
 def modegraph(*words: object) -> None:
-    """A command of ours; its talk goes to standard error."""
+    """Run a modegraph command; its output goes to standard error."""
     subprocess.run([sys.executable, "-P", "-m", "modegraph", *map(str, words)], check=True, stdout=sys.stderr)
 
 
@@ -56,30 +58,30 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    index, relevance, selector = (given.out / name for name in ("index", "relevance", "selector"))
-    given.out.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    index, relevance, selector = (arguments.out / name for name in ("index", "relevance", "selector"))
+    arguments.out.mkdir(parents=True, exist_ok=True)
     if not index.is_dir():
-        modegraph("index", given.data / "corpus.jsonl", "--out", index)
+        modegraph("index", arguments.data / "corpus.jsonl", "--out", index)
     if not relevance.is_dir():
-        write_jsonl(given.out / "questions.jsonl", questions_with_splits(given.data))
-        labels = ("--questions", given.out / "questions.jsonl", "--corpus", given.data / "corpus.jsonl")
+        write_jsonl(arguments.out / "questions.jsonl", questions_with_splits(arguments.data))
+        labels = ("--questions", arguments.out / "questions.jsonl", "--corpus", arguments.data / "corpus.jsonl")
         modegraph("synth", "relevance", index, *labels, "--out", relevance, "--negatives", 0, "--split-by", "questions")
     if not (selector / "selector.json").is_file():
         config = ROOT / "configs" / "train" / "selector-facts.yaml"
-        values = [f"data=[{relevance}]", f"output={selector}", *given.set]
+        values = [f"data=[{relevance}]", f"output={selector}", *arguments.set]
         modegraph("train", "selector", "--config", config, *(word for value in values for word in ("--set", value)))
-    scores = ranking_of(index, str(selector), given.data / "items.jsonl", CHECKED)
+    scores = ranking_of(index, str(selector), arguments.data / "items.jsonl", CHECKED)
     seconds = json.loads((selector / "selector.json").read_text())["train_seconds"]
     figures: dict[str, float | str] = {"questions": scores["cosine"]["questions"], "training, s": seconds}
-    figures |= {f"MAP, {name}": found["MAP"] for name, found in scores.items()}
+    figures |= {f"MAP, {name}": score["MAP"] for name, score in scores.items()}
     gain = scores["cross"]["minus cosine"]
     figures["cross minus cosine, 95 %"] = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
     checks = [
         Check("MAP of cross minus cosine", gain["mean"], LEAST_GAIN, at_least=True),
         Check("seconds of training", seconds, MOST_SECONDS, at_least=False),
     ]
-    return print_report("facts", figures, checks, given.json)
+    return print_report("facts", figures, checks, arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A study that is killed, again and again, against the same study left alone: do they end with the same rows?
+"""A study that is killed repeatedly, against the same study undisturbed: do they end with the same rows?
 
 Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
 tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed, then once more with SIGKILL to all its processes at
-random moments (of the seconds that the first took), started again each time. Compared to the byte: rows, weights, samples' figures, answers.
+random moments (within the duration of the first), restarted each time. Compared to the byte: rows, weights, samples' figures, answers.
 """
 
 import argparse
@@ -39,12 +39,12 @@ STEPS = {
     "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {SHORT} --split train --measured {{to}}/measured "
     "--runs {to}/ms --out {to}/alignment",
 }
-"""What each step makes, and the command that does: a miniature of the study's."""
+"""Each step's output and its command: a miniature of the study's."""
 ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
 WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
 TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
 LOADING = 8.0
-"""Seconds in which a start only loads libraries."""
+"""Seconds in which a start does nothing but load libraries."""
 
 
 def main() -> int:
@@ -57,23 +57,27 @@ def main() -> int:
     alone, killed = arguments.out / "alone", arguments.out / "killed"
     started = time.monotonic()
     run_to_its_end(write_study(alone))
-    whole = time.monotonic() - started
-    survived = run_with_kills(write_study(killed), moments(arguments.seed, arguments.kills, whole))
+    total = time.monotonic() - started
+    survived = run_with_kills(write_study(killed), moments(arguments.seed, arguments.kills, total))
     different = [name for name in (*ROWS, *WEIGHTS) if checksum(alone / name) != checksum(killed / name)]
     different += [] if figures_of(alone) == figures_of(killed) else ["alignment/alignment.json"]
-    told = {"seconds undisturbed": whole, "killed in": ", ".join(survived), "different": ", ".join(different) or "none"}
+    figures = {
+        "seconds undisturbed": total,
+        "killed in": ", ".join(survived),
+        "different": ", ".join(different) or "none",
+    }
     checks = [
         Check("files that differ", len(different), 0, at_least=False),
         Check("kills that hit it running", len(survived), arguments.kills, at_least=True),
     ]
-    return print_report("killed", told, checks, arguments.json)
+    return print_report("killed", figures, checks, arguments.json)
 
 
-def write_study(to: Path) -> Path:
-    """The study's configuration file, all of whose results go into `to`."""
-    to.mkdir(parents=True)
-    places = {
-        "to": to.resolve(),
+def write_study(folder: Path) -> Path:
+    """Write the study's configuration file, with all results below `folder`, and return its path."""
+    folder.mkdir(parents=True)
+    paths = {
+        "to": folder.resolve(),
         "documents": HOME / "examples/documents",
         "questions": HOME / "examples/questions.jsonl",
         "demo": HOME / "configs/demo",
@@ -82,27 +86,27 @@ def write_study(to: Path) -> Path:
         "tasks": {
             "examples": {
                 "task": "examples",
-                "source": str(places["questions"]),
-                "index": f"{places['to']}/index",
+                "source": str(paths["questions"]),
+                "index": f"{paths['to']}/index",
                 "split": "test",
                 "limit": 6,
             }
         },
         "retrievers": {"dense": {"mode": "dense", "top_k": 2}, "hops": {"mode": "hops", "top_k": 2}},
-        "models": {"SFT": f"hf:{places['to']}/sft", "MS": f"hf:{places['to']}/ms"},
+        "models": {"SFT": f"hf:{paths['to']}/sft", "MS": f"hf:{paths['to']}/ms"},
         "metrics": ["f1", "em", "recall@5"],
         "baseline": "dense + SFT",
         "empty_answers": "wrong",
         "max_answer_tokens": 24,
-        "prepare": [{"run": run.format(**places), "makes": f"{places['to']}/{makes}"} for makes, run in STEPS.items()],
+        "prepare": [{"run": run.format(**paths), "makes": f"{paths['to']}/{makes}"} for makes, run in STEPS.items()],
     }
-    file = to / "study.yaml"
+    file = folder / "study.yaml"
     file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
     return file
 
 
 def start(study: Path) -> subprocess.Popen[bytes]:
-    """`modegraph eval run` in a session of its own."""
+    """Start `modegraph eval run` in a new session."""
     command = [
         sys.executable,
         "-P",
@@ -120,13 +124,13 @@ def start(study: Path) -> subprocess.Popen[bytes]:
 
 
 def run_to_its_end(study: Path) -> None:
-    """Run until it ends by itself; exits with its log where it fails."""
+    """Run until it ends by itself; exits with its log if it fails."""
     if start(study).wait():
         sys.exit((study.parent / "log.txt").read_text(encoding="utf-8"))
 
 
 def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
-    """Run, kill after each of `waits` seconds, and run to the end; the step that each kill that hit it stopped."""
+    """Run, killing after each of `waits` seconds, then run to the end; returns the steps that the kills interrupted."""
     hit = []
     for wait in waits:
         running = start(study)
@@ -140,15 +144,15 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
     return hit
 
 
-def moments(seed: int, kills: int, whole: float) -> Iterator[float]:
-    """How long each start may run: a random share of an even part of the whole, so that kills fall all over it."""
+def moments(seed: int, kills: int, total: float) -> Iterator[float]:
+    """Seconds that each start may run: a random share of an even part of the total, so that kills are spread over all of it."""
     draw = random.Random(seed)
-    yield from (draw.uniform(0.5, 1.0) * whole / (kills + 1) + LOADING for _ in range(kills))
+    yield from (draw.uniform(0.5, 1.0) * total / (kills + 1) + LOADING for _ in range(kills))
 
 
-def figures_of(to: Path) -> str:
-    """The report of the samples without its times."""
-    return TIMED.sub("", (to / "alignment/alignment.json").read_text(encoding="utf-8")).replace(str(to), "")
+def figures_of(folder: Path) -> str:
+    """The report of the samples, without its times."""
+    return TIMED.sub("", (folder / "alignment/alignment.json").read_text(encoding="utf-8")).replace(str(folder), "")
 
 
 if __name__ == "__main__":

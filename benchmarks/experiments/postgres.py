@@ -1,7 +1,7 @@
 """The dense query of an export in PostgreSQL against exact search in the index: how many of the ten nearest passages and propositions it finds.
 
-Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database holds an export of the
-same index (modegraph export). On a small table PostgreSQL would read all of it, which is exact: sequential scans are off here, to measure the index.
+Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database contains an export of the
+same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact: sequential scans are turned off here, to measure the index.
 """
 
 import argparse
@@ -27,13 +27,13 @@ K = 10
 TABLES = ("passages", "propositions")
 DENSE = "SELECT id FROM {} ORDER BY vector <=> %s::halfvec LIMIT %s"
 WIDTHS = (K, 40, 100, 400)
-"""hnsw.ef_search: how many near vectors the search keeps; pgvector's default is 40."""
+"""hnsw.ef_search: the number of near vectors that the search keeps; pgvector's default is 40."""
 
 
-def found_share(ids: Strings, vectors_ND: Matrix, vectors_QD: Floats, found: list[list[str]]) -> float:
-    """Recall@K: the mean share of the K exactly nearest among those found."""
+def recall_at_k(ids: Strings, vectors_ND: Matrix, vectors_QD: Floats, results: list[list[str]]) -> float:
+    """Recall@K: the mean share of the K exact nearest neighbours in the results."""
     exact = [{ids[row] for row in top_rows(vectors_ND @ vector_D, K).tolist()} for vector_D in vectors_QD]
-    return sum(len(best & set(each)) for best, each in zip(exact, found, strict=True)) / (K * len(exact))
+    return sum(len(best & set(result)) for best, result in zip(exact, results, strict=True)) / (K * len(exact))
 
 
 def main() -> None:
@@ -55,13 +55,13 @@ def main() -> None:
             recall[f"{table} ({len(ids):,})"] = {}
             for width in WIDTHS:
                 connection.execute(sql.SQL("SET LOCAL hnsw.ef_search = {}").format(width))
-                found = [
+                results = [
                     [str(identity) for (identity,) in connection.execute(query, (str(vector_D.tolist()), K))]
                     for vector_D in vectors_QD
                 ]
-                recall[f"{table} ({len(ids):,})"][width] = found_share(ids, vectors_ND, vectors_QD, found)
-    told = {"questions": len(vectors_QD), f"recall@{K} by ef_search": recall}
-    print(json.dumps(told) if arguments.json else told)
+                recall[f"{table} ({len(ids):,})"][width] = recall_at_k(ids, vectors_ND, vectors_QD, results)
+    report = {"questions": len(vectors_QD), f"recall@{K} by ef_search": recall}
+    print(json.dumps(report) if arguments.json else report)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a second replica brings where the model sets the pace: answers a second of two servers over one index, in times of one.
+"""The gain from a second replica when the model is the bottleneck: answers a second of two servers over one index, as a multiple of one.
 
 Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. An index of examples/, the embedded encoder, the stub engine of
 benchmarks/stub_engine.py, which takes TOKENS times its time a token for each answer, and as many requests at once as a server works on.
@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from benchmarks.report import Check, print_report
-from benchmarks.serve import CONCURRENT, ROOT, Engine, engine, made_index, run_all, server
+from benchmarks.serve import CONCURRENT, ROOT, Engine, engine, example_index, run_all, server
 from benchmarks.stub_engine import STUB_TOKEN_S
 from graph.documents.questions import read_questions
 
@@ -30,13 +30,13 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
-        found = asyncio.run(measure(made_index(Path(scratch) / "index"), Path(scratch), options.rounds))
-    times = median(both / one for one, both in found)
+        rates = asyncio.run(measure(example_index(Path(scratch) / "index"), Path(scratch), options.rounds))
+    times = median(both / one for one, both in rates)
     figures = {
         "an answer of the engine, s": TOKENS * STUB_TOKEN_S,
-        "answers a second, one replica": median(one for one, _ in found),
-        "answers a second, two": median(both for _, both in found),
-        "rounds": len(found),
+        "answers a second, one replica": median(one for one, _ in rates),
+        "answers a second, two": median(both for _, both in rates),
+        "rounds": len(rates),
     }
     return print_report(
         "replicas", figures, [Check("two in times of one", times, LEAST_TIMES, at_least=True)], options.json
@@ -51,15 +51,18 @@ async def measure(index: Path, scratch: Path, rounds: int) -> list[tuple[float, 
 
 
 async def together(replicas: list[Engine], turn: int) -> float:
-    """Answers a second of replicas that are asked at once, each EACH questions, which none was asked before."""
-    rates = [run_all(each, bodies(f" {'?' * (turn + 2)} {len(replicas)}"), CONCURRENT) for each in replicas]
+    """Answers a second of replicas that run at once, each with EACH questions that it has not answered before."""
+    rates = [run_all(replica, bodies(f" {'?' * (turn + 2)} {len(replicas)}"), CONCURRENT) for replica in replicas]
     return sum(await asyncio.gather(*rates))
 
 
 def bodies(ending: str) -> list[dict[str, Any]]:
     """Questions of examples/, spelt so that no server has them in its cache."""
     questions = read_questions(ROOT / "examples" / "questions.jsonl")[:EACH]
-    return [{"messages": [{"role": "user", "content": each.text + ending}], "max_tokens": TOKENS} for each in questions]
+    return [
+        {"messages": [{"role": "user", "content": question.text + ending}], "max_tokens": TOKENS}
+        for question in questions
+    ]
 
 
 if __name__ == "__main__":

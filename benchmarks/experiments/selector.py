@@ -1,8 +1,8 @@
-"""How well a trained selector ranks labelled candidates of other data: average precision beside the cosine's.
+"""How well a trained selector ranks labelled candidates of other data: average precision, next to the cosine's.
 
     python benchmarks/experiments/selector.py --selector FOLDER --index INDEX --items items.jsonl --split dev --json
 
-INDEX holds the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
+INDEX contains the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
 "candidates": [{"id", "text", "label"}]}, as EntailmentBank's is converted; every candidate is read, however many the selector reads
 at query time.
 
@@ -41,25 +41,25 @@ COSINE = "cosine"
 def scores_of(
     index: Index, query: Query, rows_n: NDArray[np.int64], selector: TrainedSelector
 ) -> dict[str, NDArray[np.float64]]:
-    """What each of them gives the candidates: cosine, the light selector, and both logits together where there is a cross-encoder."""
+    """The candidates' scores by cosine, by the light selector, and, if there is a cross-encoder, by both logits together and by it alone."""
     view = view_of(index, query)
     light = selector if isinstance(selector, Classifier) else selector.light
-    found = {
+    scores = {
         COSINE: measure(index, query, view, rows_n)[:, FEATURES.index("nearness")].astype(np.float64),
         "light": judge(light, index, query, view, rows_n),
     }
     if isinstance(selector, Cross):
-        whole = replace(selector, blend=replace(selector.blend, depth=len(rows_n)))
-        found["cross"] = judge(whole, index, query, view, rows_n)
+        full = replace(selector, blend=replace(selector.blend, depth=len(rows_n)))
+        scores["cross"] = judge(full, index, query, view, rows_n)
         texts = [index.data.proposition_texts[row] for row in rows_n]
-        found["cross-encoder alone"] = selector.score(query.text, texts).astype(np.float64)
-    return found
+        scores["cross-encoder alone"] = selector.score(query.text, texts).astype(np.float64)
+    return scores
 
 
 def precisions(index: Index, item: Mapping[str, Any], selector: TrainedSelector) -> dict[str, float]:
     """The average precision of one question's candidates by each score."""
-    rows_n = np.array([rows_of_sources(index, [each["id"]])[0] for each in item["candidates"]], np.int64)
-    label_n = np.array([each["label"] for each in item["candidates"]])
+    rows_n = np.array([rows_of_sources(index, [candidate["id"]])[0] for candidate in item["candidates"]], np.int64)
+    label_n = np.array([candidate["label"] for candidate in item["candidates"]])
     query = Query(item["question"], index.encode_queries([item["question"]])[0])
     return {
         name: float(average_precision_score(label_n, scores_n))
@@ -71,9 +71,9 @@ def ranking_of(index: Path, selector: str, items: Path, split: str) -> dict[str,
     """Mean average precision over the questions of a split, and its difference from the cosine's, by score."""
     opened, trained = open_index(index), open_trained_selector(selector)
     rows = [row for _, row in read_jsonl(items) if row["split"] == split]
-    usable = [item for item in rows if any(each["label"] for each in item["candidates"])]
-    each_Q = [precisions(opened, item, trained) for item in track(usable, "questions", len(usable))]
-    by_score = {name: [each[name] for each in each_Q] for name in each_Q[0]}
+    usable = [item for item in rows if any(candidate["label"] for candidate in item["candidates"])]
+    precisions_Q = [precisions(opened, item, trained) for item in track(usable, "questions", len(usable))]
+    by_score = {name: [by_name[name] for by_name in precisions_Q] for name in precisions_Q[0]}
     return {
         name: {
             "questions": len(values),
@@ -91,10 +91,10 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--split", default="dev")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    report = ranking_of(Path(given.index), given.selector, Path(given.items), given.split)
-    if given.json:
-        print(json.dumps({"split": given.split, "scores": report}, indent=2))
+    arguments = parser.parse_args()
+    report = ranking_of(Path(arguments.index), arguments.selector, Path(arguments.items), arguments.split)
+    if arguments.json:
+        print(json.dumps({"split": arguments.split, "scores": report}, indent=2))
         return
     for name, figures in report.items():
         print(f"{name:20} MAP {figures['MAP']:.3f}, minus cosine {figures['minus cosine']['mean']:+.3f}")

@@ -1,4 +1,4 @@
-"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md and what measure.py has measured.
+"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md and the data of measure.py.
 
 PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 """
@@ -22,7 +22,7 @@ FIGURES = {
 
 
 def main() -> None:
-    """Write each as SVG and PNG."""
+    """Write each figure as SVG and PNG."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=RESULTS.parent / "figures", help="folder of the figures")
     folder = parser.parse_args().out

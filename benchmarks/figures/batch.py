@@ -14,40 +14,40 @@ from matplotlib.patches import Patch
 from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, dress
 
 SERIES = {"untuned": (GREY, "o", -0.22), "MS": (BLUE, "s", 0.0), "DPO": (ORANGE, "D", 0.22)}
-"""Colour, marker and place in its row."""
+"""Colour, marker and offset in its row."""
 REFERENCE = "untuned"
 
 
 def draw() -> Figure:
-    """A row a response, best rewarded first: log π at the left; what policy and rewards make of the K responses at the right."""
-    found = json.loads((DATA / "batch.json").read_text(encoding="utf-8"))
-    order = sorted(range(len(found["rewards"])), key=lambda place: -found["rewards"][place])
+    """One row per response, best rewarded first: log π on the left; shares of the K responses by policy and by rewards on the right."""
+    data = json.loads((DATA / "batch.json").read_text(encoding="utf-8"))
+    order = sorted(range(len(data["rewards"])), key=lambda index: -data["rewards"][index])
     figure = Figure(figsize=(10, 0.42 * len(order) + 1.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for name, (colour, marker, offset) in SERIES.items():
         rows = [row + offset for row in range(len(order))]
         left.plot(
-            [found["logps"][name][place] for place in order], rows, marker, color=colour, ms=6, label=f"log π, {name}"
+            [data["logps"][name][index] for index in order], rows, marker, color=colour, ms=6, label=f"log π, {name}"
         )
-    shares = shares_of(found)
-    right.barh(range(len(order)), [shares["rewards"][place] for place in order], 0.75, color=GREEN, alpha=0.3)
+    shares = shares_of(data)
+    right.barh(range(len(order)), [shares["rewards"][index] for index in order], 0.75, color=GREEN, alpha=0.3)
     for name in ("MS", "DPO"):
         colour, marker, offset = SERIES[name]
         rows = [row + offset for row in range(len(order))]
-        right.plot([shares[name][place] for place in order], rows, marker, color=colour, ms=6)
+        right.plot([shares[name][index] for index in order], rows, marker, color=colour, ms=6)
     right.axvline(1 / len(order), color=GREY, lw=1, ls=":")
-    label(left, right, found, order)
+    label(left, right, data, order)
     figure.legend(*legend(left), loc="outside lower center", ncols=5, frameon=False, labelcolor=GREY, fontsize=9)
     return figure
 
 
-def shares_of(found: dict[str, Any]) -> dict[str, list[float]]:
+def shares_of(data: dict[str, Any]) -> dict[str, list[float]]:
     """softmax(r / β_r) of the rewards, and softmax(β_π Δ) of each tuned model."""
-    settings, logps = found["settings"], found["logps"]
-    shares = {"rewards": softmax([reward / settings["beta_reward"] for reward in found["rewards"]])}
+    settings, logps = data["settings"], data["logps"]
+    shares = {"rewards": softmax([reward / settings["beta_reward"] for reward in data["rewards"]])}
     for name in ("MS", "DPO"):
-        moved = [now - then for now, then in zip(logps[name], logps[REFERENCE], strict=True)]
-        shares[name] = softmax([settings["beta"] * each for each in moved])
+        gains = [after - before for after, before in zip(logps[name], logps[REFERENCE], strict=True)]
+        shares[name] = softmax([settings["beta"] * gain for gain in gains])
     return shares
 
 
@@ -62,12 +62,12 @@ def softmax(values: list[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def label(left: Axes, right: Axes, found: dict[str, Any], order: list[int]) -> None:
-    """Each response's begin and its reward; what the axes are."""
-    texts = [" ".join(found["responses"][place].split()) for place in order]
+def label(left: Axes, right: Axes, data: dict[str, Any], order: list[int]) -> None:
+    """The beginning of each response with its reward; the axis labels."""
+    texts = [" ".join(data["responses"][index].split()) for index in order]
     names = [
-        f"{text[:44]}{'…' if len(text) > 44 else ''}  r {found['rewards'][place]:.2f}"
-        for text, place in zip(texts, order, strict=True)
+        f"{text[:44]}{'…' if len(text) > 44 else ''}  r {data['rewards'][index]:.2f}"
+        for text, index in zip(texts, order, strict=True)
     ]
     left.set_yticks(range(len(order)), names, fontsize=8)
     left.invert_yaxis()

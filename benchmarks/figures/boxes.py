@@ -12,17 +12,17 @@ from matplotlib.patches import Patch
 from benchmarks.figures.style import BLUE, DATA, GREY, ORANGE, dress
 
 SIDES = {"chosen": (BLUE, -0.2, ""), "rejected": (ORANGE, 0.2, "////")}
-"""Colour, place beside its model's tick, and hatching."""
+"""Colour, offset from its model's tick, and hatching."""
 
 
 def draw() -> Figure:
-    """Sums at the left, nats a token at the right: a box a side and model (quartiles, median; whiskers of 1.5 interquartile ranges)."""
-    found = json.loads((DATA / "boxes.json").read_text(encoding="utf-8"))
+    """Sums on the left, nats per token on the right: one box per side and model (quartiles, median; whiskers of 1.5 interquartile ranges)."""
+    data = json.loads((DATA / "boxes.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     summed, per_token = figure.subplots(1, 2)
-    _draw_boxes(summed, found, dict.fromkeys(SIDES, 1.0))
+    _draw_boxes(summed, data, dict.fromkeys(SIDES, 1.0))
     summed.set_ylabel("log π(y|x), nats")
-    _draw_boxes(per_token, found, {side: np.array(found["tokens"][side]) for side in SIDES})
+    _draw_boxes(per_token, data, {side: np.array(data["tokens"][side]) for side in SIDES})
     per_token.set_ylabel("log π(y|x) / |y|, nats a token")
     handles = [
         Patch(facecolor="none", edgecolor=colour, hatch=hatch, label=side) for side, (colour, _, hatch) in SIDES.items()
@@ -31,12 +31,12 @@ def draw() -> Figure:
     return figure
 
 
-def _draw_boxes(axes: Axes, found: dict, divisors: dict) -> None:
-    models = list(found["logps"])
+def _draw_boxes(axes: Axes, data: dict, divisors: dict) -> None:
+    models = list(data["logps"])
     for side, (colour, offset, hatch) in SIDES.items():
         drawn = axes.boxplot(
-            [np.array(found["logps"][model][side]) / divisors[side] for model in models],
-            positions=[place + offset for place in range(len(models))],
+            [np.array(data["logps"][model][side]) / divisors[side] for model in models],
+            positions=[index + offset for index in range(len(models))],
             widths=0.34,
             patch_artist=True,
             manage_ticks=False,

@@ -1,4 +1,4 @@
-"""docs/figures/edits: seconds of the processor of an edit by the size of the index, beside a build, from a table of docs/results.md."""
+"""docs/figures/edits: processor seconds of an edit by the size of the index, next to a build, from a table of docs/results.md."""
 
 from matplotlib.figure import Figure
 
@@ -14,7 +14,7 @@ SERIES = (
 
 
 def draw() -> Figure:
-    """A line a series, both axes logarithmic."""
+    """One line per series, both axes logarithmic."""
     rows = table("| passages | build")
     passages = [number(row["passages"]) for row in rows]
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
@@ -27,7 +27,7 @@ def draw() -> Figure:
     axes.set_yscale("log")
     axes.set_xlabel("passages of the index")
     axes.set_ylabel("seconds of the processor")
-    axes.set_xticks(passages, [f"{each:,.0f}" for each in passages])
+    axes.set_xticks(passages, [f"{count:,.0f}" for count in passages])
     axes.minorticks_off()
     axes.margins(x=0.04)
     dress(axes)

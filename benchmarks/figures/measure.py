@@ -1,9 +1,9 @@
-"""What the figures of docs/ show, measured: one question's walk through the graph, one prompt's responses under MS and DPO, and log π of
+"""Measure the data of the figures in docs/: one question's walk through the graph, one prompt's responses under MS and DPO, and log π of
 held-out pairs under the models of a demo.
 
 Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch | boxes] [--index FOLDER] [--demo FOLDER] [--json]. Writes
-benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes, `boxes` what
-`make demo` left; the first two index examples/ unless --index has it.
+benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes, `boxes` the output of
+`make demo`; the first two index examples/ unless --index gives an index of it.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ TRAINING: dict[str, Any] = {
     "rewards": {"correct": 1.0, "grounded": 0.5},
     "logging_steps": 1,
 }
-"""Those of the demo (configs/demo/ms-smollm2.yaml), with sharper rewards; no response of the untuned model has the form."""
+"""The demo's settings (configs/demo/ms-smollm2.yaml), with sharper rewards; no response of the untuned model has the required form."""
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure what is requested."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch", "boxes"])
     parser.add_argument("--index", type=Path, help="an index of examples/documents")
-    parser.add_argument("--demo", type=Path, default=Path("demo-run"), help="what `modegraph demo` left")
-    parser.add_argument("--json", action="store_true", help="print what was measured")
+    parser.add_argument("--demo", type=Path, default=Path("demo-run"), help="output folder of `modegraph demo`")
+    parser.add_argument("--json", action="store_true", help="print the data")
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
     with TemporaryDirectory() as name:
@@ -68,14 +68,14 @@ def main() -> None:
             "boxes": lambda: boxes(options.demo),
         }
         for what in options.what:
-            found = measured[what]()
-            write_json(DATA / f"{what}.json", found)
-            print(json.dumps(found) if options.json else f"{DATA / what}.json")
+            data = measured[what]()
+            write_json(DATA / f"{what}.json", data)
+            print(json.dumps(data) if options.json else f"{DATA / what}.json")
 
 
 def walk(index: mg.Index) -> dict[str, Any]:
-    """The five best passages of `hops` with the paths to them, and where `dense` has each."""
-    found = index.retrieve(WALKED, mode="hops", top_k=5)
+    """The five best passages of `hops` with the paths to them, and the rank of each in `dense`."""
+    evidence = index.retrieve(WALKED, mode="hops", top_k=5)
     dense = [scored.item.id for scored in index.retrieve(WALKED, mode="dense", top_k=100).passages]
     gold = next(row["gold_ids"] for row in questions() if row["question"] == WALKED)
     return {
@@ -88,7 +88,7 @@ def walk(index: mg.Index) -> dict[str, Any]:
                 "dense rank": dense.index(scored.item.id) + 1 if scored.item.id in dense else None,
                 "path": list(path),
             }
-            for scored, path in zip(found.passages, found.paths, strict=True)
+            for scored, path in zip(evidence.passages, evidence.paths, strict=True)
         ],
     }
 
@@ -110,7 +110,7 @@ def batch(index: mg.Index, work: Path) -> dict[str, Any]:
         "model": MODEL,
         "settings": {key: TRAINING[key] for key in ("learning_rate", "max_steps", "beta", "beta_reward", "rewards")},
         "responses": list(row.responses),
-        "rewards": [round(each, 3) for each in combine_rewards(row, settings.rewards)],
+        "rewards": [round(reward, 3) for reward in combine_rewards(row, settings.rewards)],
         "logps": {name: logps(str(run), row) for name, run in {"untuned": MODEL, **runs}.items()},
     }
 
@@ -139,12 +139,12 @@ def logps(source: str, row: Any) -> list[float]:
     """log π of each response, summed over its tokens, in nats."""
     model, tokenizer = load_policy(source)
     rows = [tokenize_row(tokenizer, row.prompt, response) for response in row.responses]
-    found = [completion_logps(model, *pad_rows([each], tokenizer.pad_token_id)) for each in rows]
-    return [round(each.item(), 2) for each in found]
+    values = [completion_logps(model, *pad_rows([tokenized], tokenizer.pad_token_id)) for tokenized in rows]
+    return [round(value.item(), 2) for value in values]
 
 
 def questions() -> list[dict[str, Any]]:
-    """Those of examples/."""
+    """The questions of examples/."""
     return [row for _, row in read_jsonl(EXAMPLES / "questions.jsonl")]
 
 

@@ -9,17 +9,17 @@ OURS = "hops"
 
 
 def draw() -> Figure:
-    """A panel a set, a row a mode, least first; `hops` as it is and as it was before it read the question's words."""
+    """One panel per set, one row per mode, lowest first; `hops` with and without reading the question's words."""
     matrix = {row["mode"]: row for row in table("| mode | musique_train100 (100)")}
-    since = {row["set (questions)"]: number(row[OURS]) for row in table("| set (questions) | `dense` | `lexical`")}
+    with_words = {row["set (questions)"]: number(row[OURS]) for row in table("| set (questions) | `dense` | `lexical`")}
     modes = sorted(matrix, key=lambda mode: sum(recall(matrix[mode][name]) for name in SETS))
     figure = Figure(figsize=(10.5, 3.6), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(SETS), sharex=True, sharey=True), SETS, strict=True):
         values = [recall(matrix[mode][name]) for mode in modes]
         axes.hlines(range(len(modes)), 0.4, values, color=GREY, alpha=0.3, lw=1)
-        others = [place for place, mode in enumerate(modes) if mode != OURS]
-        axes.scatter([values[place] for place in others], others, color=BLUE, s=40, zorder=3)
-        axes.scatter([since[name]], [modes.index(OURS)], marker="D", color=ORANGE, s=30, zorder=3)
+        others = [index for index, mode in enumerate(modes) if mode != OURS]
+        axes.scatter([values[index] for index in others], others, color=BLUE, s=40, zorder=3)
+        axes.scatter([with_words[name]], [modes.index(OURS)], marker="D", color=ORANGE, s=30, zorder=3)
         axes.scatter(
             [values[modes.index(OURS)]], [modes.index(OURS)], facecolors="none", edgecolors=ORANGE, s=110, zorder=4
         )

@@ -1,4 +1,4 @@
-"""docs/figures/recall: Recall@5 against milliseconds a question, a point a mode, from benchmarks/figures/data/recall.json. To write that:
+"""docs/figures/recall: Recall@5 against milliseconds a question, one point per mode, from benchmarks/figures/data/recall.json. To write that file:
 
     modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out measured/SET
     PYTHONPATH=. python -P -m benchmarks.figures.recall measured/*
@@ -23,16 +23,16 @@ RECALL, SECONDS = "Recall@5", "s/query without encoder"
 OURS = "hops"
 SYSTEM = "HippoRAG 2, whole corpus"
 PUBLISHED = {"musique_train100": 0.747, "2wiki_dev164": 0.904, "2wiki_train500": 0.904, "hotpotqa_train": 0.963}
-"""Its Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as PropRAG's paper has it."""
+"""Its Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as reported by PropRAG's paper."""
 COLOURS = (BLUE, ORANGE, GREEN, PINK)
 MARKERS = "osD^"
 CHARACTER_WIDE, LINE_HIGH = 4.8, 9
 OFFSETS = ((6, 3), (6, -11), (-6, 3), (-6, -11), (0, 8), (0, -16), (6, 14), (6, -22), (0, 20), (0, -28))
-"""Where a label may begin (dx > 0), end (dx < 0) or be centred (0), in points from its point."""
+"""Where a label may begin (dx > 0), end (dx < 0) or be centred (0), relative to its point, in points."""
 
 
 def main() -> None:
-    """Read the measured sets and keep their points."""
+    """Read the measured sets and save their points."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("measured", nargs="+", type=Path, help="folders that `eval retrieval --out` wrote")
     parser.add_argument("--json", action="store_true", help="print the points")
@@ -49,15 +49,15 @@ def read_points(file: Path) -> dict[str, tuple[float, float]]:
 
 
 def draw() -> Figure:
-    """A panel for each set; a dotted line is a published system, on the set's whole corpus and other questions of it."""
+    """One panel per set; a dotted line is a published system, on the set's complete corpus and other questions of it."""
     points: dict[str, dict[str, tuple[float, float]]] = json.loads((DATA / "recall.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     for axes, (name, modes), colour, marker in zip(panels, points.items(), COLOURS, MARKERS, strict=False):
         draw_set(axes, name, modes, colour, marker)
         axes.axhline(PUBLISHED[name], color=GREY, ls=":", lw=1.2)
-        place, label = (0.01, PUBLISHED[name]), {"textcoords": "offset points", "fontsize": 7, "color": GREY}
-        axes.annotate(SYSTEM, place, (0, 3), xycoords=("axes fraction", "data"), **label)
+        position, label = (0.01, PUBLISHED[name]), {"textcoords": "offset points", "fontsize": 7, "color": GREY}
+        axes.annotate(SYSTEM, position, (0, 3), xycoords=("axes fraction", "data"), **label)
     panels[0].set_ylabel(RECALL)
     panels[0].yaxis.label.set_color(GREY)
     figure.draw_without_rendering()
@@ -78,19 +78,19 @@ def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colou
 
 
 def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:
-    """Each mode's name beside its point, where no other name or point stands."""
+    """Write each mode's name next to its point, avoiding other names and points."""
     pixels = axes.figure.dpi / 72
-    at = {mode: axes.transData.transform(point) / pixels for mode, point in modes.items()}
-    taken = [Box(x - 5, y - 5, x + 5, y + 5) for x, y in at.values()]
-    for mode, (x, y) in at.items():
+    positions = {mode: axes.transData.transform(point) / pixels for mode, point in modes.items()}
+    taken = [Box(x - 5, y - 5, x + 5, y + 5) for x, y in positions.values()]
+    for mode, (x, y) in positions.items():
         wide = CHARACTER_WIDE * len(mode)
-        places = [(dx if dx > 0 else dx - wide if dx < 0 else -wide / 2, dy) for dx, dy in OFFSETS]
-        boxes = [Box(x + dx, y + dy, x + dx + wide, y + dy + LINE_HIGH) for dx, dy in places]
+        offsets = [(dx if dx > 0 else dx - wide if dx < 0 else -wide / 2, dy) for dx, dy in OFFSETS]
+        boxes = [Box(x + dx, y + dy, x + dx + wide, y + dy + LINE_HIGH) for dx, dy in offsets]
         free = next((n for n, box in enumerate(boxes) if not any(box.meets(other) for other in taken)), 0)
         taken.append(boxes[free])
         weight = "bold" if mode == OURS else "normal"
         label = {"textcoords": "offset points", "fontsize": 8, "color": GREY, "weight": weight}
-        axes.annotate(mode, modes[mode], places[free], **label)
+        axes.annotate(mode, modes[mode], offsets[free], **label)
 
 
 class Box(NamedTuple):

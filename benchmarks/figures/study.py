@@ -17,11 +17,11 @@ STYLES = {
     ("DPO, paper's pairs", "2"): (GREY, "o", ":"),
     ("IPO, paper's pairs", "2"): (GREY, "P", ":"),
 }
-"""Colour, marker and line of a run by its objective and K."""
+"""Colour, marker and line style of a run by its objective and K."""
 
 
 def draw_runs() -> Figure:
-    """Reward against KL to the reference: a line a seed, from the reference to where its run ended."""
+    """Reward against KL to the reference: one line per seed, from the reference to the end of its run."""
     reference, *runs = table("| run | K | seed |")
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axes: Axes = figure.subplots()
@@ -51,11 +51,11 @@ def draw_equal() -> Figure:
     rows = [row for row in table("| system | reward | by seed |") if row["minus DPO K = 2"] != "–"]
     figure = Figure(figsize=(7.5, 2.6), layout="constrained")
     axes: Axes = figure.subplots()
-    for place, row in enumerate(reversed(rows)):
+    for index, row in enumerate(reversed(rows)):
         mean, low, high = interval(row["minus DPO K = 2"])
         name, _, count = row["system"].partition(" K = ")
         colour, marker, _ = STYLES[name, f"{count} (55)" if count == "64" else count or "2"]
-        axes.errorbar(mean, place, xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, capsize=4, ms=7)
+        axes.errorbar(mean, index, xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, capsize=4, ms=7)
     axes.axvline(0, color=GREY, lw=1)
     axes.set_yticks(range(len(rows)), [row["system"] for row in reversed(rows)])
     axes.set_ylim(-0.6, len(rows) - 0.4)

@@ -1,4 +1,4 @@
-"""What all figures share: the tables of docs/results.md that they are drawn from, colours, axes, and saving."""
+"""Shared by all figures: the tables of docs/results.md that they are drawn from, colours, axes, and saving."""
 
 from pathlib import Path
 
@@ -8,16 +8,16 @@ from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 DATA = Path(__file__).parent / "data"
-"""What measure.py has measured."""
+"""The data measured by measure.py."""
 Row = dict[str, str]
 
 
-def table(begins: str, page: Path = RESULTS) -> list[Row]:
-    """The rows of the one table whose head begins so, by the names of its columns; ValueError when there is not just one."""
+def table(beginning: str, page: Path = RESULTS) -> list[Row]:
+    """The rows of the only table whose header starts with `beginning`, keyed by column name; ValueError unless there is exactly one."""
     lines = page.read_text(encoding="utf-8").splitlines()
-    heads = [place for place, line in enumerate(lines) if line.startswith(begins)]
+    heads = [index for index, line in enumerate(lines) if line.startswith(beginning)]
     if len(heads) != 1:
-        raise ValueError(f"{len(heads)} tables begin with {begins!r}")
+        raise ValueError(f"{len(heads)} tables begin with {beginning!r}")
     names = cells(lines[heads[0]])
     rows = []
     for line in lines[heads[0] + 2 :]:
@@ -33,7 +33,7 @@ def cells(line: str) -> list[str]:
 
 
 def number(text: str) -> float:
-    """A figure as it stands in a table.
+    """A figure as written in a table.
 
     >>> number(".931"), number("−.065"), number("+.021"), number("2,994")
     (0.931, -0.065, 0.021, 2994.0)
@@ -53,9 +53,9 @@ def interval(text: str) -> tuple[float, float, float]:
 
 
 GREY = "#7f8a94"
-"""Reads on white as on dark pages; figures have no background."""
+"""Readable on light and on dark pages; figures have no background."""
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"
-"""Okabe and Ito's; every series has a marker of its own besides."""
+"""The palette of Okabe and Ito; every series also has its own marker."""
 SVG = {
     "svg.hashsalt": "modegraph",
     "svg.fonttype": "none",
@@ -65,7 +65,7 @@ SVG = {
 
 
 def dress(axes: Axes) -> None:
-    """Grey axes at the left and below, a faint grid."""
+    """Grey axes on the left and at the bottom, a faint grid."""
     axes.grid(alpha=0.25)
     axes.tick_params(colors=GREY, which="both")
     axes.xaxis.label.set_color(GREY)
@@ -78,7 +78,7 @@ def dress(axes: Axes) -> None:
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """NAME.svg and NAME.png in `folder`; the same figure gives the same bytes."""
+    """Write NAME.svg and NAME.png into `folder`; the same figure gives the same bytes."""
     with rc_context(SVG):
         figure.savefig(folder / f"{name}.svg", transparent=True, metadata={"Date": None})
         figure.savefig(folder / f"{name}.png", transparent=True, dpi=150, metadata={"Software": None})

@@ -15,28 +15,28 @@ STEP = "mentions "
 QUESTION_X, PASSAGE_X, LINK_X = 0.0, 3.4, 7.0
 QUESTION_WIDE, PASSAGE_WIDE, LINK_WIDE = 2.2, 2.6, 2.6
 HIGH = 0.66
-"""Of a passage's box; passages stand one below the other, one unit apart."""
+"""Height of a passage's box; passages are stacked one unit apart."""
 
 
 def draw() -> Figure:
-    """The question at the left, the passages that it finds beside it, what led from one of them to another at the right."""
-    found = json.loads((DATA / "walk.json").read_text(encoding="utf-8"))
-    passages = found["passages"]
+    """The question on the left, the passages that it finds next to it, the links from one passage to another on the right."""
+    data = json.loads((DATA / "walk.json").read_text(encoding="utf-8"))
+    passages = data["passages"]
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes: Axes = figure.subplots()
     middle = (len(passages) - 1) / 2
-    box(axes, QUESTION_X, -middle, QUESTION_WIDE, 1.5, wrapped(found["question"], 26), GREY)
-    sources = {passage["title"]: place for place, passage in enumerate(passages)}
-    for place, passage in enumerate(passages):
+    box(axes, QUESTION_X, -middle, QUESTION_WIDE, 1.5, wrapped(data["question"], 26), GREY)
+    sources = {passage["title"]: index for index, passage in enumerate(passages)}
+    for index, passage in enumerate(passages):
         colour = ORANGE if is_linked(passage) else BLUE
         text = (
-            f"{place + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'below 100'}"
+            f"{index + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'below 100'}"
         )
-        box(axes, PASSAGE_X, -place, PASSAGE_WIDE, HIGH, text + ("  ★" if passage["gold"] else ""), colour)
+        box(axes, PASSAGE_X, -index, PASSAGE_WIDE, HIGH, text + ("  ★" if passage["gold"] else ""), colour)
         if is_linked(passage):
-            draw_link(axes, place, passage, sources)
+            draw_link(axes, index, passage, sources)
         else:
-            line(axes, QUESTION_X + QUESTION_WIDE, -middle, PASSAGE_X, -place, BLUE, "-")
+            line(axes, QUESTION_X + QUESTION_WIDE, -middle, PASSAGE_X, -index, BLUE, "-")
     axes.text(PASSAGE_X, 0.62, "★ a passage that the answer rests on", color=GREY, fontsize=9, va="bottom")
     axes.set_xlim(-0.1, LINK_X + LINK_WIDE + 0.1)
     axes.set_ylim(-len(passages) + 0.45, 0.95)
@@ -44,24 +44,24 @@ def draw() -> Figure:
     return figure
 
 
-def draw_link(axes: Axes, place: int, passage: dict[str, Any], sources: dict[str, int]) -> None:
-    """From the passage whose proposition mentions an entity, by that proposition, to the document called so."""
-    said, mention = passage["path"][0].strip("“”"), passage["path"][1]
-    title, _, sentence = said.partition(": ")
-    seed = sources.get(title, place)
-    at = -(seed + place) / 2
-    box(axes, LINK_X, at, LINK_WIDE, 1.1, f"{wrapped(f'“{sentence or said}”', 33)}\n{mention}", ORANGE, "--")
-    line(axes, PASSAGE_X + PASSAGE_WIDE, -seed, LINK_X, at + 0.3, ORANGE, "--")
-    line(axes, LINK_X, at - 0.3, PASSAGE_X + PASSAGE_WIDE, -place, ORANGE, "--")
+def draw_link(axes: Axes, index: int, passage: dict[str, Any], sources: dict[str, int]) -> None:
+    """Draw the link from the passage whose proposition mentions an entity, through that proposition, to the document of that title."""
+    link_text, mention = passage["path"][0].strip("“”"), passage["path"][1]
+    title, _, sentence = link_text.partition(": ")
+    seed = sources.get(title, index)
+    y = -(seed + index) / 2
+    box(axes, LINK_X, y, LINK_WIDE, 1.1, f"{wrapped(f'“{sentence or link_text}”', 33)}\n{mention}", ORANGE, "--")
+    line(axes, PASSAGE_X + PASSAGE_WIDE, -seed, LINK_X, y + 0.3, ORANGE, "--")
+    line(axes, LINK_X, y - 0.3, PASSAGE_X + PASSAGE_WIDE, -index, ORANGE, "--")
 
 
 def is_linked(passage: dict[str, Any]) -> bool:
-    """Whether a link led to it."""
+    """Whether the passage was reached by a link."""
     return any(step.startswith(STEP) for step in passage["path"])
 
 
 def box(axes: Axes, x: float, y: float, wide: float, high: float, text: str, colour: str, style: str = "-") -> None:
-    """A frame about a text, its left side at x, its middle at y."""
+    """A frame around a text, with its left side at x and its middle at y."""
     frame = [
         (x, y - high / 2),
         (x, y + high / 2),

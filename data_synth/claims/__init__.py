@@ -1,1 +1,1 @@
-"""Sentences that a passage supports, said otherwise, and the same sentences broken on purpose: what a verifier learns from."""
+"""Restated sentences that a passage supports, and the same sentences broken on purpose: training data for a verifier."""

@@ -1,6 +1,6 @@
-"""Claims over passages: a sentence, the passage that it is held against, and whether the passage says it.
+"""Claims over passages: a sentence, the passage to check it against, and whether the passage supports it.
 
-Every round takes one sentence of each passage, restates it (supported) and breaks the restatement (not supported)."""
+Every round takes one sentence from each passage, restates it (supported) and breaks the restatement (not supported)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from data_synth.claims.falsify import Surroundings, falsify, names_in
-from data_synth.claims.restate import Place, restate
+from data_synth.claims.restate import PassageSentence, restate
 from data_synth.relevance.split import split_by_hash
 from data_synth.rows import Dropped, Form
 from graph.documents.questions import SPLITS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim. `kind` says how it was made: of a supported one the way it was restated, of another what was broken in it."""
+    """One claim. `kind` says how it was made: for a supported claim how it was restated, for another what was broken in it."""
 
     id: str
     title: str
@@ -37,7 +37,7 @@ class ClaimRow:
 
 
 def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
-    """A row as a file holds it; KeyError for a missing key, TypeError for a value of another kind."""
+    """A row as stored; KeyError for a missing key, TypeError for a value of the wrong type."""
     texts = {name: row[name] for name in ("id", "title", "passage", "claim", "kind", "split")}
     if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
         raise TypeError("texts, and `supported` true or false")
@@ -53,7 +53,7 @@ def claim_schema() -> pa.Schema:
 
 
 def claim_problems(row: ClaimRow) -> list[str]:
-    """What keeps a row from being learned from, in words; none for a good one."""
+    """What makes a row unusable for training, in words; empty for a good row."""
     problems = [f"the {name} is empty" for name in ("passage", "claim") if not getattr(row, name).strip()]
     if row.split not in SPLITS:
         problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
@@ -64,7 +64,7 @@ CLAIMS: Form[ClaimRow] = Form(
     name="claims",
     title="Sentences that a passage supports, and broken ones",
     about=(
-        "Each sentence of a passage, said otherwise (`supported`: true; `kind` says in which way), and the same with one thing changed so "
+        "Each sentence of a passage, restated (`supported`: true; `kind` says how), and the same with one thing changed so "
         "that the passage no longer says it (`supported`: false; `kind`: a name, a number, a negation, two roles swapped, an opposite). "
         "Rules made both; no model. All claims of a document are in one split. Train a verifier on them: `modegraph train verifier`."
     ),
@@ -79,9 +79,9 @@ CLAIMS: Form[ClaimRow] = Form(
 
 
 SHORTEST, LONGEST = 30, 400
-"""Characters of a sentence that claims are made of."""
-NAMES_KEPT = 5
-"""Of each passage, for other passages' claims to borrow."""
+"""Length in characters of the sentences that claims are made from."""
+NAMES_BORROWED = 5
+"""Names of each passage that other passages' claims may borrow."""
 NO_SENTENCE, UNBREAKABLE = (
     "a passage without a sentence of 30 to 400 characters",
     "nothing in the claim could be broken",
@@ -90,7 +90,7 @@ NO_SENTENCE, UNBREAKABLE = (
 
 @dataclass(frozen=True)
 class ClaimPassage:
-    """A passage, the title that it is known by, and the document that it is of."""
+    """A passage, its title and its document."""
 
     source: str
     title: str
@@ -98,8 +98,8 @@ class ClaimPassage:
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """A passage taken apart."""
+class _ParsedPassage:
+    """A passage with its usable sentences and its names."""
 
     passage: ClaimPassage
     sentences: tuple[str, ...]
@@ -115,31 +115,31 @@ def passages_of(index: Index) -> Iterator[ClaimPassage]:
 
 def claim_rows(passages: Iterable[ClaimPassage], rounds: int, seed: int) -> Iterator[ClaimRow | Dropped]:
     """Pairs of a supported claim and its broken twin, at most `rounds` a passage, in the order of the passages."""
-    parted = [_parts(passage) for passage in passages]
-    foreign = [name for parts in parted for name in parts.names[:NAMES_KEPT]]
-    for parts in parted:
+    parsed = [_parse(passage) for passage in passages]
+    foreign = [name for passage in parsed for name in passage.names[:NAMES_BORROWED]]
+    for parts in parsed:
         if not parts.sentences:
             yield Dropped(NO_SENTENCE)
             continue
         passage, made = parts.passage, set[str]()
-        around = Surroundings(passage.text, parts.names, foreign)
+        surroundings = Surroundings(passage.text, parts.names, foreign)
         for number in range(rounds):
             draw = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
-            place = Place(parts.sentences, draw.randrange(len(parts.sentences)), passage.title)
-            claim, way = restate(place, draw)
-            broken = falsify(claim, around, draw)
+            sentence = PassageSentence(parts.sentences, draw.randrange(len(parts.sentences)), passage.title)
+            claim, restatement = restate(sentence, draw)
+            broken = falsify(claim, surroundings, draw)
             if broken is None:
                 yield Dropped(UNBREAKABLE)
             elif claim not in made:
                 made.add(claim)
-                yield _row(passage, claim, True, way, seed)
+                yield _row(passage, claim, True, restatement, seed)
                 yield _row(passage, broken[0], False, broken[1], seed)
 
 
-def _parts(passage: ClaimPassage) -> _Parts:
+def _parse(passage: ClaimPassage) -> _ParsedPassage:
     units = (unit.text for unit in split_units(passage.text) if unit.kind == "sentence")
     sentences = tuple(unit for unit in units if SHORTEST <= len(unit) <= LONGEST)
-    return _Parts(passage, sentences, tuple(names_in(passage.text)))
+    return _ParsedPassage(passage, sentences, tuple(names_in(passage.text)))
 
 
 def _row(passage: ClaimPassage, claim: str, supported: bool, kind: str, seed: int) -> ClaimRow:

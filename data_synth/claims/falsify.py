@@ -1,4 +1,4 @@
-"""One thing in a sentence changed so that its passage no longer says it: a name, a number, a negation, who did what to whom, an opposite."""
+"""Sentences changed in one thing so that their passage no longer says it: a name, a number, a negation, who did what to whom, an opposite."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _DENIED = re.compile(r"\b(?:not|never|no) ")
 _AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
 _FROM_PASSAGE = 0.5
-"""How often what takes the place of a name or number stands in the same passage: the harder kind to see."""
+"""How often the replacement of a name or number comes from the same passage, which is harder to detect."""
 _FOREIGN = 40
-"""Names of other passages that are looked at for one of the same shape."""
+"""How many names of other passages are searched for one of the same shape."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a sentence stands: the text of its passage, the names in it, and names of other passages."""
+    """The surroundings of a sentence: the text of its passage, the names in it, and names of other passages."""
 
     passage: str
     names: Sequence[str]
@@ -30,31 +30,32 @@ class Surroundings:
 
 
 def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """A name of the passage, or of another, in place of one."""
-    named = [name for name in names_in(sentence) if not _NUMBER.fullmatch(name)]
-    if not named:
+    """A name replaced by another of the passage or of another passage."""
+    names = [name for name in names_in(sentence) if not _NUMBER.fullmatch(name)]
+    if not names:
         return None
-    name = draw.choice(named)
-    apart = [each for each in around.names if each not in sentence and each not in name and name not in each]
-    near = [each for each in apart if shape(each)[:2] == shape(name)[:2]]
-    far = [each for each in _sample(around.foreign, draw) if each not in around.passage and shape(each) == shape(name)]
-    chosen = near if near and draw.random() < _FROM_PASSAGE else far or near
-    return sentence.replace(name, draw.choice(chosen)) if chosen else None
+    name = draw.choice(names)
+    distinct = [other for other in around.names if other not in sentence and other not in name and name not in other]
+    near = [other for other in distinct if shape(other)[:2] == shape(name)[:2]]
+    foreign = _sample(around.foreign, draw)
+    far = [other for other in foreign if other not in around.passage and shape(other) == shape(name)]
+    candidates = near if near and draw.random() < _FROM_PASSAGE else far or near
+    return sentence.replace(name, draw.choice(candidates)) if candidates else None
 
 
 def other_number(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """Another number of the passage, or one of the last two digits changed."""
+    """A number replaced by another of the passage, or with one of its last two digits changed."""
     numbers = list(_NUMBER.finditer(sentence))
     if not numbers:
         return None
-    found = draw.choice(numbers)
-    near = [each for each in _NUMBER.findall(around.passage) if len(each) == len(found[0]) and each not in sentence]
-    new = draw.choice(near) if near and draw.random() < _FROM_PASSAGE else _other_digit(found[0], draw)
-    return sentence[: found.start()] + new + sentence[found.end() :]
+    match = draw.choice(numbers)
+    near = [other for other in _NUMBER.findall(around.passage) if len(other) == len(match[0]) and other not in sentence]
+    new = draw.choice(near) if near and draw.random() < _FROM_PASSAGE else _other_digit(match[0], draw)
+    return sentence[: match.start()] + new + sentence[match.end() :]
 
 
 def turned_negation(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """Denied what was said, or said what was denied."""
+    """A statement negated, or a negation removed."""
     del around
     if _DENIED.search(sentence):
         return _DENIED.sub("", sentence, count=1)
@@ -66,7 +67,7 @@ def turned_negation(sentence: str, around: Surroundings, draw: random.Random) ->
 
 
 def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """Two names in each other's places."""
+    """Two names swapped."""
     del around
     names = [name for name in names_in(sentence) if sentence.count(name) == 1]
     pairs = [
@@ -78,12 +79,12 @@ def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> s
         return None
     first, second = draw.choice(pairs)
     return re.sub(
-        f"{re.escape(first)}|{re.escape(second)}", lambda found: second if found[0] == first else first, sentence
+        f"{re.escape(first)}|{re.escape(second)}", lambda match: second if match[0] == first else first, sentence
     )
 
 
 def opposite_word(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """A word's opposite in its place."""
+    """A word replaced by its opposite."""
     del around
     words = [word for word in re.findall(r"\b[a-z]+\b", sentence) if word in OPPOSITES]
     if not words:
@@ -103,7 +104,7 @@ BREAKS: Mapping[str, Break] = {
 
 
 def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[str, str] | None:
-    """The sentence broken, and how; None where no break applies or what comes out stands in the passage.
+    """The broken sentence and the kind of break; None where no break applies or the passage contains the result.
 
     >>> falsify("It burned in 1911.", Surroundings("It burned in 1911.", (), ()), random.Random(0))
     ('It burned in 1919.', 'number')
@@ -116,12 +117,12 @@ def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[s
 
 
 def names_in(text: str) -> list[str]:
-    """Names, dates and quantities as they stand in the text, also a single first word."""
+    """Names, dates and quantities as written in the text, including a single first word."""
     return [name for name in find_entities(f"x {text}") if name in text]
 
 
 def shape(name: str) -> tuple[bool, bool, int]:
-    """What names have in common that can stand for each other: digits, a capital, how many words.
+    """The shape shared by names that can replace each other: digits, a capital, how many words.
 
     >>> shape("Ada Marlow") == shape("Port Ellery"), shape("14 May 1911") == shape("Ada")
     (True, False)
@@ -134,6 +135,6 @@ def _sample(names: Sequence[str], draw: random.Random) -> list[str]:
 
 
 def _other_digit(number: str, draw: random.Random) -> str:
-    place = draw.choice([at for at, character in enumerate(number) if character.isdigit()][-2:])
-    digits = [digit for digit in "123456789" if digit != number[place]]
-    return number[:place] + draw.choice(digits) + number[place + 1 :]
+    position = draw.choice([i for i, character in enumerate(number) if character.isdigit()][-2:])
+    digits = [digit for digit in "123456789" if digit != number[position]]
+    return number[:position] + draw.choice(digits) + number[position + 1 :]

@@ -1,4 +1,4 @@
-"""A sentence restated as answers do: shortened, reordered, framed, joined to the next, reworded, loosened, or fused with another one."""
+"""Sentences restated as answers do: shortened, reordered, framed, joined to the next, reworded, loosened, or fused with another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graph.text.word_forms import FUNCTION_WORDS, NEGATORS, OPPOSITES
 
 _FUSED_SUBJECT = r"(?:(?:He|She|It|They)\b(?!')|(?:The )?{title}(?: \([^()]*\))?(?:, [^,.;]{{3,60}},)?)"
-_FUSED_CLAUSE = r" (?P<told>[a-z][^.;:()]{5,90}?)(?:\.(?!\d)|[;:]|,? (?:and|but|which|who|where|while|although|until|after|before)\b|, )"
+_FUSED_CLAUSE = r" (?P<clause>[a-z][^.;:()]{5,90}?)(?:\.(?!\d)|[;:]|,? (?:and|but|which|who|where|while|although|until|after|before)\b|, )"
 _IS = re.compile(r"(?:is|was|are|were) (?=(?:an?|the|one|two|three|four|five|six|seven|eight|nine|ten)\b)")
 _FUSED_PRONOUN = re.compile(r"(?:He|She|It|They)(?P<rest> [a-z].*)", re.DOTALL)
 _OWN = re.compile(
@@ -19,7 +19,7 @@ _OWN = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """A sentence that speaks of its title by a pronoun, with what an earlier one says of it put in; None where that cannot be told.
+    """A sentence whose pronoun stands for its title, with what an earlier sentence says of it inserted; None where that is unclear.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
@@ -30,12 +30,12 @@ def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None
     here = _FUSED_PRONOUN.match(second) or _OWN.match(second)
     if before is None or here is None:
         return None
-    told, which = before["told"], "who" if second.startswith(("He", "She", "His")) else "which"
-    copula = _IS.match(told)
+    clause, which = before["clause"], "who" if second.startswith(("He", "She", "His")) else "which"
+    copula = _IS.match(clause)
     if copula is None:
-        subject = f"{title}, {which} {told},"
+        subject = f"{title}, {which} {clause},"
     else:
-        what = told[copula.end() :]
+        what = clause[copula.end() :]
         subject = f"{title}, {what}," if draw.random() < 0.5 else re.sub(r"^(?:an?|the)? ?", "the ", what, count=1)
     if here.re is _OWN:
         return f"The {here['part']} of {subject}{here['rest']}"
@@ -44,16 +44,16 @@ def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None
 
 FRAMES = ("According to the passage, ", "The passage says that ", "It is stated that ", "As described there, ")
 JOINTS = (", and ", "; ", ", while ")
-_OTHER = """
+_SYNONYMS = """
 located = situated, known as = called, began = started, film = movie, founded = established, because = since,
 showed = demonstrated, found that = observed that, used = employed, about = approximately, wrote = authored,
 children = kids, results = findings, associated with = linked to, compared with = relative to, large = big,
 build = construct, built = constructed, house = home, near = close to, between = from among, made = produced,
 was born = came into the world, begins = starts, ship = vessel, every = each, took = needed
 """
-OTHER_WORDS = [pair.strip().split(" = ") for pair in _OTHER.split(",")]
+SYNONYMS = [pair.strip().split(" = ") for pair in _SYNONYMS.split(",")]
 """Words, and others of the same meaning."""
-_OTHER_WORDS_SHARE = 0.7
+_SYNONYM_SHARE = 0.7
 _COMMON = """
 ability account action amount animal appear area around aspect became become behind bring broad called care carry case
 cause certain chance change choice clear close come concern consider contain continue course cover create deal
@@ -67,7 +67,7 @@ stage stand start state step strong study subject suggest support system take ta
 turn type unit usually value various view visit wide word work world year
 """
 COMMON_WORDS = tuple(_COMMON.split())
-"""What any word may be replaced by in a loose claim."""
+"""Words that may replace any word in a loose claim."""
 _LOOSEST = 0.6
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _CLAUSE = re.compile(r"(.{30,}?),\s+(?:which|who|where|and|but|when|while|with|although|after|before)\b")
@@ -81,100 +81,100 @@ _PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A sentence among those of its passage, and the title that the passage is known by."""
+class PassageSentence:
+    """One of the sentences of a passage, and the title of the passage."""
 
     sentences: Sequence[str]
-    at: int
+    position: int
     title: str
 
     @property
-    def sentence(self) -> str:
+    def text(self) -> str:
         """The sentence itself."""
-        return self.sentences[self.at]
+        return self.sentences[self.position]
 
 
-def verbatim(place: Place, draw: random.Random) -> str:
-    """As it stands."""
+def verbatim(sentence: PassageSentence, draw: random.Random) -> str:
+    """Unchanged."""
     del draw
-    return place.sentence
+    return sentence.text
 
 
-def shortened(place: Place, draw: random.Random) -> str:
+def shortened(sentence: PassageSentence, draw: random.Random) -> str:
     """Without brackets and without what follows its first clause."""
     del draw
-    text = _BRACKETS.sub("", place.sentence)
+    text = _BRACKETS.sub("", sentence.text)
     clause = _CLAUSE.match(text)
     return f"{clause[1]}." if clause is not None else text
 
 
-def turned(place: Place, draw: random.Random) -> str:
-    """With its title for its pronoun, or its opening phrase last; else within a frame."""
-    title = _BRACKETS.sub("", place.title)
-    if title and (pronoun := _PRONOUN.match(place.sentence)) is not None:
-        return title + place.sentence[pronoun.end() :]
-    if (opening := _OPENING.match(place.sentence)) is not None:
+def turned(sentence: PassageSentence, draw: random.Random) -> str:
+    """With its title in place of its pronoun, or its opening phrase last; else within a frame."""
+    title = _BRACKETS.sub("", sentence.title)
+    if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
+        return title + sentence.text[pronoun.end() :]
+    if (opening := _OPENING.match(sentence.text)) is not None:
         return f"{opening[2][:1].upper()}{opening[2][1:]} {opening[1][:1].lower()}{opening[1][1:]}."
-    return draw.choice(FRAMES) + place.sentence
+    return draw.choice(FRAMES) + sentence.text
 
 
-def reordered(place: Place, draw: random.Random) -> str:
-    """With two phrases of where, when or by whom in each other's places, or the last of them in front."""
-    phrases = _PHRASES.search(place.sentence)
+def reordered(sentence: PassageSentence, draw: random.Random) -> str:
+    """With two phrases of where, when or by whom swapped, or the last of them in front."""
+    phrases = _PHRASES.search(sentence.text)
     if phrases is None:
-        return turned(place, draw)
-    start, first, second = place.sentence[: phrases.start()], phrases[1], phrases[2]
-    rest = place.sentence[phrases.end() :]
+        return turned(sentence, draw)
+    start, first, second = sentence.text[: phrases.start()], phrases[1], phrases[2]
+    rest = sentence.text[phrases.end() :]
     if draw.random() < 0.5:
         return f"{start}{second} {first}{rest}"
     return f"{second[:1].upper()}{second[1:]}, {start}{first}{rest}"
 
 
-def renamed(place: Place, draw: random.Random) -> str:
-    """With its title for a pronoun within, and people by their last names."""
-    title = _BRACKETS.sub("", place.title)
-    text = _OBJECT.sub(f" {title}", place.sentence, count=1) if title else place.sentence
-    return _PERSON.sub(lambda found: found[1] if draw.random() < 0.5 else found[0], text)
+def renamed(sentence: PassageSentence, draw: random.Random) -> str:
+    """With its title in place of a pronoun inside it, and people by their last names."""
+    title = _BRACKETS.sub("", sentence.title)
+    text = _OBJECT.sub(f" {title}", sentence.text, count=1) if title else sentence.text
+    return _PERSON.sub(lambda match: match[1] if draw.random() < 0.5 else match[0], text)
 
 
-def joined(place: Place, draw: random.Random) -> str:
-    """With the next sentence as one."""
-    if place.at + 1 == len(place.sentences):
-        return place.sentence
-    return place.sentence.rstrip(".") + draw.choice(JOINTS) + place.sentences[place.at + 1]
+def joined(sentence: PassageSentence, draw: random.Random) -> str:
+    """Joined to the next sentence."""
+    if sentence.position + 1 == len(sentence.sentences):
+        return sentence.text
+    return sentence.text.rstrip(".") + draw.choice(JOINTS) + sentence.sentences[sentence.position + 1]
 
 
-def fused(place: Place, draw: random.Random) -> str:
-    """With what an earlier sentence says of the same thing put in; else joined to the next."""
-    title = _BRACKETS.sub("", place.title)
-    said = (fuse(earlier, place.sentence, title, draw) for earlier in place.sentences[: place.at])
-    found = [each for each in said if each is not None]
-    return draw.choice(found) if found else joined(place, draw)
+def fused(sentence: PassageSentence, draw: random.Random) -> str:
+    """With what an earlier sentence says of the same thing inserted; else joined to the next."""
+    title = _BRACKETS.sub("", sentence.title)
+    fusions = [fuse(earlier, sentence.text, title, draw) for earlier in sentence.sentences[: sentence.position]]
+    texts = [text for text in fusions if text is not None]
+    return draw.choice(texts) if texts else joined(sentence, draw)
 
 
-def reworded(place: Place, draw: random.Random) -> str:
+def reworded(sentence: PassageSentence, draw: random.Random) -> str:
     """With some of its words replaced by others of the same meaning."""
-    text = place.sentence
-    for word, other in OTHER_WORDS:
-        if draw.random() < _OTHER_WORDS_SHARE:
+    text = sentence.text
+    for word, other in SYNONYMS:
+        if draw.random() < _SYNONYM_SHARE:
             text = re.sub(rf"\b{word}(?!\w)", other, text, count=1)
     return text
 
 
-def loosened(place: Place, draw: random.Random) -> str:
-    """With some of the words that name, count and deny nothing left out or replaced by any: how far a paraphrase may stray."""
+def loosened(sentence: PassageSentence, draw: random.Random) -> str:
+    """With some words dropped or replaced at random, but no name, number or negation: how far a paraphrase may stray."""
     share = _LOOSEST * draw.random()
 
-    def stray(found: re.Match[str]) -> str:
-        word = found[0]
+    def stray(match: re.Match[str]) -> str:
+        word = match[0]
         if word in FUNCTION_WORDS or word in NEGATORS or word in OPPOSITES or draw.random() > share:
             return word
         return draw.choice((*draw.sample(COMMON_WORDS, 2), ""))
 
-    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", stray, turned(place, draw)))
+    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", stray, turned(sentence, draw)))
 
 
-WAYS: tuple[Callable[[Place, random.Random], str], ...] = (
+RESTATEMENTS: tuple[Callable[[PassageSentence, random.Random], str], ...] = (
     verbatim,
     shortened,
     turned,
@@ -187,11 +187,11 @@ WAYS: tuple[Callable[[Place, random.Random], str], ...] = (
 )
 
 
-def restate(place: Place, draw: random.Random) -> tuple[str, str]:
-    """The sentence in one of the WAYS, and the name of the way.
+def restate(sentence: PassageSentence, draw: random.Random) -> tuple[str, str]:
+    """The sentence in one of the RESTATEMENTS, and the name of that restatement.
 
-    >>> restate(Place(["In May 1911, it burned."], 0, "Lantern"), random.Random(1))
+    >>> restate(PassageSentence(["In May 1911, it burned."], 0, "Lantern"), random.Random(1))
     ('It burned in May 1911.', 'turned')
     """
-    way = draw.choice(WAYS)
-    return way(place, draw), way.__name__
+    restatement = draw.choice(RESTATEMENTS)
+    return restatement(sentence, draw), restatement.__name__

@@ -1,1 +1,1 @@
-"""Rows on disk: writing, the card, checking, showing, and public sets in our forms."""
+"""Datasets on disk: writing, the dataset card, validation, previews, and import of public sets."""

@@ -1,4 +1,4 @@
-"""Public sets in the forms of this suite: documents and questions to index and ask, or scored responses to train on."""
+"""Public datasets converted: documents and questions for retrieval, or scored responses for training."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 T = TypeVar("T")
-MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError)
+MALFORMED = (KeyError, TypeError, IndexError, AttributeError)
 LABELS = ("yes", "no", "maybe")
 
 
 def read_items(file: Path, read: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-    """Every row through `read`; UserError naming file, line and what is missing."""
+    """Every row converted by `read`; UserError naming file, line and problem for a malformed row."""
     for line, row in read_jsonl(file):
         try:
             yield read(row)
-        except MISSHAPEN as problem:
+        except MALFORMED as problem:
             found = f"{file} line {line}: {type(problem).__name__} {problem}"
-            raise UserError(found, "a row of that set as published", "name the set that the file is of") from None
+            raise UserError(found, "a row of that set as published", "name the set that the file belongs to") from None
 
 
 def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -47,12 +47,12 @@ def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A question of MedMCQA (Pal et al. 2022) or RiddleSense (Lin et al. 2021), its options told with it."""
+    """A question of MedMCQA (Pal et al. 2022) or RiddleSense (Lin et al. 2021), with its options in the question text."""
     options = dict(row["options"])
-    told = " ".join(f"({letter}) {option}" for letter, option in options.items())
+    listed = " ".join(f"({letter}) {option}" for letter, option in options.items())
     return {
         "id": row["id"],
-        "question": f"{row['question']} {told}",
+        "question": f"{row['question']} {listed}",
         "answers": [row["answer"]],
         "type": "choice",
         "options": options,
@@ -62,7 +62,7 @@ def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
-    """QA-Feedback (Wu et al. 2023): four responses over passages, and the share of comparisons by people that each one won."""
+    """QA-Feedback (Wu et al. 2023): four responses over passages, and the share of human comparisons that each one won."""
     excerpts = tuple(
         Excerpt(content_id(row["id"], str(n)), passage["title"], passage["text"])
         for n, passage in enumerate(row["passages"])

@@ -1,6 +1,6 @@
 """`modegraph data split` and `join`: questions split into train, dev and test by the hash of their ids; folders of one kind joined.
 
-The same ids, counts and seed give the same split; joined rows keep the split that they have."""
+The same ids, counts and seed give the same split; joined rows keep their split."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ from graph.shared.jsonl import read_jsonl
 def split_questions(
     file: Path, corpus: Path, counts: Mapping[str, int], seed: int, anew: bool = False
 ) -> list[dict[str, Any]]:
-    """The rows of `file` that fall to a split, in their order, with that split and with their gold sentences as evidence.
+    """The rows of `file` that are assigned to a split, in their order, with that split and their gold sentences as evidence.
 
-    `counts` are the questions of each split; those left over are left out. A split that the file states holds: test is drawn from
-    its test questions, train and dev from the others, unless they are divided `anew`. Sentences that the rows number are read from
-    `corpus`. UserError where a split has fewer questions than asked for.
+    `counts` is the number of questions in each split; the remaining ones are left out. Splits stated in the file are respected: test
+    is drawn from its test questions, train and dev from the others, unless `anew` is set. Gold sentences given by number are read
+    from `corpus`. UserError where a split has fewer questions than requested.
     """
-    asked = {each.question.id: each for each in with_sentences(read_gold_questions(file), corpus)}
-    order = sorted(asked, key=lambda one: content_id(str(seed), one))
+    questions = {one.question.id: one for one in with_sentences(read_gold_questions(file), corpus)}
+    order = sorted(questions, key=lambda key: content_id(str(seed), key))
     chosen: dict[str, str] = {}
     for split in ("test", "dev", "train"):
-        free = [one for one in order if one not in chosen and (anew or may_be(asked[one].stated_split, split))]
+        free = [key for key in order if key not in chosen and (anew or may_be(questions[key].stated_split, split))]
         if len(free) < counts.get(split, 0):
             found = f"{file}: {len(free):,} questions are left for {split}"
-            raise UserError(found, f"{counts[split]:,}, as --{split} asks for", "ask for fewer, or divide them --anew")
+            raise UserError(
+                found, f"{counts[split]:,}, as set by --{split}", "request fewer, or split them with --anew"
+            )
         chosen |= dict.fromkeys(free[: counts.get(split, 0)], split)
     rows = [{**row, "split": chosen[row["id"]]} for _, row in read_jsonl(file) if row["id"] in chosen]
-    evidence = {one: [{"id": q.source, "quote": q.text} for q in asked[one].question.evidence] for one in chosen}
+    evidence = {key: [{"id": q.source, "quote": q.text} for q in questions[key].question.evidence] for key in chosen}
     return [{**row, "evidence": evidence[row["id"]]} if evidence[row["id"]] else row for row in rows]
 
 
 def may_be(stated: str | None, split: str) -> bool:
-    """Whether a question whose file states a split may fall to `split`.
+    """Whether a question whose file states a split may be assigned to `split`.
 
     >>> may_be(None, "test"), may_be("dev", "train"), may_be("dev", "test"), may_be("test", "train")
     (True, True, False, False)
@@ -50,11 +52,11 @@ def may_be(stated: str | None, split: str) -> bool:
     return stated is None or (stated == "test") == (split == "test")
 
 
-MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
-    """The kind of the rows, and all of them as they are read; UserError for a folder without rows, for rows of two kinds or a repeated id."""
+    """The form of the rows, and the rows as they are read; UserError for a folder without rows, for rows of two kinds or a repeated id."""
     files = [file for folder in folders for file in files_of(folder)]
     first_row = next(read_jsonl(files[0]), None)
     if first_row is None:
@@ -64,7 +66,7 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """train.jsonl, dev.jsonl and test.jsonl of a folder, those that are there."""
+    """Those of train.jsonl, dev.jsonl and test.jsonl that a folder has; UserError for none."""
     files = [folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()]
     if not files:
         raise UserError(f"{folder}: no train, dev or test.jsonl", "a folder of training data", "check the path")
@@ -74,20 +76,20 @@ def files_of(folder: Path) -> list[Path]:
 def _rows(form: Form[Any], file: Path) -> Iterator[tuple[str, Any]]:
     for line, values in read_jsonl(file):
         where = f"{file} line {line}"
-        found = form_of(values, where)
-        if found is not form:
-            raise UserError(f"{where}: a row of {found.name}", f"one of {form.name}", "join data of one kind")
+        row_form = form_of(values, where)
+        if row_form is not form:
+            raise UserError(f"{where}: a row of {row_form.name}", f"one of {form.name}", "join data of one kind")
         try:
             yield where, form.from_json(values)
-        except MISSHAPEN as problem:
-            told = f"{where}: {type(problem).__name__} {problem}"
-            raise UserError(told, f"a row of {form.name}", "see `modegraph data validate`") from None
+        except MALFORMED as problem:
+            found = f"{where}: {type(problem).__name__} {problem}"
+            raise UserError(found, f"a row of {form.name}", "see `modegraph data validate`") from None
 
 
 def _distinct(rows: Iterator[tuple[str, Any]]) -> Iterator[Any]:
-    seen: dict[str, str] = {}
+    first_at: dict[str, str] = {}
     for where, row in rows:
-        if row.id in seen:
-            raise UserError(f"{where}: id {row.id!r} appears twice", "unique ids", f"it is at {seen[row.id]} too")
-        seen[row.id] = where
+        if row.id in first_at:
+            raise UserError(f"{where}: id {row.id!r} appears twice", "unique ids", f"it is at {first_at[row.id]} too")
+        first_at[row.id] = where
         yield row

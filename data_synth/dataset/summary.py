@@ -1,4 +1,4 @@
-"""What a dataset holds and what was lost on the way, counted while its rows stream by."""
+"""Statistics of a dataset and of its dropped rows, counted while the rows are streamed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph.shared.ids import content_id
 
 LOST_SHARE = 0.5
 SAMPLED_ROWS = 2000
-"""Rows that are kept in memory for a form's measures, drawn evenly from all."""
+"""Size of the uniform sample of rows held in memory for a form's measures."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was written and what was lost: `counts` by table and value, `lengths` by part of a row, `measures` of a sample."""
+    """What was written and what was dropped: `counts` by table and value, `lengths` by part of a row, `measures` of a sample."""
 
     form: str
     origin: Mapping[str, str]
@@ -43,14 +43,14 @@ class Summary:
 
     @property
     def mostly_lost(self) -> bool:
-        """Whether more than half of the rows were dropped (duplicates are no loss)."""
+        """Whether more than half of the rows were dropped (duplicates do not count)."""
         dropped = sum(self.drops.values())
         return dropped > LOST_SHARE * (dropped + self.rows)
 
 
 @dataclass
 class Tally(Generic[R]):
-    """Counts kept while rows of one form stream by."""
+    """Running counts over the rows of one form."""
 
     form: Form[R]
     drops: Counter[str] = field(default_factory=Counter)
@@ -58,27 +58,27 @@ class Tally(Generic[R]):
     tables: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     words: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     sample: list[R] = field(default_factory=list)
-    seen: set[bytes] = field(default_factory=set)
+    row_hashes: set[bytes] = field(default_factory=set)
     duplicates: int = 0
     draw: random.Random = field(default_factory=lambda: random.Random(0))
 
     def is_duplicate(self, row: R) -> bool:
-        """Whether a row with the same texts was counted before; if so it is counted as a duplicate."""
+        """Whether an earlier row has the same texts; if so, this one is counted as a duplicate."""
         key = bytes.fromhex(content_id(*self.form.texts(row)))
-        if key in self.seen:
+        if key in self.row_hashes:
             self.duplicates += 1
             return True
-        self.seen.add(key)
+        self.row_hashes.add(key)
         return False
 
     def add(self, row: R) -> None:
-        """Count a row that is kept."""
+        """Count a row that is written."""
         self.splits[row.split] += 1
         for table, value in self.form.counts(row).items():
             self.tables[table][value] += 1
         for part, words in self.form.lengths(row).items():
             self.words[part].append(words)
-        self._keep_in_sample(row)
+        self._sample_row(row)
 
     def summary(self, origin: Mapping[str, str]) -> Summary:
         """Everything counted so far."""
@@ -94,12 +94,12 @@ class Tally(Generic[R]):
             measures={what: round(value, 4) for what, value in self.form.measures(self.sample).items()},
         )
 
-    def _keep_in_sample(self, row: R) -> None:
-        """Reservoir sampling (Vitter 1985, algorithm R): every row so far is as likely to be in the sample."""
+    def _sample_row(self, row: R) -> None:
+        """Reservoir sampling (Vitter 1985, algorithm R): every row so far is equally likely to be in the sample."""
         if len(self.sample) < SAMPLED_ROWS:
             self.sample.append(row)
-        elif (place := self.draw.randrange(self.splits.total())) < SAMPLED_ROWS:
-            self.sample[place] = row
+        elif (slot := self.draw.randrange(self.splits.total())) < SAMPLED_ROWS:
+            self.sample[slot] = row
 
 
 def measure_lengths(words: Sequence[int]) -> Lengths:
@@ -108,5 +108,5 @@ def measure_lengths(words: Sequence[int]) -> Lengths:
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:
-    """By value: numbers by size, then words by the alphabet."""
+    """Sorted by value: numbers by size, then words alphabetically."""
     return dict(sorted(counts.items(), key=lambda item: (not item[0].isdigit(), item[0].zfill(9), item[0])))

@@ -1,6 +1,6 @@
 """`modegraph data validate`: every row of a file, or of the files of a folder, read and checked.
 
-The kind of a file's rows is found by the column that only this kind has; a bad row is reported with its line, what is wrong and how to fix it."""
+The form of a file's rows is recognised by a column that only this form has; a bad row is reported with its line and its problems."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ FORM_BY_COLUMN: dict[str, Form[Any]] = {
 
 @dataclass(frozen=True)
 class Checks:
-    """A kind of row and what is wrong with one, in words; raises what `Form.from_json` raises."""
+    """A kind of row and the function that lists a row's problems; it raises what `Form.from_json` raises."""
 
     kind: str
     problems: Callable[[Mapping[str, Any]], list[str]]
 
 
 def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
-    """The form of a row; UserError naming the columns when it is of none."""
+    """The form of a row; UserError naming the columns when no form matches."""
     for column, form in FORM_BY_COLUMN.items():
         if column in row:
             return form
     raise UserError(
         f"{where}: columns {', '.join(map(repr, row)) or 'none'}",
-        f"one of {', '.join(map(repr, FORM_BY_COLUMN))}, which tell what kind of data it is, or 'question' and 'answers'",
-        "give a file that `modegraph synth` or `modegraph data import` made, or questions",
+        f"one of {', '.join(map(repr, FORM_BY_COLUMN))}, which identify the kind of data, or 'question' and 'answers'",
+        "give a file made by `modegraph synth` or `modegraph data import`, or questions",
     )
 
 
 def checks_of(row: Mapping[str, Any], where: str) -> Checks:
-    """How rows like this one are checked: by their form, or as questions with their answers, which have none; UserError as `form_of`."""
+    """The checks for rows like this one: those of their form, or of plain questions, which have no form; UserError as `form_of`."""
     if "question" in row and not any(column in row for column in FORM_BY_COLUMN):
         return Checks("questions", question_problems)
     form = form_of(row, where)
@@ -68,7 +68,7 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be learned from: its line, its id if it has one, and everything that is wrong with it."""
+    """A row that cannot be used for training: its line, its id if it has one, and all its problems."""
 
     line: int
     id: str
@@ -77,7 +77,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a file holds: the form of its rows, how many there are, and the bad ones."""
+    """The result for one file: the form of its rows, their number, and the bad ones."""
 
     form: str
     rows: int
@@ -88,21 +88,21 @@ class Validation:
         return 1 - len(self.bad) / self.rows if self.rows else 0.0
 
 
-def files_to_check(given: Path) -> list[Path]:
-    """A file itself; of a folder train.jsonl, dev.jsonl and test.jsonl, or, without these, all its .jsonl files; UserError for none."""
-    if not given.is_dir():
-        return [given]
-    splits = [file for split in SPLITS if (file := given / f"{split}.jsonl").is_file()]
-    files = splits or sorted(file for file in given.glob("*.jsonl") if file.is_file())
+def files_to_check(path: Path) -> list[Path]:
+    """The file itself; of a folder, its train.jsonl, dev.jsonl and test.jsonl, or else all its .jsonl files; UserError for none."""
+    if not path.is_dir():
+        return [path]
+    splits = [file for split in SPLITS if (file := path / f"{split}.jsonl").is_file()]
+    files = splits or sorted(file for file in path.glob("*.jsonl") if file.is_file())
     if not files:
-        raise UserError(f"{given}: no .jsonl file in it", "a folder of training data or questions", "check the path")
+        raise UserError(f"{path}: no .jsonl file in it", "a folder of training data or questions", "check the path")
     return files
 
 
 def validate_file(file: Path) -> Validation:
     """Check every row of a .jsonl or .parquet file; UserError for a file that is neither, or whose first row has no known form."""
     checks: Checks | None = None
-    seen: set[str] = set()
+    ids: set[str] = set()
     bad: list[BadRow] = []
     rows = 0
     for line, values in read_rows(file):
@@ -112,14 +112,14 @@ def validate_file(file: Path) -> Validation:
             continue
         checks = checks or checks_of(values, f"{file} line {line}")
         problems = problems_of(values, checks)
-        own_id = str(values.get("id", ""))
-        if own_id in seen:
-            problems.append(f"id {own_id!r} appears above too")
-        seen.add(own_id)
+        row_id = str(values.get("id", ""))
+        if row_id in ids:
+            problems.append(f"id {row_id!r} appears above too")
+        ids.add(row_id)
         if problems:
-            bad.append(BadRow(line, own_id, tuple(problems)))
+            bad.append(BadRow(line, row_id, tuple(problems)))
     if checks is None:
-        raise UserError(f"{file}: no rows that can be read", "one JSON object a line", "write it again")
+        raise UserError(f"{file}: no rows that can be read", "one JSON object per line", "write it again")
     return Validation(checks.kind, rows, tuple(bad))
 
 
@@ -134,7 +134,7 @@ def problems_of(values: Mapping[str, Any], checks: Checks) -> list[str]:
 
 
 def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """(line, row) of a .jsonl file, or (row number, row) of a .parquet file; for a line that is no JSON object, why."""
+    """(line, row) of a .jsonl file, or (row number, row) of a .parquet file; for a line that is not a JSON object, the reason in place of the row."""
     if file.suffix == ".parquet":
         yield from _read_parquet(file)
         return

@@ -1,7 +1,7 @@
-"""The last step of every `synth` command: rows shown as a preview, or written as a folder, described and summed up.
+"""The last step of every `synth` command: rows shown as a preview, or written to a folder with a dataset card and a summary.
 
 The folder holds {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card. Rows are streamed to a folder of
-unfinished files and moved into place when all are there, `summary.json` last: it also tells an earlier dataset from somebody else's folder."""
+unfinished files, which are moved into place when all are complete, `summary.json` last: it also marks the folder as a dataset of ours."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ ROWS_PER_BATCH = 1000
 
 
 def check_folder(folder: Path) -> None:
-    """UserError unless `folder` is new, empty, an earlier dataset, or what an interrupted run left of one."""
+    """UserError unless `folder` is new, empty, an earlier dataset, or the remains of an interrupted run."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file", "a folder to write to", "choose another --out")
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
@@ -108,9 +108,9 @@ def check_folder(folder: Path) -> None:
 
 
 def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
-    """Stream `rows` into a folder that `check_folder` passed; an earlier run's files are replaced when all rows are there.
+    """Stream `rows` into a folder that `check_folder` passed; an earlier run's files are replaced once all rows are written.
 
-    Exact duplicates are left out and counted. When `rows` raises, the folder is left as it was.
+    Exact duplicates are left out and counted. When `rows` raises, the folder is left unchanged.
     """
     unfinished = folder / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -127,7 +127,7 @@ def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], orig
 
 
 def write_parquet(lines: Path, target: Path, schema: pa.Schema) -> None:
-    """The rows of a JSONL file as a Parquet file of the columns of `schema`, `ROWS_PER_BATCH` rows in memory at a time."""
+    """Write the rows of a JSONL file as a Parquet file with the columns of `schema`, `ROWS_PER_BATCH` rows in memory at a time."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -164,7 +164,7 @@ def _write_lines(folder: Path, rows: Iterable[R | Dropped], form: Form[R], tally
 
 
 def _move_into_place(unfinished: Path, folder: Path) -> None:
-    """Rename every finished file, the summary last; splits of an earlier run that this one lacks are removed."""
+    """Move every finished file into place, the summary last; splits of an earlier run that this one lacks are deleted."""
     for stale in _split_files(folder):
         if not (unfinished / stale.name).exists():
             stale.unlink()
@@ -180,19 +180,19 @@ def _split_files(folder: Path) -> Iterator[Path]:
 
 def _is_ours(marker: Path) -> bool:
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
+        summary = json.loads(marker.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and str(found.get("made_by", "")).startswith(MAKER)
+    return isinstance(summary, dict) and str(summary.get("made_by", "")).startswith(MAKER)
 
 
 def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:
-    """Each row's fields, one a line; a dropped one by its reason."""
+    """Each row's fields, one per line; a dropped row as its reason."""
     return "\n\n".join(f"dropped: {row.why}" if isinstance(row, Dropped) else _show_row(row, form) for row in rows)
 
 
 def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
-    """One object: the rows as a file holds them, and the reasons of what was dropped on the way."""
+    """One object: the rows as stored, and the reasons of the dropped ones."""
     return {
         "rows": [form.to_json(row) for row in rows if not isinstance(row, Dropped)],
         "dropped": [row.why for row in rows if isinstance(row, Dropped)],
@@ -200,20 +200,20 @@ def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
 
 
 def show_summary(summary: Summary, out: Path) -> str:
-    """A few lines: how many rows, where, how long, and what was lost."""
+    """A few lines: the number of rows, their folder, their lengths, and what was left out."""
     lines = [f"{summary.rows:,} rows in {out} ({_counts(summary.by_split)})"]
     lines += [f"by {table}: {_counts(counts)}" for table, counts in summary.counts.items()]
     if summary.lengths:
         lines.append("mean words: " + ", ".join(f"{part} {words.mean}" for part, words in summary.lengths.items()))
     lines += [f"{what}: {value:g}" for what, value in summary.measures.items()]
     if summary.drops or summary.duplicates:
-        lost = {**summary.drops, "exact duplicate": summary.duplicates}
-        lines.append(f"left out: {_counts({why: count for why, count in lost.items() if count})}")
+        omitted = {**summary.drops, "exact duplicate": summary.duplicates}
+        lines.append(f"left out: {_counts({why: count for why, count in omitted.items() if count})}")
     return "\n".join([*lines, f"dataset card: {out / CARD}"])
 
 
 def _show_row(row: R, form: Form[R]) -> str:
-    """Texts that go over several lines (a prompt, say) stand under their name, the rest beside it."""
+    """Multi-line values (a prompt, say) are shown below their name, others next to it."""
     lines = []
     for name, value in form.to_json(row).items():
         if isinstance(value, list) and value and isinstance(value[0], dict) and "content" in value[0]:
@@ -230,7 +230,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def ledger_of(out: Path | None, preview: int | None) -> Path | None:
-    """Where the calls of a run are kept: in the folder to write; a preview keeps none. UserError for no folder or a foreign one."""
+    """The file that stores the model calls of a run, in the output folder; None for a preview. UserError for no folder or a foreign one."""
     if preview is not None:
         return None
     if out is None:
@@ -249,9 +249,9 @@ def write_or_preview(
     warnings_of: Callable[[Summary], Sequence[str]] = lambda summary: (),
     strict: bool = False,
 ) -> bool:
-    """Show the first `preview` rows, or write all into `out`; False when more than half of the rows were lost.
+    """Show the first `preview` rows, or write all into `out`; False when more than half of the rows were dropped.
 
-    What `warnings_of` finds in the summary is shown; if it must be `strict`, it is a failure, too.
+    Warnings that `warnings_of` finds in the summary are shown; with `strict`, they also count as failure.
     """
     if preview is not None or out is None:
         first = list(islice(rows, preview))

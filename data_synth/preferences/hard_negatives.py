@@ -1,8 +1,8 @@
 """Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
 
-Half of them end in the gold answer but reason from sentences near the question that do not say it (`unsupported`); the other half use the context
-and end in another answer of its kind, one of the context if there is one (`wrong answer`); some refuse though the passages say it. About half are a little
-longer than the chosen side. Nothing is borrowed from a question of another split.
+Half of them end in the gold answer but reason from sentences similar to the question that do not support it (`unsupported`); the other half use
+the context and end in another answer of the same type, one from the context if there is one (`wrong answer`); some refuse although the passages
+contain the answer. About half are a little longer than the chosen side. Nothing is borrowed from a question of another split.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from graph.text.sentences import split_units
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 REFUSED = "refused, though the passages say it"
 INVENTED = "answer that no passage holds"
-"""Of rows whose passages do not hold the answer: the chosen side says so."""
+"""Of rows whose passages do not contain the answer: the chosen side says so."""
 WORSE = "found worse by readers"
 """Of feedback (data_synth/feedback): a reasoned answer that was rejected by people, whatever its length."""
 NO_PASSAGE_SAYS = "None of the passages says so."
 """The reasoning of a refusal, right or wrong."""
 REFUSED_SHARE = 0.13
-"""Of the hard negatives that refuse: about as many as there are rows where refusing is right, or the words of a refusal would tell the sides apart."""
+"""Share of hard negatives that refuse: about as many as there are rows where refusing is right, so that a refusal does not give the side away."""
 LONGER_SHARE = 0.35
-"""Of the other hard negatives that are to be longer than the chosen side; whole sentences make others longer, too."""
+"""Share of the other hard negatives that are meant to be longer than the chosen side; whole sentences make others longer, too."""
 POOL = 512
 INVENTED_WORDS = 30
 MAYBE = "maybe"
-"""Never the wrong answer: as it is seldom the right one, it would tell the sides apart."""
+"""Never the wrong answer: it is seldom the right one, so it would give the side away."""
 _NUMBER = re.compile(r"\b\d[\d.,:]*\b")
 
 
@@ -62,23 +62,23 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Pool:
-    """Reasonings and answers of the questions seen last: what hard negatives borrow from."""
+    """Reasonings and answers of the most recent questions, from which hard negatives borrow."""
 
     reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL))
     answers: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=POOL))
 
     def add(self, draft: Draft, reason: str) -> None:
-        """Remember the reasoning and the answer of a draft, once a question."""
-        told = tuple(map(plain, sentences_of(reason)))
+        """Add the reasoning and the answer of a draft, once per question."""
+        sentences = tuple(map(plain, sentences_of(reason)))
         if not any(known.question_id == draft.question.id for known in self.reasons):
-            self.reasons.append(Reasoning(draft.question.id, told, _words(told)))
+            self.reasons.append(Reasoning(draft.question.id, sentences, _words(sentences)))
             self.answers.append((draft.question.kind, draft.answer))
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative of a pair whose chosen side reasons `reason`: a refusal when nothing in the pool or context will do, None without a context.
+    """The hard negative of a pair whose chosen side has the reasoning `reason`: a refusal when pool and context offer none, None without a context.
 
-    Which kind it is to be, and whether it is to be longer, is drawn by the question and the size of the context.
+    Its kind, and whether it is longer, are drawn by the question and the size of the context.
     """
     draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
     if draft.excerpts and draw.random() < REFUSED_SHARE:
@@ -94,7 +94,7 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
 
 
 def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """The gold answer after sentences of the context that are near to the question and do not hold it; without any, after the reasoning of another question."""
+    """The gold answer after sentences of the context that are similar to the question but lack the answer; without any, after the reasoning of another question."""
     misread = misread_context(draft, reason, draft.answer, target, longer)
     if misread:
         return HardNegative(UNSUPPORTED, format_answer(misread, draft.answer))
@@ -106,19 +106,19 @@ def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, lon
 
 
 def wrong_answer_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """Another answer after sentences of the context that are near to it, cited as they stand; borrowed ones without a context."""
+    """Another answer after sentences of the context that are similar to it, cited correctly; borrowed ones without a context."""
     wrong = wrong_answer(draft, [answer for _, answer in pool.answers])
     if not wrong:
         return None
-    told = misread_context(draft, reason, wrong, target, longer)
-    if not told:
+    reasoning = misread_context(draft, reason, wrong, target, longer)
+    if not reasoning:
         borrowed = borrow_reason(draft, pool, target, longer)
-        told = cite_in_turn(borrowed, check_citations(reason, len(draft.excerpts)).cited) if borrowed else ""
-    return HardNegative(WRONG, format_answer(told, wrong)) if told else None
+        reasoning = cite_in_turn(borrowed, check_citations(reason, len(draft.excerpts)).cited) if borrowed else ""
+    return HardNegative(WRONG, format_answer(reasoning, wrong)) if reasoning else None
 
 
 def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
-    """Another option of the question, another choice of its kind, something of its shape in the context, or another question's answer; "" for none."""
+    """Another option of the question, another choice (yes, no), an entity of the answer's shape in the context, or another question's answer; "" for none."""
     gold = {normalise_answer(answer) for answer in (*draft.question.answers, draft.answer)}
     offered = tuple((draft.question.options or {}).values()) or tuple(sorted(choices_of(draft.answer) - {MAYBE}))
     offered = offered or tuple(entity for entity in entities_of_shape(draft) if not holds_answer(entity, draft.answer))
@@ -131,7 +131,7 @@ def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
 
 
 def invented_negative(draft: Draft) -> HardNegative:
-    """For passages that do not hold the answer: the answer all the same, after sentences of theirs that do not say it."""
+    """For passages that do not contain the answer: the answer all the same, after sentences of theirs that do not support it."""
     misread = misread_context(draft, "", draft.answer, INVENTED_WORDS, longer=False)
     return HardNegative(INVENTED, format_answer(misread, draft.answer) if misread else draft.answer)
 
@@ -150,7 +150,7 @@ def entities_of_shape(draft: Draft) -> list[str]:
 
 
 def answer_shape(answer: str) -> tuple[bool, bool, int]:
-    """What answers have in common that could stand for each other: digits, a capital letter, and about as many words.
+    """The shape shared by answers that could replace each other: digits, a capital letter, and number of words.
 
     >>> answer_shape("14 May 1911") == answer_shape("3 June 1890"), answer_shape("yes") == answer_shape("Ada Marlow")
     (True, False)
@@ -159,9 +159,9 @@ def answer_shape(answer: str) -> tuple[bool, bool, int]:
 
 
 def misread_context(draft: Draft, reason: str, wrong: str, target: int, longer: bool) -> str:
-    """Sentences of the context, nearest to the question and the wrong answer first, that the true reasoning does not use.
+    """Sentences of the context that the true reasoning does not use, most similar to the question and the wrong answer first.
 
-    A sentence with the gold answer in it is left out, unless the answer is a choice such as "yes". "" when there are none.
+    Sentences that contain the gold answer are left out, unless the answer is a choice such as "yes". "" when there are none.
     """
     used = words_of(check_citations(reason, 0).text)
     gold = set() if choices_of(draft.answer) else words_of(draft.answer)
@@ -172,23 +172,23 @@ def misread_context(draft: Draft, reason: str, wrong: str, target: int, longer: 
                 quoted.setdefault(text, number)
     sentences = list(quoted)
     scores = tfidf_cosines(f"{draft.question.text} {wrong}", sentences)
-    order = sorted(range(len(sentences)), key=lambda place: -scores[place])
-    cited = [_cited(sentences[place], quoted[sentences[place]]) for place in order]
+    order = sorted(range(len(sentences)), key=lambda row: -scores[row])
+    cited = [_cited(sentences[row], quoted[sentences[row]]) for row in order]
     return " ".join(fit_length(cited, target, longer))
 
 
 def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[str, ...]:
-    """The sentences of the reasoning of another question that is nearest to `target` words, on the wanted side if there is one."""
-    others = [told for told in pool.reasons if told.question_id != draft.question.id and told.words]
+    """The sentences of another question's reasoning with a length closest to `target` words, longer or shorter as requested if there is one."""
+    others = [other for other in pool.reasons if other.question_id != draft.question.id and other.words]
     if not others:
         return ()
-    wanted = [told for told in others if (told.words > target) == longer] or others
-    best = min(wanted, key=lambda told: (abs(told.words - target), content_id(draft.question.id, told.question_id)))
+    fitting = [other for other in others if (other.words > target) == longer] or others
+    best = min(fitting, key=lambda other: (abs(other.words - target), content_id(draft.question.id, other.question_id)))
     return best.sentences
 
 
 def fit_length(sentences: Sequence[str], target: int, longer: bool) -> tuple[str, ...]:
-    """The first sentences that are together longer than `target` words (all, if none are), or the most that are not.
+    """The fewest leading sentences that exceed `target` words (all, if none do), or the most that do not.
 
     >>> fit_length(["a b", "c d", "e f"], 3, longer=True), fit_length(["a b", "c d", "e f"], 3, longer=False)
     (('a b', 'c d'), ('a b',))
@@ -202,7 +202,7 @@ def fit_length(sentences: Sequence[str], target: int, longer: bool) -> tuple[str
 
 
 def cite_in_turn(sentences: Sequence[str], cited: Sequence[int]) -> str:
-    """The sentences as one text, the first citing the first number, and so on; numbers left over follow the last sentence.
+    """The sentences as one text, the first citing the first number, and so on; remaining numbers follow the last sentence.
 
     >>> cite_in_turn(["It rained.", "Tea."], [2, 1, 3])
     'It rained [2]. Tea [1] [3].'

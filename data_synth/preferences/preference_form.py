@@ -1,6 +1,6 @@
-"""Preference rows as a form: their columns, what is counted, what is wrong with a row, and how easily the two sides are told apart.
+"""Preference rows as a form: columns, counts, problems of a row, and how easily the two sides are distinguished.
 
-Sides that differ by length, by words or by the words of the prompt can be told apart without reading them; a model would learn that instead."""
+Sides that differ in length, in vocabulary or in overlap with the prompt can be distinguished without reading them; a model would learn that instead."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 
 SEPARATING_ACCURACY = 0.75
-"""From so much accuracy on, a pair is learned by what has nothing to do with its answers."""
+"""Accuracy from which surface features, not the answers, suffice to learn the pairs."""
 FOLDS = 5
 MIN_ROWS = 20
 
 
 def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
-    """The figures of a sample of pairs; none for fewer than MIN_ROWS rows or fewer than FOLDS questions."""
+    """How well simple rules distinguish the sides of a sample of pairs; empty for fewer than MIN_ROWS rows or FOLDS questions."""
     questions = [row.question_id for row in rows]
     if len(rows) < MIN_ROWS or len(set(questions)) < FOLDS:
         return {}
     chosen_first = [random.Random(row.id).random() < 0.5 for row in rows]
-    shown = [
+    sides = [
         (row.chosen, row.rejected) if first else (row.rejected, row.chosen)
         for row, first in zip(rows, chosen_first, strict=True)
     ]
     return {
         "accuracy of length alone (the longer side, or the shorter)": length_alone(rows),
-        "accuracy of any rule on both lengths": by_both_lengths(shown, chosen_first, questions),
-        "accuracy of a bag of words": by_words(shown, chosen_first, questions),
+        "accuracy of any rule on both lengths": by_both_lengths(sides, chosen_first, questions),
+        "accuracy of a bag of words": by_words(sides, chosen_first, questions),
         "accuracy of the share of words that the prompt has": by_overlap(rows),
     }
 
 
 def separating_measures(measures: Mapping[str, float]) -> list[str]:
-    """The rules that tell the sides apart with an accuracy of TOLD_APART or more, in words."""
+    """The rules that distinguish the sides with an accuracy of SEPARATING_ACCURACY or more, in words."""
     return [f"{name} {value:.2f}" for name, value in measures.items() if value >= SEPARATING_ACCURACY]
 
 
@@ -76,27 +76,29 @@ def length_alone(rows: Sequence[PreferenceRow]) -> float:
     return max(longer, 1 - longer)
 
 
-def by_both_lengths(shown: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
-    """Accuracy of a small decision tree on both lengths: it also finds "a side of three words is never the chosen one"."""
+def by_both_lengths(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
+    """Cross-validated accuracy of a small decision tree on both lengths: it also finds "a side of three words is never the chosen one"."""
     from sklearn.tree import DecisionTreeClassifier
 
-    lengths = np.array([[len(first.split()), len(second.split())] for first, second in shown], np.float32)
+    lengths = np.array([[len(first.split()), len(second.split())] for first, second in sides], np.float32)
     tree = DecisionTreeClassifier(max_depth=4, min_samples_leaf=5, random_state=0)
-    return _tested(tree, np.column_stack([lengths, lengths[:, 0] - lengths[:, 1]]), chosen_first, questions)
+    return _cross_validated(tree, np.column_stack([lengths, lengths[:, 0] - lengths[:, 1]]), chosen_first, questions)
 
 
-def by_words(shown: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
-    """Accuracy of a logistic regression on which words stand in one side and not in the other."""
+def by_words(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
+    """Cross-validated accuracy of a logistic regression on which words occur in one side and not in the other."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
 
     counter = CountVectorizer(binary=True, token_pattern=r"\S+")
-    counter.fit([text for pair in shown for text in pair])
-    first, second = (counter.transform([pair[side] for pair in shown]).astype(np.float32) for side in (0, 1))
-    return _tested(LogisticRegression(max_iter=200, fit_intercept=False), first - second, chosen_first, questions)
+    counter.fit([text for pair in sides for text in pair])
+    first, second = (counter.transform([pair[side] for pair in sides]).astype(np.float32) for side in (0, 1))
+    return _cross_validated(
+        LogisticRegression(max_iter=200, fit_intercept=False), first - second, chosen_first, questions
+    )
 
 
-def _tested(rule: object, features: Floats, chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
+def _cross_validated(rule: object, features: Floats, chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
     from sklearn.model_selection import GroupKFold, cross_val_score
 
     folds = GroupKFold(FOLDS)
@@ -106,16 +108,16 @@ def _tested(rule: object, features: Floats, chosen_first: Sequence[bool], questi
 ABOUT = """\
 Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
 Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: the gold answer
-alone, or, in rows with a `hard_negative`, a reasoned answer: wrong or not supported by the context and of about the same length, a refusal, the answer that no
-passage holds (chosen is "not in the documents" then), or one that readers found worse (of feedback; what is chosen there is what they found better,
-and the only gold answer). The passages of a prompt are shuffled.
+alone, or, in rows with a `hard_negative`, an answer with reasoning: wrong or not supported by the context and of about the same length, a refusal, an answer
+that no passage contains (then "not in the documents" is chosen), or one that readers found worse (from feedback; chosen is the answer that they found better,
+which is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
-A reasoning written by a model is kept only if it has the form, ends in the gold answer (case and outer punctuation aside), is
-supported by its context, does not copy the question and does not tell that the answer was given."""
+A reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
+supported by its context, does not copy the question and does not mention that the answer was given."""
 
 
 def preference_problems(row: PreferenceRow) -> list[str]:
-    """What keeps a pair from being learned from, in words; none for a good one."""
+    """What makes a pair unusable for training, in words; empty for a good pair."""
     problems = []
     if not row.prompt or row.prompt[-1].role != "user":
         problems.append("the prompt does not end with a user's turn")

@@ -1,8 +1,8 @@
 """Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_1, …, C_N, each one excerpt longer.
 
 Chosen: reasoning, then the gold answer. Rejected: a hard negative with its own reasoning, or for a share of the rows the answer alone, as in
-the paper. Where a context has no gold document and does not hold the answer, "not in the documents" is chosen. A reasoning by rules quotes
-and cites the context; a model's must be supported by it, and may be checked by a second model."""
+the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by rules quotes and cites
+the context; a model's must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ MAX_VERDICT_TOKENS = 64
 
 
 class Verdict(ReplyModel):
-    """What the checking model replies."""
+    """The reply of the checking model."""
 
     supported: bool
 
 
 def check_by_model(drafts: Sequence[Draft], reasons: Sequence[str], model: LanguageModel) -> list[str]:
-    """Why each reasoning is not good enough, in the words of the card; "" for a good one."""
+    """The reason why each reasoning is rejected, as the dataset card counts it; "" for a good one."""
     requests = [_check_request(draft, reason) for draft, reason in zip(drafts, reasons, strict=True)]
     return [_verdict_problem(completion) for completion in model.complete(requests)]
 
 
 def _check_request(draft: Draft, reason: str) -> CompletionRequest:
-    selection = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    text = fill("data_synth/check.txt", question_over_passages=selection, reason=quote(reason), answer=draft.answer)
+    task = answer_messages(draft.question.text, draft.excerpts)[-1].content
+    text = fill("data_synth/check.txt", question_over_passages=task, reason=quote(reason), answer=draft.answer)
     return CompletionRequest((Message("user", text),), MAX_VERDICT_TOKENS, seed=0, schema=strict_schema(Verdict))
 
 
@@ -85,7 +85,7 @@ NO_HARD_NEGATIVE = "no hard negative could be made"
 
 @dataclass(frozen=True)
 class Reasoner:
-    """Who writes reasonings, by name. A `checked` one's must be supported by the context; gold sentences are by construction."""
+    """A writer of reasonings. With `checked`, they must be supported by the context; gold sentences are supported by construction."""
 
     name: str
     write: Callable[[Sequence[Draft]], list[str | Dropped]]
@@ -94,7 +94,7 @@ class Reasoner:
 
 @dataclass(frozen=True)
 class ReasonedDraft:
-    """A draft, its reasoning (or why there is none), and how far the context supports it (None where nothing is quoted)."""
+    """A draft, its reasoning (or why there is none), and how far the context supports it (None without a context)."""
 
     draft: Draft
     reason: str | Dropped
@@ -102,7 +102,7 @@ class ReasonedDraft:
 
 
 Check = Callable[[Sequence[Draft], Sequence[str]], Sequence[str]]
-"""Drafts and their reasonings to why each is not good enough, "" for a good one: what a second model says."""
+"""Drafts and their reasonings to the reason why each is rejected, "" for a good one: a second model."""
 
 
 def preference_rows(
@@ -114,9 +114,10 @@ def preference_rows(
     hard_negatives: float = 0.0,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named).
+    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given).
 
-    `models` write the reasonings, or rules do, which quote evidence alone and drop a row whose context lacks some. Tokens of a context are counted by the first model, or by the index's encoder.
+    `models` write the reasonings, or rules do, which quote only evidence and drop rows whose context lacks some of it. Tokens of a context
+    are counted by the first model, or by the index's encoder.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
@@ -138,18 +139,18 @@ def make_rows(
     check: Check | None = None,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped.
+    """Yield the rows of each question by growing context, in the order of `questions`; a row that cannot be made comes as Dropped.
 
     `hard_negatives` is the share of rows whose rejected side is a hard negative; the others reject the answer alone, as the paper does.
     """
     pools: defaultdict[str, Pool] = defaultdict(Pool)
     for group in draft_groups(questions, find_contexts, sizes):
-        whole = [draft for draft in group if isinstance(draft, Draft) and not is_missed(draft)]
-        told = [write_reasons(whole, reasoner, measure, check) for reasoner in reasoners]
-        for reasoned in (one for of_reasoner in told for one in of_reasoner):
+        answerable = [draft for draft in group if isinstance(draft, Draft) and not is_missed(draft)]
+        by_reasoner = [write_reasons(answerable, reasoner, measure, check) for reasoner in reasoners]
+        for reasoned in chain.from_iterable(by_reasoner):
             if isinstance(reasoned.reason, str):
                 pools[reasoned.draft.question.split].add(reasoned.draft, reasoned.reason)
-        by_draft = iter(zip(*told, strict=True))
+        by_draft = iter(zip(*by_reasoner, strict=True))
         for draft in group:
             if isinstance(draft, Dropped):
                 yield draft
@@ -163,7 +164,7 @@ def make_rows(
 
 
 def is_missed(draft: Draft) -> bool:
-    """Whether the context of a draft has no gold document (some are named) and does not hold its answer."""
+    """Whether the context of a draft contains none of the question's gold documents (it has some) and lacks the answer."""
     question, excerpts = draft.question, draft.excerpts
     if not excerpts or not question.gold_sources or gold_share(question.gold_sources, excerpts):
         return False
@@ -174,7 +175,7 @@ def is_missed(draft: Draft) -> bool:
 
 
 def refusal_row(draft: Draft) -> PreferenceRow:
-    """Chosen: that no passage says it; rejected: the answer all the same."""
+    """A row whose chosen side says that no passage contains the answer; rejected is the answer all the same."""
     negative = invented_negative(draft)
     reasoned = ReasonedDraft(replace(draft, answer=NOT_FOUND), NO_PASSAGE_SAYS, None)
     return replace(_row(reasoned, "", BY_RULES, negative), answers=(NOT_FOUND,), kind="unanswerable")
@@ -183,19 +184,19 @@ def refusal_row(draft: Draft) -> PreferenceRow:
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
-    """The reasonings of one reasoner in the order of `drafts`, those dropped that their context does not support."""
+    """The reasonings of one reasoner in the order of `drafts`; those that their context does not support are dropped."""
     written = reasoner.write(drafts)
-    quoted = [n for n, reason in enumerate(written) if isinstance(reason, str) and drafts[n].excerpts]
-    texts = [str(written[n]) for n in quoted]
-    support = dict(zip(quoted, measure([drafts[n] for n in quoted], texts), strict=True))
-    refused: dict[int, Dropped] = {}
+    with_context = [n for n, reason in enumerate(written) if isinstance(reason, str) and drafts[n].excerpts]
+    texts = [str(written[n]) for n in with_context]
+    support = dict(zip(with_context, measure([drafts[n] for n in with_context], texts), strict=True))
+    rejected: dict[int, Dropped] = {}
     if reasoner.checked:
-        refused = {n: Dropped(UNSUPPORTED) for n in quoted if not support[n].holds}
+        rejected = {n: Dropped(UNSUPPORTED) for n in with_context if not support[n].holds}
         if check is not None:
-            selection = [n for n in quoted if n not in refused]
-            said = check([drafts[n] for n in selection], [str(written[n]) for n in selection])
-            refused |= {n: Dropped(why) for n, why in zip(selection, said, strict=True) if why}
-    return [ReasonedDraft(drafts[n], refused.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
+            selection = [n for n in with_context if n not in rejected]
+            problems = check([drafts[n] for n in selection], [str(written[n]) for n in selection])
+            rejected |= {n: Dropped(why) for n, why in zip(selection, problems, strict=True) if why}
+    return [ReasonedDraft(drafts[n], rejected.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
 
 
 def finish_row(
@@ -237,7 +238,7 @@ def _row(reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegati
 def _pair(
     reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> PreferenceRow | Dropped:
-    """The pair of a draft, with a hard negative if the draw says so; Dropped where none can be made."""
+    """The pair of a draft, with a hard negative for a random share of pairs; Dropped where none can be made."""
     drawn_by = content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
     if isinstance(reasoned.reason, Dropped) or random.Random(drawn_by).random() >= hard_negatives:
         return finish_row(reasoned, mark, reasoner)
@@ -246,13 +247,13 @@ def _pair(
 
 
 def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
-    """What tells the rows of several reasoners apart."""
+    """The id suffix that distinguishes the rows of several reasoners."""
     return f"@{reasoner.name}" if len(reasoners) > 1 else ""
 
 
 @dataclass(frozen=True)
 class PreferenceModels:
-    """SPECs of the models that write reasonings and of the one that checks them; their calls are kept in `ledger`, if there is one."""
+    """SPECs of the models that write reasonings and of the one that checks them; their calls are stored in `ledger`, if there is one."""
 
     reasoners: Sequence[str] = ()
     checker: str | None = None
@@ -261,7 +262,7 @@ class PreferenceModels:
 
 @dataclass(frozen=True)
 class QuestionSelection:
-    """Which questions of `file`: those of `splits` (none: all), of which `limit` are drawn by the seed; over contexts of which `sizes` (none: all)."""
+    """The questions to use: those of `file` in `splits` (empty: all), `limit` of them sampled by the seed, over contexts of `sizes` (empty: all)."""
 
     file: Path
     splits: Sequence[str] = ()
@@ -272,7 +273,7 @@ class QuestionSelection:
 
 @dataclass(frozen=True)
 class PreferenceRun:
-    """Rows, made as they are read, and their origin in words."""
+    """Rows, made lazily, and a description of their origin."""
 
     rows: Iterable[PreferenceRow | Dropped]
     origin: Mapping[str, str]
@@ -288,9 +289,9 @@ def preference_run(
     hard_negatives: float,
     first: int | None,
 ) -> PreferenceRun:
-    """Rows of the questions asked, of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
+    """Rows of the selected questions, or only of the `first` if given, with contexts of up to `settings.top_k` excerpts.
 
-    UserError for questions whose gold documents the index does not have, and for a share of hard negatives that is none.
+    UserError for gold documents that are not in the index, and for a share of hard negatives outside 0 to 1.
     """
     if not 0 <= hard_negatives <= 1:
         raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share of 0 to 1", "change it")
@@ -313,7 +314,7 @@ def preference_run(
     }
     rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, selection.sizes)
     if first is None:
-        # Rows, not questions: these are pulled many at a time, before a model is called.
+        # Count rows, not questions: questions are read in batches, before a model is called.
         expected = len(distinct) * len(selection.sizes or range(settings.top_k)) * max(1, len(reasoners))
         rows = track(rows, "rows", expected)
     return PreferenceRun(chain(twins, rows), origin)

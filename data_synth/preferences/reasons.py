@@ -43,36 +43,36 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Statement:
-    """One supporting sentence: `found` as it stands in the document `source`, `said` as the reasoning puts it."""
+    """One supporting sentence: `quote` as it is in the document `source`, `text` as the reasoning words it."""
 
     source: str
-    found: str
-    said: str
+    quote: str
+    text: str
 
 
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
-    """The question's evidence sentences, each citing the excerpt that holds it, and one that holds the answer if none of them does.
+    """The question's evidence sentences, each citing the excerpt that contains it, plus one that contains the answer if none of them does.
 
-    Dropped where an excerpt lacks one: a reasoning is all in its context. Without evidence quotes, each gold document gives its sentence most
-    similar to question, reasoning and answer; `passages_of` gives a document's passages. The question's own reasoning, which no passage
-    holds, stands only where there is nothing to quote. A question without a context quotes without citing.
+    Dropped if the excerpts lack one of them: all of a reasoning must be in its context. Without evidence quotes, each gold document gives
+    its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
+    reasoning, which no passage contains, is used only if there is nothing to quote. Without a context, quotes are not cited.
     """
     statements = statements_of(draft, passages_of)
     if not statements:
         return plain(draft.question.reasoning) or Dropped(UNSUPPORTED)
     if draft.excerpts and not all(holders_of(statement, draft.excerpts) for statement in statements):
         return Dropped(NOT_SHOWN)
-    said = list(dict.fromkeys(cite_statement(statement, draft.excerpts) for statement in statements))
-    if is_span(draft.answer) and not any(holds_answer(part, draft.answer) for part in said):
-        held = sentence_with(draft.answer, draft.excerpts)
-        if held is None:
+    sentences = list(dict.fromkeys(cite_statement(statement, draft.excerpts) for statement in statements))
+    if is_span(draft.answer) and not any(holds_answer(sentence, draft.answer) for sentence in sentences):
+        answer_statement = sentence_with(draft.answer, draft.excerpts)
+        if answer_statement is None:
             return Dropped(WITHOUT_ANSWER)
-        said.append(cite_statement(held, draft.excerpts))
-    return " ".join(said)
+        sentences.append(cite_statement(answer_statement, draft.excerpts))
+    return " ".join(sentences)
 
 
 def is_span(answer: str) -> bool:
-    """Whether an answer is a few words that a text can hold: neither a choice such as yes nor sentences.
+    """Whether an answer is a few words that a text can contain: neither a choice such as yes nor whole sentences.
 
     >>> is_span("14 May 1911"), is_span("Yes")
     (True, False)
@@ -81,22 +81,22 @@ def is_span(answer: str) -> bool:
 
 
 def choices_of(answer: str) -> frozenset[str]:
-    """The choices that an answer is one of; none for any other answer."""
+    """The set of choices that an answer belongs to; empty for any other answer."""
     return next((choices for choices in CHOICES if normalise_answer(answer) in choices), frozenset())
 
 
 def holds_answer(text: str, answer: str) -> bool:
-    """Whether a text holds the words of an answer, one behind the other.
+    """Whether a text contains the words of an answer in sequence.
 
     >>> holds_answer("It was built in 1911 [2].", "1911"), holds_answer("It was built in 1911.", "191")
     (True, False)
     """
-    own = " ".join(_WORD.findall(answer.casefold()))
-    return f" {own} " in f" {' '.join(_WORD.findall(check_citations(text, 0).text.casefold()))} "
+    words = " ".join(_WORD.findall(answer.casefold()))
+    return f" {words} " in f" {' '.join(_WORD.findall(check_citations(text, 0).text.casefold()))} "
 
 
 def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
-    """The first sentence of the excerpts that holds an answer."""
+    """The first sentence of the excerpts that contains an answer; None if there is none."""
     for excerpt in excerpts:
         for unit in split_units(excerpt.text):
             if unit.kind != "heading" and holds_answer(unit.text, answer):
@@ -105,38 +105,38 @@ def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
 
 
 def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> list[Statement]:
-    """The question's evidence quotes, or without any the sentence of each gold document closest to question and answer."""
+    """The question's evidence quotes, or without any, the sentence of each gold document closest to question and answer."""
     question = draft.question
     if question.evidence:
         return [Statement(quoted.source, quoted.text, quoted.text) for quoted in question.evidence]
-    wanted = f"{question.text} {question.reasoning} {draft.answer}"
-    return closest_statements(wanted, question.gold_sources, passages_of)
+    query = f"{question.text} {question.reasoning} {draft.answer}"
+    return closest_statements(query, question.gold_sources, passages_of)
 
 
 def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
-    """The statement as a sentence, with [n] before its full stop if excerpt n holds it.
+    """The statement as a sentence, with [n] before its full stop if excerpt n contains it.
 
-    An excerpt of the statement's own document goes before a twin elsewhere.
+    An excerpt of the statement's own document is preferred to a twin elsewhere.
     """
-    sentence = plain(statement.said)
+    sentence = plain(statement.text)
     holders = holders_of(statement, excerpts)
-    own = [n for n in holders if excerpts[n - 1].source == statement.source]
+    from_source = [n for n in holders if excerpts[n - 1].source == statement.source]
     ending = "" if sentence.endswith(("!", "?")) else "."
-    cited = f" [{(own or holders)[0]}]" if holders else ""
+    cited = f" [{(from_source or holders)[0]}]" if holders else ""
     return f"{sentence.rstrip('.')}{cited}{ending}" if sentence else ""
 
 
 def holders_of(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
-    """The numbers of the excerpts that a statement stands in."""
-    return [n for n, excerpt in enumerate(excerpts, start=1) if _folded(statement.found) in _folded(excerpt.text)]
+    """The numbers of the excerpts that contain a statement."""
+    return [n for n, excerpt in enumerate(excerpts, start=1) if _folded(statement.quote) in _folded(excerpt.text)]
 
 
 def closest_statements(
-    wanted: str, sources: Sequence[str], passages_of: Callable[[str], Sequence[Passage]]
+    query: str, sources: Sequence[str], passages_of: Callable[[str], Sequence[Passage]]
 ) -> list[Statement]:
-    """Of each document the sentence closest to `wanted`, in the documents' order; none of a document that shares no word."""
+    """The sentence of each document closest to `query`, in the documents' order; none for a document that shares no word with it."""
     sentences = [(source, unit) for source in sources for unit in _sentences(passages_of(source))]
-    scores = tfidf_cosines(wanted, [unit.text for _, unit in sentences])
+    scores = tfidf_cosines(query, [unit.text for _, unit in sentences])
     best: dict[str, tuple[float, Unit]] = {}
     for (source, unit), score in zip(sentences, scores, strict=True):
         if score > 0 and (source not in best or score > best[source][0]):
@@ -146,8 +146,8 @@ def closest_statements(
     ]
 
 
-def tfidf_cosines(wanted: str, sentences: Sequence[str]) -> list[float]:
-    """Cosine of binary TF-IDF vectors, up to the norm of `wanted`: Σ_{w ∈ S∩Q} i_w² / ‖S‖, i_w = ln(1 + N / n_w).
+def tfidf_cosines(query: str, sentences: Sequence[str]) -> list[float]:
+    """Cosine of binary TF-IDF vectors, up to the norm of `query`: Σ_{w ∈ S∩Q} i_w² / ‖S‖, i_w = ln(1 + N / n_w).
 
     N sentences, n_w of them with the word w.
 
@@ -157,26 +157,26 @@ def tfidf_cosines(wanted: str, sentences: Sequence[str]) -> list[float]:
     words = [_words(sentence) for sentence in sentences]
     count = Counter(word for sentence in words for word in sentence)
     weight = {word: math.log(1 + len(sentences) / n) ** 2 for word, n in count.items()}
-    asked = _words(wanted)
+    query_words = _words(query)
     norms = [math.sqrt(sum(weight[word] for word in sentence)) for sentence in words]
-    shared = [sum(weight[word] for word in sorted(sentence & asked)) for sentence in words]
+    shared = [sum(weight[word] for word in sorted(sentence & query_words)) for sentence in words]
     return [part / norm if norm else 0.0 for part, norm in zip(shared, norms, strict=True)]
 
 
 def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | Dropped]:
-    """Reasonings written by `model`, which is told the gold answer, each filtered by `check_reason`."""
+    """Reasonings written by `model`, which is given the gold answer, each filtered by `check_reason`."""
     requests = [CompletionRequest((reasoner_message(draft),), MAX_REASON_TOKENS, seed=0) for draft in drafts]
     return [check_reason(made, draft) for made, draft in zip(model.complete(requests), drafts, strict=True)]
 
 
 def reasoner_message(draft: Draft) -> Message:
-    """The prompt of prompts/reasoner.txt over the very passages and numbers that the row's own prompt shows."""
-    asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    return Message("user", fill("data_synth/reasoner.txt", question_over_passages=asked, answer=draft.answer))
+    """The prompt of prompts/reasoner.txt over the same numbered passages as the row's own prompt."""
+    task = answer_messages(draft.question.text, draft.excerpts)[-1].content
+    return Message("user", fill("data_synth/reasoner.txt", question_over_passages=task, answer=draft.answer))
 
 
 def check_reason(made: Completion, draft: Draft) -> str | Dropped:
-    """The reasoning of a completion, without citations of passages that are not there; Dropped when it fails a filter."""
+    """The reasoning of a completion, without citations of passages that do not exist; Dropped when it fails a filter."""
     if made.finish_reason == "refused":
         return Dropped(REFUSED)
     if made.finish_reason == "length":
@@ -197,7 +197,7 @@ def check_reason(made: Completion, draft: Draft) -> str | Dropped:
 
 
 def normalise_answer(text: str) -> str:
-    """For comparing answers: case, citations, outer punctuation and runs of white space do not count.
+    """An answer normalised for comparison: without case, citations, outer punctuation and extra white space.
 
     >>> normalise_answer(" Yes. [1]") == normalise_answer("yes")
     True
@@ -206,15 +206,15 @@ def normalise_answer(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Foreign text fit to stand in a reasoning: one line, no special tokens, no citations, no form markers.
+    """Text made safe for use in a reasoning: one line, no special tokens, no citations, no form markers.
 
     >>> plain("[###9] of ##[9]#Tarn")
     'of Tarn'
     """
-    seen, text = "", quote(text)
-    while text != seen:
-        # What is taken out may bring together what stood around it.
-        seen, text = text, check_citations(text.replace(REASON[:3], ""), 0).text
+    previous, text = "", quote(text)
+    while text != previous:
+        # Removing a marker may join the characters around it into a new one.
+        previous, text = text, check_citations(text.replace(REASON[:3], ""), 0).text
     return " ".join(text.split())
 
 

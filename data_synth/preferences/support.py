@@ -1,4 +1,4 @@
-"""Whether a reasoning is supported by the context it was written over: normalised similarity of its sentences, and where its entities stand.
+"""Whether a reasoning is supported by its context: normalised similarity of its sentences, and the share of its entities that the context names.
 
 Legend: S sentences of a reasoning, N propositions of its context, D dimensions.
 """
@@ -32,7 +32,7 @@ MiniLM's cosines, from which its normalised similarity hardly differs."""
 @dataclass(frozen=True)
 class Support:
     """How far a context supports a reasoning. `normalised_similarity`: mean over its sentences of the normalised similarity to the best proposition of
-    the context; `named`: the share of its entities that stand in the context, the question or the answer.
+    the context; `named`: the share of its entities that occur in the context, the question or the answer.
     """
 
     normalised_similarity: float
@@ -49,7 +49,7 @@ MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
 
 @dataclass(frozen=True)
 class SupportScorer:
-    """Measures reasonings against contexts of one index, whose propositions' vectors are there already."""
+    """Measures reasonings against contexts of one index, using its stored proposition vectors."""
 
     index: Index
 
@@ -62,34 +62,34 @@ class SupportScorer:
         self, reasons: Sequence[str], contexts: Sequence[Sequence[Excerpt]], known: Sequence[str]
     ) -> list[Support]:
         """The support of each reasoning by its own context; `known` is text whose entities need no support (question, answer)."""
-        told = [sentences_of(reason) for reason in reasons]
-        distinct = list(dict.fromkeys(sentence for sentences in told for sentence in sentences))
+        split_reasons = [sentences_of(reason) for reason in reasons]
+        distinct = list(dict.fromkeys(sentence for sentences in split_reasons for sentence in sentences))
         vectors_SD = dict(zip(distinct, self.index.encode_texts(distinct), strict=True))
         return [
             Support(
-                mean_nearness(self.index, [vectors_SD[each] for each in sentences], self._vectors_of(context)),
-                share_named(reason, [*(f"{excerpt.title} {excerpt.text}" for excerpt in context), given]),
+                mean_nearness(self.index, [vectors_SD[text] for text in sentences], self._vectors_of(context)),
+                share_named(reason, [*(f"{excerpt.title} {excerpt.text}" for excerpt in context), known_text]),
             )
-            for reason, sentences, context, given in zip(reasons, told, contexts, known, strict=True)
+            for reason, sentences, context, known_text in zip(reasons, split_reasons, contexts, known, strict=True)
         ]
 
     def _vectors_of(self, context: Sequence[Excerpt]) -> Floats:
-        """Vectors of the propositions in the passages that a context quotes or sums up: float32[N, D]."""
+        """Vectors of the propositions in the passages that a context quotes or summarises: float32[N, D]."""
         data = self.index.data
-        quoted = [one for excerpt in context for one in (excerpt.members or (excerpt.id,))]
-        passages = np.array([self._passage_rows[one] for one in quoted if one in self._passage_rows], np.int64)
+        ids = [item_id for excerpt in context for item_id in (excerpt.members or (excerpt.id,))]
+        passages = np.array([self._passage_rows[key] for key in ids if key in self._passage_rows], np.int64)
         of_passages = expand_rows(data.passage_proposition_PN, passages)[1]
-        stated = [self._proposition_rows[one] for one in quoted if one in self._proposition_rows]
+        stated = [self._proposition_rows[key] for key in ids if key in self._proposition_rows]
         rows = np.unique(np.concatenate([of_passages, np.array(stated, np.int64)]))
         return np.asarray(data.proposition_vectors_ND[rows], np.float32)
 
     @cached_property
     def _passage_rows(self) -> dict[str, int]:
-        return {one: row for row, one in enumerate(self.index.data.passage_ids)}
+        return {passage_id: row for row, passage_id in enumerate(self.index.data.passage_ids)}
 
     @cached_property
     def _proposition_rows(self) -> dict[str, int]:
-        return {one: row for row, one in enumerate(self.index.data.proposition_ids)}
+        return {proposition_id: row for row, proposition_id in enumerate(self.index.data.proposition_ids)}
 
 
 def sentences_of(reason: str) -> list[str]:
@@ -109,12 +109,12 @@ def mean_nearness(index: Index, sentences_SD: Sequence[Floats], context_ND: Floa
 
 
 def share_named(reason: str, texts: Sequence[str]) -> float:
-    """The share of the entities in a reasoning whose words all stand in one of the texts; 1 for a reasoning without entities.
+    """The share of the entities in a reasoning whose words all occur in one of the texts; 1 for a reasoning without entities.
 
     >>> share_named("Ada Marlow built the Lantern.", ["Who built the Lantern?", "Marlow Yard"])
     0.5
     """
     entities = find_entities(f"x {check_citations(reason, 0).text}")
-    given = [words_of(text) for text in texts]
-    found = sum(any(words_of(entity) <= words for words in given) for entity in entities)
+    text_words = [words_of(text) for text in texts]
+    found = sum(any(words_of(entity) <= words for words in text_words) for entity in entities)
     return found / len(entities) if entities else 1.0

@@ -1,8 +1,8 @@
 """Questions by a model (HLG §5.2): one writes question, answer and needed passages, a second one judges them.
 
-They are written over groups of 3 to 5 articles that share a topic or an entity. What stays can be answered: the words of the answer
-must stand in the snippets that retrieval finds for the question. Every reply is structured and requested at most twice; what is
-lost is counted by its reason.
+They are written over groups of 3 to 5 articles that share a topic or an entity. A question is used only if the words of its answer
+occur in the snippets that retrieval finds for it. Every reply is structured and requested at most twice; dropped questions are counted
+by reason.
 
 Legend: K topics, N propositions, P passages.
 """
@@ -43,23 +43,23 @@ NEAR_DUPLICATE = "a near duplicate"
 USED_UP = "an article with enough questions"
 
 GROUPS_AT_ONCE = 16
-MOST_LOST_IN_A_ROW = 64
-"""A writer of whose last replies so many gave no question is not asked further."""
+MAX_FAILURES_IN_A_ROW = 64
+"""Writing stops after this many replies in a row without a usable question."""
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
-"""An entity in more documents than these ties no group together."""
+"""An entity in more documents than these does not form a group."""
 QUESTION_MARKS = ("?", "？", "؟", ";")
-"""Of Latin, East Asian, Arabic and Greek scripts."""
+"""Question marks of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS, MAX_CRITIQUE_TOKENS = 400, 60
 MIN_REBUILT = 0.8
-"""Share of the answer's words that must stand in the snippets."""
+"""Share of the answer's words that must occur in the snippets."""
 
 FindSnippets = Callable[[Sequence[str]], Sequence[str]]
 """Questions to the text of the snippets that retrieval finds for each."""
 
 
 class WrittenQuestion(ReplyModel):
-    """What the writer says; `passages` are numbers, from 1."""
+    """The reply of the writer; `passages` are numbers, from 1."""
 
     question: Sentence
     answer: Sentence
@@ -67,7 +67,7 @@ class WrittenQuestion(ReplyModel):
 
 
 class Critique(ReplyModel):
-    """What the critic says."""
+    """The reply of the critic."""
 
     clear: bool
     answered: bool
@@ -76,7 +76,7 @@ class Critique(ReplyModel):
 
 @dataclass(frozen=True)
 class Writers:
-    """Who writes and who judges (nobody, if there is no critic), and how answers are looked for."""
+    """The model that writes, the one that judges (if any), and the retrieval that must find the answers."""
 
     writer: LanguageModel
     critic: LanguageModel | None
@@ -90,31 +90,31 @@ def model_questions(
     hops: Sequence[int],
     splits: Mapping[str, str],
 ) -> Iterator[QuestionRow | Dropped]:
-    """Up to `count` questions over `groups` of passages, and what was lost on the way, in the order of the groups.
+    """Up to `count` questions over `groups` of passages, and the dropped ones, in the order of the groups.
 
-    Each group's documents are in one of the `splits`, which is that of the question. UserError when a model cannot answer any more.
+    Each group's documents are in one of the `splits`, which is that of the question. UserError when a model stops answering.
     """
-    left, made, lost, earlier = iter(groups), 0, 0, DuplicateFilter()
-    while made < count and (together := list(islice(left, min(GROUPS_AT_ONCE, count - made)))):
-        drafts = write_questions(together, writers.writer, hops, splits)
+    remaining, made, failures, earlier = iter(groups), 0, 0, DuplicateFilter()
+    while made < count and (batch := list(islice(remaining, min(GROUPS_AT_ONCE, count - made)))):
+        drafts = write_questions(batch, writers.writer, hops, splits)
         if writers.critic is not None:
-            drafts = judge_questions(drafts, together, writers.critic)
+            drafts = judge_questions(drafts, batch, writers.critic)
         for row in rebuild_answers(drafts, writers.find_snippets):
-            outcome = _new(row, earlier) if isinstance(row, QuestionRow) else row
+            outcome = _deduplicated(row, earlier) if isinstance(row, QuestionRow) else row
             made += isinstance(outcome, QuestionRow)
-            lost = 0 if isinstance(outcome, QuestionRow) else lost + 1
+            failures = 0 if isinstance(outcome, QuestionRow) else failures + 1
             yield outcome
-        if lost >= MOST_LOST_IN_A_ROW:
+        if failures >= MAX_FAILURES_IN_A_ROW:
             return
 
 
 def write_questions(
     groups: Sequence[tuple[Passage, ...]], writer: LanguageModel, hops: Sequence[int], splits: Mapping[str, str]
 ) -> list[QuestionRow | Dropped]:
-    """One question for each group of passages; Dropped where none came that can be used."""
-    shown = [_numbered(group) for group in groups]
+    """One question for each group of passages; Dropped for an unusable reply."""
+    prompts = [_numbered(group) for group in groups]
     caller = Caller(writer)
-    replies = caller.ask(WrittenQuestion, read_prompt("data_synth/ask.txt"), shown, MAX_QUESTION_TOKENS)
+    replies = caller.ask(WrittenQuestion, read_prompt("data_synth/ask.txt"), prompts, MAX_QUESTION_TOKENS)
     return [
         Dropped(UNUSABLE, caller.first_unusable or "")
         if reply is None
@@ -126,13 +126,13 @@ def write_questions(
 def judge_questions(
     drafts: Sequence[QuestionRow | Dropped], groups: Sequence[tuple[Passage, ...]], critic: LanguageModel
 ) -> list[QuestionRow | Dropped]:
-    """Those questions that the critic finds clear, answered, and in need of all their passages."""
+    """The questions that the critic finds clear, answered, and in need of all their passages; the others come as Dropped."""
     rows = [(row, group) for row, group in zip(drafts, groups, strict=True) if isinstance(row, QuestionRow)]
     replies = iter(
         Caller(critic).ask(
             Critique,
             read_prompt("data_synth/critique.txt"),
-            [_critique_message(*each) for each in rows],
+            [_critique_message(row, group) for row, group in rows],
             MAX_CRITIQUE_TOKENS,
         )
     )
@@ -142,13 +142,13 @@ def judge_questions(
 def rebuild_answers(
     drafts: Sequence[QuestionRow | Dropped], find_snippets: FindSnippets
 ) -> list[QuestionRow | Dropped]:
-    """Those questions whose answer's words stand in what retrieval finds for them."""
+    """The questions whose answers occur in what retrieval finds for them; the others come as Dropped."""
     rows = [row for row in drafts if isinstance(row, QuestionRow)]
     snippets = iter(find_snippets([row.text for row in rows]) if rows else ())
     return [
         row
         if isinstance(row, Dropped) or share_supported(row.answers[0], next(snippets)) >= MIN_REBUILT
-        else Dropped(NOT_REBUILT, _in_a_line(row.text, row.answers[0]))
+        else Dropped(NOT_REBUILT, _one_line(row.text, row.answers[0]))
         for row in drafts
     ]
 
@@ -166,9 +166,9 @@ def _row(
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
     }
-    fault = next((why for why, found in faults.items() if found), None)
+    fault = next((why for why, applies in faults.items() if applies), None)
     if fault is not None:
-        return Dropped(fault, _in_a_line(text, answer))
+        return Dropped(fault, _one_line(text, answer))
     steps = tuple(_step(group[number - 1], f"{text} {answer}") for number in numbers)
     return QuestionRow(
         id=id_of(text),
@@ -183,30 +183,30 @@ def _row(
     )
 
 
-def _step(passage: Passage, wanted: str) -> Step:
-    """A needed passage, by the sentences of it that share most with question and answer."""
-    start, end = best_span(wanted, passage.text)
+def _step(passage: Passage, query: str) -> Step:
+    """A needed passage, with the sentences of it that share most words with question and answer."""
+    start, end = best_span(query, passage.text)
     return Step("", "", passage.source, passage.id, passage.text[start:end])
 
 
 def _verdict(row: QuestionRow, critique: Critique | None) -> QuestionRow | Dropped:
     if critique is None:
         return Dropped(UNJUDGED)
-    faults = {UNCLEAR: critique.clear, UNANSWERED: critique.answered, NOT_ALL_NEEDED: critique.needs_all}
-    line = _in_a_line(row.text, row.answers[0])
-    return next((Dropped(why, line) for why, fine in faults.items() if not fine), row)
+    checks = {UNCLEAR: critique.clear, UNANSWERED: critique.answered, NOT_ALL_NEEDED: critique.needs_all}
+    line = _one_line(row.text, row.answers[0])
+    return next((Dropped(why, line) for why, passed in checks.items() if not passed), row)
 
 
-def _in_a_line(question: str, answer: str) -> str:
-    """A writer's question and answer in one line."""
+def _one_line(question: str, answer: str) -> str:
+    """A question and its answer in one line."""
     return f"{question} (answer: {answer})"
 
 
-def _new(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
+def _deduplicated(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
     if earlier.is_duplicate(row):
-        return Dropped(NEAR_DUPLICATE, _in_a_line(row.text, row.answers[0]))
+        return Dropped(NEAR_DUPLICATE, _one_line(row.text, row.answers[0]))
     if earlier.is_used_up(row):
-        return Dropped(USED_UP, _in_a_line(row.text, row.answers[0]))
+        return Dropped(USED_UP, _one_line(row.text, row.answers[0]))
     earlier.add(row)
     return row
 
@@ -217,21 +217,21 @@ def _critique_message(row: QuestionRow, group: tuple[Passage, ...]) -> str:
 
 
 def _numbered(passages: Sequence[Passage]) -> str:
-    shown = (f"[{number}] {quote_passage(passage.title, passage.text)}" for number, passage in enumerate(passages, 1))
-    return "\n\n".join(shown)
+    quoted = (f"[{number}] {quote_passage(passage.title, passage.text)}" for number, passage in enumerate(passages, 1))
+    return "\n\n".join(quoted)
 
 
 def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[tuple[Passage, ...]]:
-    """Groups in an order that `seed` gives, one passage an article, all articles of one split, no two groups alike.
+    """Distinct groups in an order drawn by `seed`: one passage per article, all articles of one split.
 
-    Each grows from the articles of one topic or of one entity, by articles that share an entity with it.
+    Each group starts with the articles of one topic or entity and grows by articles that share an entity with it.
     """
     mentions, rng = Mentions(index), Random(seed)
     split_P = [splits[index.data.document_sources[int(row)]] for row in index.data.passage_document_P]
     earlier: set[frozenset[int]] = set()
     seeds = [*_by_topic(index), *_by_entity(mentions)]
     for passages in rng.sample(seeds, len(seeds)):
-        group = _grown(mentions, rng.sample(passages, len(passages)), split_P)
+        group = _grow_group(mentions, rng.sample(passages, len(passages)), split_P)
         if len(group) >= MIN_ARTICLES and frozenset(group) not in earlier:
             earlier.add(frozenset(group))
             yield tuple(index.passage(row) for row in group)
@@ -244,12 +244,12 @@ def _by_topic(index: Index) -> Iterator[list[int]]:
 
 
 def _by_entity(mentions: Mentions) -> Iterator[list[int]]:
-    return (sorted(mentions.passages_telling(key)) for key in mentions.shared_entities(MAX_SHARING))
+    return (sorted(mentions.passages_about(key)) for key in mentions.shared_entities(MAX_SHARING))
 
 
-def _grown(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> list[int]:
-    """One passage of each article in the split of the first, up to MAX_ARTICLES; where these are too few, with what shares an
-    entity with them."""
+def _grow_group(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> list[int]:
+    """One passage of each article in the split of the first, up to MAX_ARTICLES; if these are too few, also of articles that
+    share an entity with them."""
     of_document = mentions.index.data.passage_document_P
     group: dict[int, int] = {}
     for passage in passages:
@@ -258,7 +258,7 @@ def _grown(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> l
     waiting = list(group.values())
     while waiting and len(group) < MIN_ARTICLES:
         for key in sorted(mentions.linking_entities(waiting.pop(0))):
-            for passage in sorted(mentions.passages_telling(key)):
+            for passage in sorted(mentions.passages_about(key)):
                 if int(of_document[passage]) not in group and split_P[passage] == split_P[passages[0]]:
                     group[int(of_document[passage])] = passage
                     waiting.append(passage)

@@ -1,6 +1,6 @@
-"""Questions without a model: candidates of every kind in turn; those stay that need all their passages and no others.
+"""Questions without a model: candidates of every kind in turn, of which those are used that need all their passages and no others.
 
-Beside an answered question stands one that the index does not answer: of a thing that is not in it, or of what it does not say."""
+Unanswerable questions are made from answerable ones: about an entity that is not in the index, or something that it does not say."""
 
 import re
 from collections import Counter
@@ -80,7 +80,7 @@ works council|supervisory board
 written|translated
 """
 INTERCHANGEABLE = tuple(line.split("|") for line in _INTERCHANGEABLE.strip().splitlines())
-"""Words that can stand in each other's place: what is plain for with one of them is near what is plain for with another."""
+"""Words that can replace each other: a question with one of them is similar to the same question with another."""
 _DATED = re.compile(rf"(?:{MONTHS}|\w+days?|Christmas|Easter|New Year)\b")
 _INVENTED = """
 Aldermoor Brennick Caldray Dunmere Eskerly Farrowdale Gillamont Hestwick Ivelstone Jarrowmere Keldrith Lorimer Maddock Northolme
@@ -91,10 +91,10 @@ _TITLE = re.compile(r", according to “.*$")
 
 
 def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRow | None:
-    """The question of a row with one thing in it changed so that the index does not answer it; None where nothing can be.
+    """The question of a row changed in one thing so that the index does not answer it; None if no change is possible.
 
-    Another name is taken, which the index lacks, or else a word beside one of the question's that neither its document nor any
-    sentence about its subject has.
+    The change is a name that the index lacks, or else a word interchangeable with one of the question's that occurs neither in its
+    document nor in any sentence about its subject.
     """
     changes = [*_other_names(row, sentences, rng), *_other_words(row, sentences, rng)]
     if not changes:
@@ -117,7 +117,7 @@ def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
-    """A name of the same shape that no sentence has: its last word stays if it says what the thing is."""
+    """A name of the same shape that occurs in no sentence: its last word stays if it says what the thing is."""
     words = name.split()
     free = [word for word in INVENTED if word.casefold() not in sentences.text]
     if not free or not words[0][:1].isupper():
@@ -137,25 +137,25 @@ def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
     plain = _TITLE.sub("", row.text)
     for group in rng.sample(INTERCHANGEABLE, len(INTERCHANGEABLE)):
         for words in group:
-            found = re.search(rf"(?<!\w){words}(?P<many>s?)(?!\w)", plain, re.IGNORECASE)
+            match = re.search(rf"(?<!\w){words}(?P<many>s?)(?!\w)", plain, re.IGNORECASE)
             others = [other for other in group if other != words and not _occurs(other, sentences)]
-            if found is not None and others:
+            if match is not None and others:
                 other = rng.choice(others)
-                other = other.capitalize() if found[0][0].isupper() else other
-                changed = f"{_with_article(plain[: found.start()], other)}{other}{found['many']}{plain[found.end() :]}"
-                if not sentences.documents_saying(stems_of(changed), ""):
+                other = other.capitalize() if match[0][0].isupper() else other
+                changed = f"{_with_article(plain[: match.start()], other)}{other}{match['many']}{plain[match.end() :]}"
+                if not sentences.documents_with(stems_of(changed), ""):
                     yield changed + row.text[len(plain) :]
 
 
 def _occurs(words: str, sentences: Sentences) -> bool:
-    """Whether any sentence has the words: all of several, one in any of its forms."""
+    """Whether any sentence contains the words: several as they are, a single one in any of its forms."""
     return words in sentences.text if " " in words else sentences.has_word(words)
 
 
 def _with_article(before: str, word: str) -> str:
-    """What stands before a word, with the article that it wants."""
-    found = re.search(r"(?<!\w)([Aa])n? $", before)
-    return before if found is None else f"{before[: found.start()]}{found[1]}{'n' if word[0] in 'aeio' else ''} "
+    """The text before a word, with its article adapted to the word."""
+    match = re.search(r"(?<!\w)([Aa])n? $", before)
+    return before if match is None else f"{before[: match.start()]}{match[1]}{'n' if word[0] in 'aeio' else ''} "
 
 
 TEMPLATES: dict[str, Template] = {
@@ -165,42 +165,42 @@ TEMPLATES: dict[str, Template] = {
     "intersection": intersection_questions,
 }
 MAX_WORDS = 60
-MOST_COMPARISONS, MOST_OF_AN_ATTRIBUTE, FREE = 0.5, 1 / 3, 5
-"""Shares: of comparisons among all questions, of one attribute ("born") among comparisons; as many as FREE are never too many."""
+MAX_COMPARISONS, MAX_OF_ONE_ATTRIBUTE, ALWAYS_ALLOWED = 0.5, 1 / 3, 5
+"""Most comparisons among all questions and most of one attribute ("born") among comparisons, as shares; a number that is always allowed."""
 
 
 def template_questions(
     index: Index, count: int, hops: Sequence[int], seed: int, unanswerable: float = 0.0
 ) -> Iterator[QuestionRow]:
-    """Up to `count` questions of so many hops, kinds and hops by turns; fewer if the index holds no more.
+    """Up to `count` questions with the given numbers of hops, alternating kinds and hops; fewer if the index gives no more.
 
-    A share of `unanswerable` ones is among them. All questions on a document are in its split, so none rests on documents of two.
+    A share of them is `unanswerable`. All questions about a document are in its split, so none uses documents of two splits.
     """
     splits = spread_documents(index.sources(), seed)
-    readings = read_index(index, splits)
-    making = _QuestionBuilder(readings, splits, DuplicateFilter(), Counter())
+    statements = read_index(index, splits)
+    builder = _QuestionBuilder(statements, splits, DuplicateFilter(), Counter())
     turns = [
         [
-            (kind, making.rows(make(readings, wanted, Random(f"{seed} {kind} {wanted}"))))
+            (kind, builder.rows(make(statements, hop_count, Random(f"{seed} {kind} {hop_count}"))))
             for kind, make in TEMPLATES.items()
         ]
-        for wanted in sorted(set(hops))
+        for hop_count in sorted(set(hops))
     ]
-    rows = making.by_turns(turns)
+    rows = builder.alternate(turns)
     yield from islice(rows if unanswerable == 0 else _with_near_misses(rows, index, unanswerable, seed), count)
 
 
 def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | None:
-    """A candidate as a row; None if it gives its answer or a bridge away, is too long, goes twice to a document, or
-    over documents of two splits."""
+    """A candidate as a row; None if it gives its answer or a bridge away, is too long, uses a document twice, or
+    uses documents of two splits."""
     text = (candidate.text[0].upper() + candidate.text[1:]).replace("??", "?")
     steps = list(dict.fromkeys(step for chain in candidate.chains for step in chain))
     gives_away = [*candidate.bridges, *([candidate.answer] if candidate.kind != "comparison" else [])]
-    twice = len({step.source for step in steps}) < len(steps)
-    of_documents = {splits[step.source] for step in steps}
+    repeats_source = len({step.source for step in steps}) < len(steps)
+    document_splits = {splits[step.source] for step in steps}
     if (
-        twice
-        or len(of_documents) > 1
+        repeats_source
+        or len(document_splits) > 1
         or len(text.split()) > MAX_WORDS
         or any(named_in(name, text) for name in gives_away)
     ):
@@ -211,7 +211,7 @@ def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | Non
         answers=(candidate.answer, *candidate.others),
         kind=candidate.kind,
         hops=len(steps),
-        split=of_documents.pop(),
+        split=document_splits.pop(),
         chains=candidate.chains,
         bridges=tuple(dict.fromkeys(candidate.bridges)),
         writer=BY_TEMPLATES,
@@ -220,63 +220,63 @@ def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | Non
 
 @dataclass(frozen=True)
 class _QuestionBuilder:
-    """The questions that are being made: the split of each document, and what there is so far, by kind and attribute."""
+    """Builds rows from candidates; `made` counts the rows so far by kind and attribute."""
 
-    readings: IndexStatements
+    statements: IndexStatements
     splits: Mapping[str, str]
     duplicates: DuplicateFilter
     made: Counter[str]
 
     def rows(self, candidates: Iterator[Candidate]) -> Iterator[QuestionRow]:
-        """The candidates that are good when their turn comes."""
+        """The candidates that pass the checks, which depend on the rows so far."""
         for candidate in candidates:
             row = to_row(candidate, self.splits)
             if row is None or self.duplicates.is_used_up(row) or self.duplicates.is_duplicate(row):
                 continue
-            if row.hops > 1 and not needs_all(row, self.readings.mentions):
+            if row.hops > 1 and not needs_all(row, self.statements.mentions):
                 continue
             if candidate.attribute and self._is_too_many(
-                candidate.attribute, self.made["comparison"], MOST_OF_AN_ATTRIBUTE
+                candidate.attribute, self.made["comparison"], MAX_OF_ONE_ATTRIBUTE
             ):
                 continue
             self.duplicates.add(row)
             self.made.update(("all", row.kind, *([candidate.attribute] if candidate.attribute else [])))
             yield row
 
-    def by_turns(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
-        """One row of each number of hops, the kinds of one by turns, until all have ended or comparisons alone are left."""
+    def alternate(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
+        """One row of each number of hops in turn, alternating kinds, until all are exhausted or only comparisons are left."""
         waiting = [list(kinds) for kinds in turns]
-        found = True
-        while found:
-            found = False
+        progress = True
+        while progress:
+            progress = False
             for kinds in waiting:
                 row = self._next(kinds)
                 if row is not None:
-                    found = True
+                    progress = True
                     yield row
 
     def _next(self, kinds: list[tuple[str, Iterator[QuestionRow]]]) -> QuestionRow | None:
-        """The next row of the first kind that has one and is not too frequent; its kind goes to the end of the line."""
-        for at, (kind, rows) in enumerate(list(kinds)):
-            if kind == "comparison" and self._is_too_many(kind, self.made["all"], MOST_COMPARISONS):
+        """The next row of the first kind that has one and is not too frequent; its kind moves to the end of the queue."""
+        for position, (kind, rows) in enumerate(list(kinds)):
+            if kind == "comparison" and self._is_too_many(kind, self.made["all"], MAX_COMPARISONS):
                 continue
             row = next(rows, None)
             if row is not None:
-                kinds.append(kinds.pop(at))
+                kinds.append(kinds.pop(position))
                 return row
         return None
 
     def _is_too_many(self, what: str, of: int, share: float) -> bool:
-        return self.made[what] >= max(FREE, share * of)
+        return self.made[what] >= max(ALWAYS_ALLOWED, share * of)
 
 
 def _with_near_misses(rows: Iterator[QuestionRow], index: Index, share: float, seed: int) -> Iterator[QuestionRow]:
-    """The rows, and among them so many that cannot be answered that these are a share of all."""
+    """The rows, interspersed with unanswerable ones so that these are a `share` of all."""
     sentences, rng = Sentences(index), Random(f"{seed} unanswerable")
-    missed = 0
+    unanswerable = 0
     for made, row in enumerate(rows, start=1):
         yield row
-        near = near_miss(row, sentences, rng) if missed < share / (1 - share) * made else None
+        near = near_miss(row, sentences, rng) if unanswerable < share / (1 - share) * made else None
         if near is not None:
-            missed += 1
+            unanswerable += 1
             yield near

@@ -1,4 +1,4 @@
-"""Which questions stay: those that need the passages that they name, all of them and no others, and are not near duplicates."""
+"""Checks of questions: each must need all of its passages and no others, and must not be a near duplicate."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -10,39 +10,39 @@ from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
 
 MAX_USES_OF_DOCUMENT = 3
-"""Questions over several documents that may rest on one."""
+"""Most questions over several documents that may use one document."""
 NEAR_DUPLICATE = 0.8
-"""Share of words from which on two questions over a common document are one."""
+"""Share of common words from which two questions over a common document are near duplicates."""
 
 
 def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
-    """Whether taking this passage out of the needed ones cuts a chain of the row: its start no longer reaches its end.
+    """Whether removing this passage from the needed ones breaks a chain of the row: its start does not reach its end.
 
-    Passages hang together by the entities that they tell of, also by those that the row says nothing of.
+    Passages are connected by the entities that they mention, including those that the row does not use.
     """
-    left = {mentions.passage_rows[needed] for needed in row.passage_ids if needed != passage_id}
-    return not all(_reaches(mentions, left, chain[0].given, chain[-1].found) for chain in row.chains)
+    remaining = {mentions.passage_rows[needed] for needed in row.passage_ids if needed != passage_id}
+    return not all(_reaches(mentions, remaining, chain[0].given, chain[-1].found) for chain in row.chains)
 
 
 def path_holds(row: QuestionRow, mentions: Mentions) -> bool:
-    """Whether the needed passages together lead every chain from its start to its end: they are sufficient."""
+    """Whether the needed passages are sufficient: together they connect the start of every chain to its end."""
     needed = {mentions.passage_rows[passage] for passage in row.passage_ids}
     return all(_reaches(mentions, needed, chain[0].given, chain[-1].found) for chain in row.chains)
 
 
 def is_stated_once(step: Step, mentions: Mentions) -> bool:
-    """Whether no passage of the index but the step's own tells of both its ends."""
-    own = mentions.passage_rows[step.passage_id]
+    """Whether no other passage of the index mentions both ends of the step."""
+    row = mentions.passage_rows[step.passage_id]
     ends = ((step.given, step.found), (step.found, step.given))
     return not any(
-        mentions.stands_in(other, passage)
+        mentions.occurs_in(other, passage)
         for name, other in ends
-        for passage in mentions.passages_telling(entity_key(name)) - {own}
+        for passage in mentions.passages_about(entity_key(name)) - {row}
     )
 
 
 def needs_all(row: QuestionRow, mentions: Mentions) -> bool:
-    """Whether the row's passages are sufficient, each of them is needed, and no other passage can stand in for one."""
+    """Whether the row's passages are sufficient, each of them is needed, and no other passage can replace one."""
     return (
         path_holds(row, mentions)
         and all(path_breaks_without(row, passage, mentions) for passage in row.passage_ids)
@@ -51,7 +51,7 @@ def needs_all(row: QuestionRow, mentions: Mentions) -> bool:
 
 
 def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str) -> bool:
-    waiting = mentions.passages_telling(entity_key(start)) & frozenset(passages)
+    waiting = mentions.passages_about(entity_key(start)) & frozenset(passages)
     reached = set(waiting)
     while waiting:
         entities = {entity for passage in waiting for entity in mentions.linking_entities(passage)}
@@ -61,10 +61,10 @@ def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str
             if passage not in reached and not entities.isdisjoint(mentions.linking_entities(passage))
         )
         reached |= waiting
-    return any(mentions.stands_in(end, passage) or _is_called(mentions, end, passage) for passage in reached)
+    return any(mentions.occurs_in(end, passage) or _has_title(mentions, end, passage) for passage in reached)
 
 
-def _is_called(mentions: Mentions, name: str, passage: int) -> bool:
+def _has_title(mentions: Mentions, name: str, passage: int) -> bool:
     data = mentions.index.data
     return entity_key(data.document_titles[int(data.passage_document_P[passage])]) == entity_key(name)
 
@@ -75,24 +75,24 @@ def id_of(question: str) -> str:
 
 
 class DuplicateFilter:
-    """The questions so far: no document is used often by questions over several, and no two questions are near duplicates."""
+    """Filters out near duplicates and questions over several documents that use one document too often."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
         self._words: dict[str, list[set[str]]] = {}
 
     def is_used_up(self, row: QuestionRow) -> bool:
-        """Whether a document of the question has as many questions over several documents as it may have."""
+        """Whether a document of the question has reached its limit of questions over several documents."""
         return row.hops > 1 and any(self._uses[source] >= MAX_USES_OF_DOCUMENT for source in row.sources)
 
     def is_duplicate(self, row: QuestionRow) -> bool:
         """Whether an earlier question over one of its documents has nearly the same words."""
         words = words_of(row.text)
-        rivals = (other for source in row.sources for other in self._words.get(source, ()))
-        return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in rivals)
+        earlier = (other for source in row.sources for other in self._words.get(source, ()))
+        return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in earlier)
 
     def add(self, row: QuestionRow) -> None:
-        """Remember a question."""
+        """Add a question to those that later ones are compared with."""
         words = words_of(row.text)
         if row.hops > 1:
             self._uses.update(row.sources)

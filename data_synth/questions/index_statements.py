@@ -1,7 +1,7 @@
-"""What an index says in sentences that the templates can use: relations of documents to entities, and values.
+"""The statements of an index that the templates can use: relations of documents to entities, and values.
 
-A statement counts only when it stands in one place of the index and opens with its document's subject; passages that mention an entity are
-found first. Legend: U documents, P passages, N propositions, E entities."""
+A statement counts only if it occurs once in the index and opens with its document's subject. `Mentions` finds the passages that mention an
+entity. Legend: U documents, P passages, N propositions, E entities."""
 
 import re
 from collections import defaultdict
@@ -29,11 +29,11 @@ from graph.index.index import Index
 from graph.types import Ints
 
 MAX_LINKING_DOCUMENTS = 10
-"""An entity in more documents than these ("American") ties nothing to anything."""
+"""An entity in more documents than these ("American") does not link passages."""
 
 
 class Mentions:
-    """Look-ups over one index; keys are `entity_key`s."""
+    """Look-ups of entities, passages and documents in one index; keys are `entity_key`s."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -44,61 +44,62 @@ class Mentions:
         return sp.csr_array((data.passage_proposition_PN @ data.proposition_entity_NE).T)
 
     @cached_property
-    def documents_called(self) -> dict[str, tuple[int, ...]]:
-        """The documents of each title, by its key."""
-        called: dict[str, tuple[int, ...]] = {}
+    def documents_by_title(self) -> dict[str, tuple[int, ...]]:
+        """The documents with each title, by its key."""
+        documents: dict[str, tuple[int, ...]] = {}
         titles = self.index.data.document_titles
         for row in range(len(titles)):
             key = entity_key(titles[row])
-            called[key] = (*called.get(key, ()), row)
-        return called
+            documents[key] = (*documents.get(key, ()), row)
+        return documents
 
     @cached_property
     def passage_rows(self) -> dict[str, int]:
-        """The row of each passage, by its id."""
+        """The row of each passage by id."""
         ids = self.index.data.passage_ids
         return {ids[row]: row for row in range(len(ids))}
 
     def document_of(self, key: str) -> int | None:
-        """The one document that is called so; None if there are others, or brackets in its title tell it from others."""
-        rows = self.documents_called.get(key, ())
+        """The only document with this title; None if there are several, or if brackets in its title distinguish it from others."""
+        rows = self.documents_by_title.get(key, ())
         return rows[0] if len(rows) == 1 and "(" not in self.index.data.document_titles[rows[0]] else None
 
-    def documents_naming(self, key: str) -> frozenset[int]:
-        """The documents whose text mentions the entity (one that is only called so is none)."""
-        of_passage = self.index.data.passage_document_P
-        return frozenset(int(of_passage[row]) for row in self._mentioning(key))
+    def documents_mentioning(self, key: str) -> frozenset[int]:
+        """The documents whose text mentions the entity (its title alone does not count)."""
+        document_P = self.index.data.passage_document_P
+        return frozenset(int(document_P[row]) for row in self._passages_mentioning(key))
 
-    def shared_entities(self, most: int) -> list[str]:
-        """Names of several words that 2 to `most` documents mention, sorted.
+    def shared_entities(self, max_documents: int) -> list[str]:
+        """Names of several words that 2 to `max_documents` documents mention, sorted.
 
-        None that opens with a frequent entity ("French DJ") or holds a digit.
+        Names that open with a frequent entity ("French DJ") or contain a digit are left out.
         """
         texts = self.index.data.entity_texts
-        keys = (texts[int(row)] for row in np.flatnonzero((self._documents_E >= 2) & (self._documents_E <= most)))
+        rows = np.flatnonzero((self._documents_E >= 2) & (self._documents_E <= max_documents))
+        keys = (texts[int(row)] for row in rows)
         plain = (key for key in keys if " " in key and not any(map(str.isdigit, key)))
         return sorted(key for key in plain if not self._is_frequent(key.split()[0]))
 
     def common_entities(self, first: int, second: int, and_frequent: bool) -> set[str]:
-        """The entities that two documents both mention; frequent ones ("American") only if wanted."""
+        """The entities that two documents both mention; frequent ones ("American") only with `and_frequent`."""
         entities = [set(columns_of(self._entity_document_UE, document)) for document in (first, second)]
         common = {self.index.data.entity_texts[row] for row in entities[0] & entities[1]}
         return {key for key in common if and_frequent or not self._is_frequent(key)}
 
-    def passages_telling(self, key: str) -> frozenset[int]:
-        """The passages that mention the entity, and those of the documents that are called so."""
-        own = [self._passages_of[document] for document in self.documents_called.get(key, ())]
-        return frozenset(self._mentioning(key)).union(*own)
+    def passages_about(self, key: str) -> frozenset[int]:
+        """The passages that mention the entity, and those of the documents that have it as title."""
+        titled = [self._passages_of[document] for document in self.documents_by_title.get(key, ())]
+        return frozenset(self._passages_mentioning(key)).union(*titled)
 
     def linking_entities(self, passage: int) -> frozenset[str]:
-        """Keys of the entities that tie a passage to few others: those it mentions, and what its document is called."""
+        """Keys of the entities that link a passage to few others: those it mentions, and its document's title."""
         data = self.index.data
         entities = columns_of(self._passage_entity_PE, passage)
         keys = {data.entity_texts[row] for row in entities if self._documents_E[row] <= MAX_LINKING_DOCUMENTS}
         return frozenset({*keys, entity_key(data.document_titles[int(data.passage_document_P[passage])])})
 
-    def stands_in(self, text: str, passage: int) -> bool:
-        """Whether an entity, date or number stands in a passage, word for word (case aside)."""
+    def occurs_in(self, text: str, passage: int) -> bool:
+        """Whether a passage contains an entity, date or number word for word, ignoring case."""
         return named_in(text, self._folded_P[passage])
 
     @cached_property
@@ -120,7 +121,7 @@ class Mentions:
 
     @cached_property
     def _documents_E(self) -> Ints:
-        """How many documents mention each entity."""
+        """The number of documents that mention each entity."""
         return np.bincount(self._entity_document_UE.indices, minlength=len(self.index.data.entity_texts))
 
     @cached_property
@@ -135,7 +136,7 @@ class Mentions:
         (row,) = self.index.entity_rows([key]).tolist()
         return row >= 0 and int(self._documents_E[row]) > MAX_LINKING_DOCUMENTS
 
-    def _mentioning(self, key: str) -> list[int]:
+    def _passages_mentioning(self, key: str) -> list[int]:
         (row,) = self.index.entity_rows([key]).tolist()
         return [] if row < 0 else columns_of(self._entity_passage_EP, row)
 
@@ -147,8 +148,8 @@ def columns_of(block: sp.csr_array, row: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a statement stands, and the very words there."""
+class Occurrence:
+    """Where a statement occurs: document, passage and the exact words there."""
 
     document: int
     passage: int
@@ -157,9 +158,9 @@ class Place:
 
 @dataclass(frozen=True)
 class RelationStatement:
-    """A statement about a document's subject that names something else: `name` as written, its `key`, how to tell it."""
+    """A statement that relates a document's subject to another entity: its `name` as written, its `key`, and the relation in words."""
 
-    place: Place
+    occurrence: Occurrence
     name: str
     key: str
     relation: Relation
@@ -167,130 +168,132 @@ class RelationStatement:
 
 @dataclass(frozen=True)
 class ValueStatement:
-    """A statement that gives a date or quantity of a document's subject."""
+    """A statement of a date or quantity of a document's subject."""
 
-    place: Place
+    occurrence: Occurrence
     value: Value
 
 
 @dataclass(frozen=True)
 class IndexStatements:
-    """What an index says, by document row; `named` are the ties by the key of the entity.
+    """The statements of an index by document row; `relations_to` are the relations by the key of the entity.
 
-    `openings` are of the documents about one thing: how their first sentence calls it ("the Brandt Yard"). `splits` are train, dev or
-    test of each document; where there are none, all are in one.
+    `subject_names` holds, for documents about one thing, its name in their first sentence ("the Brandt Yard"). `splits` are train, dev
+    or test for each document; if empty, all are in one split.
     """
 
     mentions: Mentions
     kinds: dict[int, Kind]
-    statements: dict[int, tuple[Place, ...]]
-    ties: dict[int, tuple[RelationStatement, ...]]
-    named: dict[str, tuple[RelationStatement, ...]]
+    occurrences: dict[int, tuple[Occurrence, ...]]
+    relations: dict[int, tuple[RelationStatement, ...]]
+    relations_to: dict[str, tuple[RelationStatement, ...]]
     values: dict[int, tuple[ValueStatement, ...]]
-    openings: dict[int, str]
+    subject_names: dict[int, str]
     splits: dict[int, str] = field(default_factory=dict)
 
     def title(self, document: int) -> str:
-        """What a document is called, brackets left out."""
+        """A document's title without brackets."""
         return plain_title(self.mentions.index.data.document_titles[document])
 
 
 def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexStatements:
-    """Read every proposition of the index once; `splits` are those of the documents, by source."""
+    """Extract the statements of an index, reading every proposition once; `splits` are those of the documents, by source."""
     mentions = Mentions(index)
     titles = index.data.document_titles
-    statements: dict[int, list[tuple[Place, int]]] = defaultdict(list)
-    for place, proposition in _single_statements(index):
-        statements[place.document].append((place, proposition))
-    kinds = {document: _kind(index, document, told) for document, told in statements.items()}
-    ties, values = {}, {}
-    for document, told in statements.items():
+    statements: dict[int, list[tuple[Occurrence, int]]] = defaultdict(list)
+    for occurrence, proposition in _single_statements(index):
+        statements[occurrence.document].append((occurrence, proposition))
+    kinds = {document: _kind(index, document, pairs) for document, pairs in statements.items()}
+    relations, values = {}, {}
+    for document, pairs in statements.items():
         predicates = [
-            (place, row, predicate_of(index.data.proposition_texts[row], titles[document], kinds[document]))
-            for place, row in told
+            (occurrence, row, predicate_of(index.data.proposition_texts[row], titles[document], kinds[document]))
+            for occurrence, row in pairs
         ]
-        ties[document] = tuple(_ties(mentions, kinds, document, predicates))
+        relations[document] = tuple(_relations(mentions, kinds, document, predicates))
         values[document] = tuple(_values(index, kinds[document], predicates))
-    named: dict[str, list[RelationStatement]] = defaultdict(list)
-    for of_document in ties.values():
-        for tie in of_document:
-            named[tie.key].append(tie)
-    places = {document: tuple(place for place, _ in told) for document, told in statements.items()}
-    openings = {document: opening_of(of[0].quote, titles[document]) for document, of in places.items()}
+    relations_to: dict[str, list[RelationStatement]] = defaultdict(list)
+    for of_document in relations.values():
+        for statement in of_document:
+            relations_to[statement.key].append(statement)
+    occurrences = {document: tuple(occurrence for occurrence, _ in pairs) for document, pairs in statements.items()}
+    names = {document: subject_name_of(first.quote, titles[document]) for document, (first, *_) in occurrences.items()}
     return IndexStatements(
         mentions,
         kinds,
-        places,
-        ties,
-        {key: tuple(found) for key, found in named.items()},
+        occurrences,
+        relations,
+        {key: tuple(group) for key, group in relations_to.items()},
         values,
-        {document: opening for document, opening in openings.items() if opening},
+        {document: name for document, name in names.items() if name},
         {row: splits[source] for row, source in enumerate(index.data.document_sources)} if splits else {},
     )
 
 
-def opening_of(sentence: str, title: str) -> str:
-    """How a document's first sentence calls the one thing that its title names; "" if it does not open with it.
+def subject_name_of(sentence: str, title: str) -> str:
+    """The name that a document's first sentence gives to the subject of its title; "" if it does not open with it.
 
-    >>> opening_of("The Lantern works the sound.", "Lantern (ferry)"), opening_of("Wages are monthly.", "Pay")
+    >>> subject_name_of("The Lantern works the sound.", "Lantern (ferry)"), subject_name_of("Wages are monthly.", "Pay")
     ('the Lantern', '')
     """
     name = re.sub(r"^The ", "", plain_title(title))
-    found = re.match(rf"(?P<the>The )?{re.escape(name)}(?=[ ,(])", sentence) if name else None
-    return f"the {name}" if found and found["the"] else name if found else ""
+    match = re.match(rf"(?P<the>The )?{re.escape(name)}(?=[ ,(])", sentence) if name else None
+    return f"the {name}" if match and match["the"] else name if match else ""
 
 
-def _single_statements(index: Index) -> Iterator[tuple[Place, int]]:
-    """(place, proposition row) of every proposition that stands in one place, in the order of the documents."""
+def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
+    """(occurrence, proposition row) of every proposition that occurs once, in the order of the documents."""
     data = index.data
     rows = data.occurrence_proposition_M
     found = []
-    for at, row in enumerate(rows):
-        alone = (at == 0 or rows[at - 1] != row) and (at + 1 == len(rows) or rows[at + 1] != row)
-        if alone:
-            passage = int(data.occurrence_passage_M[at])
+    for i, row in enumerate(rows):
+        single = (i == 0 or rows[i - 1] != row) and (i + 1 == len(rows) or rows[i + 1] != row)
+        if single:
+            passage = int(data.occurrence_passage_M[i])
             offset = int(data.passage_start_P[passage])
-            start, end = int(data.occurrence_start_M[at]) - offset, int(data.occurrence_end_M[at]) - offset
-            place = Place(int(data.passage_document_P[passage]), passage, data.passage_texts[passage][start:end])
-            found.append((passage, start, place, int(row)))
-    yield from ((place, row) for _, _, place, row in sorted(found, key=lambda each: each[:2]))
+            start, end = int(data.occurrence_start_M[i]) - offset, int(data.occurrence_end_M[i]) - offset
+            text = data.passage_texts[passage][start:end]
+            found.append((passage, start, Occurrence(int(data.passage_document_P[passage]), passage, text), int(row)))
+    yield from ((occurrence, row) for _, _, occurrence, row in sorted(found, key=lambda item: item[:2]))
 
 
-def _kind(index: Index, document: int, told: list[tuple[Place, int]]) -> Kind:
-    """What a document is about, by the first of its statements that says so."""
-    title, text = index.data.document_titles[document], " ".join(place.quote for place, _ in told)
-    for _, row in told:
+def _kind(index: Index, document: int, statements: list[tuple[Occurrence, int]]) -> Kind:
+    """The type of a document's subject, by the first of its statements that gives it."""
+    title = index.data.document_titles[document]
+    text = " ".join(occurrence.quote for occurrence, _ in statements)
+    for _, row in statements:
         predicate = predicate_of(index.data.proposition_texts[row], title, Kind())
         if predicate is not None and re.match(r"(?:is|was|are|were) (?:an?|the|one of) ", predicate):
             return kind_of(predicate, text)
-    return kind_of(told[0][0].quote, text)
+    return kind_of(statements[0][0].quote, text)
 
 
-def _ties(
-    mentions: Mentions, kinds: dict[int, Kind], document: int, predicates: list[tuple[Place, int, str | None]]
+def _relations(
+    mentions: Mentions, kinds: dict[int, Kind], document: int, predicates: list[tuple[Occurrence, int, str | None]]
 ) -> Iterator[RelationStatement]:
     data = mentions.index.data
-    own = entity_key(data.document_titles[document])
-    for place, row, predicate in predicates:
+    title_key = entity_key(data.document_titles[document])
+    for occurrence, row, predicate in predicates:
         for entity in columns_of(data.proposition_entity_NE, row) if predicate else ():
             key = data.entity_texts[entity]
             target = mentions.document_of(key)
-            worthy = target is not None or (" " in key and not any(map(str.isdigit, key)))
-            if key == own or not worthy or len(mentions.documents_called.get(key, ())) > 1:
+            specific = target is not None or (" " in key and not any(map(str.isdigit, key)))
+            if key == title_key or not specific or len(mentions.documents_by_title.get(key, ())) > 1:
                 continue
             other = kind_by_name(key) if target is None else kinds.get(target, Kind())
             relation = relate(predicate or "", key, kinds[document], other)
-            written = re.search(re.escape(key), place.quote, re.IGNORECASE)
-            if relation is not None and written is not None and written[0][0].isupper():
-                yield RelationStatement(place, written[0], key, relation)
+            match = re.search(re.escape(key), occurrence.quote, re.IGNORECASE)
+            if relation is not None and match is not None and match[0][0].isupper():
+                yield RelationStatement(occurrence, match[0], key, relation)
 
 
-def _values(index: Index, kind: Kind, predicates: list[tuple[Place, int, str | None]]) -> Iterator[ValueStatement]:
-    """The values of a document, each attribute once; none of an attribute that it gives two values of."""
+def _values(index: Index, kind: Kind, predicates: list[tuple[Occurrence, int, str | None]]) -> Iterator[ValueStatement]:
+    """The values of a document, each attribute once; attributes with two different values are left out."""
     found: dict[str, list[ValueStatement]] = defaultdict(list)
-    for place, row, predicate in predicates:
+    for occurrence, row, predicate in predicates:
         for value in values_of(index.data.proposition_texts[row], predicate, kind):
-            found[value.attribute].append(ValueStatement(place, value))
-    for given in found.values():
-        if len({each.value.text for each in given}) == 1 and given[0].value.text in given[0].place.quote:
-            yield given[0]
+            found[value.attribute].append(ValueStatement(occurrence, value))
+    for statements in found.values():
+        first = statements[0]
+        if len({one.value.text for one in statements}) == 1 and first.value.text in first.occurrence.quote:
+            yield first

@@ -1,6 +1,6 @@
-"""One sentence about one thing, read by rules: what it says of the thing, how another name in it can be asked for, its dates and quantities.
+"""Parsing of one sentence about one thing by rules: its relation to another name, as phrases and questions, and its dates and quantities.
 
-Everything here is text to text. `{}` in a phrase stands for the description of what it is about."""
+All functions map text to text. `{}` in a phrase is a slot for the description of an entity."""
 
 import re
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ _ENDS_PHRASE = re.compile(
     r"| (?:in|on|at|for|with|from|to|by|who|which|where|as|until|since|during|when|while|after|before|about|near) "
 )
 _LONGER_NAME = re.compile(r"[A-Z]\w* (?:for|of|and)(?: the)?$")
-_PASSIVE = re.compile(r"(?:^|.*?\s)(?P<done>[a-z-]+(?: and [a-z-]+)?) by(?: the)?$")
-_MADE_BY = re.compile(r"(?:is|was) (?:an?|the) (?P<what>.+?) (?P<done>[a-z-]+(?: and [a-z-]+)?) by(?: the)?$")
+_PASSIVE = re.compile(r"(?:^|.*?\s)(?P<participle>[a-z-]+(?: and [a-z-]+)?) by(?: the)?$")
+_MADE_BY = re.compile(r"(?:is|was) (?:an?|the) (?P<noun>.+?) (?P<participle>[a-z-]+(?: and [a-z-]+)?) by(?: the)?$")
 _STRANDED = re.compile(r".*\b(?:of|in|at|on|to|from|for|near|after|under|into|against|beside|through|past)(?: the)?$")
 _VERB_LAST = re.compile(
     r"(?<!the )(?<!\ban )(?<!\ba )(?<![\w-])(?:[a-z]+ed|wrote|won|built|made|led|married|is|was)(?: the)?$"
@@ -34,27 +34,27 @@ _IS_A = re.compile(
 
 @dataclass(frozen=True)
 class Kind:
-    """What a thing is called: a noun ("film"), or "" where nothing says so; and whether it is a person."""
+    """The type of a thing: a noun ("film"), or "" if unknown; and whether it is a person."""
 
     noun: str = ""
     person: bool = False
 
     def described(self, clause: str) -> str:
-        """ "The person who …" or "the film that …"; "" where nothing says what kind of thing it is."""
+        """ "The person who …" or "the film that …"; "" if the type is unknown."""
         return f"the {self.noun} {'who' if self.person else 'that'} {clause}" if self.noun else ""
 
     @property
-    def asked(self) -> str:
-        """ "Who", "Which film", "What": what a question for such a thing opens with."""
+    def question_word(self) -> str:
+        """ "Who", "Which film", "What": the opening of a question for such a thing."""
         return "Who" if self.person else f"Which {self.noun}" if self.noun else "What"
 
 
 @dataclass(frozen=True)
 class Relation:
-    """What a sentence says of its subject and another name, told both ways.
+    """The relation of a sentence's subject to another name, in both directions.
 
-    `ahead` describes the name by the subject, `ahead_asked` asks for it; `back` and `back_asked` do the same of the
-    subject by the name. "" where nothing says what kind of thing it is and the phrase would not read well without.
+    `forward` describes the name by the subject, `forward_question` asks for it; `backward` and `backward_question` do the same for
+    the subject by the name. "" if the type of the thing is unknown and the phrase needs it.
     """
 
     ahead: str
@@ -64,21 +64,21 @@ class Relation:
 
 
 def kind_of(predicate: str, text: str) -> Kind:
-    """What a thing is, from its first predicate ("is a 1925 western film directed by …") and all that is said of it.
+    """The type of a thing, from its first predicate ("is a 1925 western film directed by …") and the whole text about it.
 
     >>> kind_of("is a tributary of the Tamar", ""), kind_of("was a shipwright", "She was born in Tarn.").person
     (Kind(noun='tributary', person=False), True)
     """
-    found = _IS_A.search(predicate)
-    heads = [part.split()[-1].casefold() for part in found["phrase"].split(" and ")] if found else []
+    match = _IS_A.search(predicate)
+    heads = [part.split()[-1].casefold() for part in match["phrase"].split(" and ")] if match else []
     if PEOPLE.isdisjoint(heads) and heads and heads[0] in THINGS:
         return Kind(heads[0])
-    known = not PEOPLE.isdisjoint(heads) or re.search(r"\b(?:[Hh]e|[Ss]he|born)\b", text)
-    return Kind("person", True) if known else Kind()
+    is_person = not PEOPLE.isdisjoint(heads) or re.search(r"\b(?:[Hh]e|[Ss]he|born)\b", text)
+    return Kind("person", True) if is_person else Kind()
 
 
 def kind_by_name(name: str) -> Kind:
-    """What a name says itself that it is: "Toledo Museum of Art" is a museum.
+    """The type stated by a name: "Toledo Museum of Art" is a museum.
 
     >>> kind_by_name("Gumma Rural District").noun, kind_by_name("Tarn").noun
     ('district', '')
@@ -88,12 +88,12 @@ def kind_by_name(name: str) -> Kind:
 
 
 def plain_title(title: str) -> str:
-    """A title without what stands in brackets, unless that is all of it."""
+    """A title without parts in brackets, unless nothing would remain."""
     return _BRACKETED.sub("", title).strip() or title.strip()
 
 
 def predicate_of(text: str, title: str, kind: Kind) -> str | None:
-    """What a sentence says of the document's subject, brackets left out; None unless it opens with that subject.
+    """What a sentence says of the document's subject, without brackets; None unless it opens with that subject.
 
     >>> predicate_of("Ada Marlow (1850–1931) was a shipwright.", "Ada Marlow", Kind())
     'was a shipwright.'
@@ -110,29 +110,29 @@ def predicate_of(text: str, title: str, kind: Kind) -> str | None:
     if kind.person and len(name.split()) > 1:
         openings.append(re.escape(name.split()[-1]))
     for opening in openings:
-        found = re.match(rf"{opening} (?=[a-z])", plain)
-        if found and opens_with_verb(plain[found.end() :]):
-            return plain[found.end() :]
+        match = re.match(rf"{opening} (?=[a-z])", plain)
+        if match and opens_with_verb(plain[match.end() :]):
+            return plain[match.end() :]
     return None
 
 
 def relate(predicate: str, name: str, subject: Kind, other: Kind) -> Relation | None:
-    """How `predicate` ties its subject to `name`; None where it names several alike, or where no template reads well.
+    """The relation that `predicate` states between its subject and `name`; None if several names share it, or if no template fits.
 
-    >>> relate("is a silent film directed by James Cruze.", "James Cruze", Kind("film"), Kind("person", True)).ahead
+    >>> relate("is a silent film directed by James Cruze.", "James Cruze", Kind("film"), Kind("person", True)).forward
     'the person who directed {}'
     """
-    found = re.search(rf"(?<![\w'’-])(?:the )?{re.escape(name)}(?![\w'’-])", predicate, re.IGNORECASE)
-    if found is None or not _ENDS_PHRASE.match(predicate[found.end() :]):
+    match = re.search(rf"(?<![\w'’-])(?:the )?{re.escape(name)}(?![\w'’-])", predicate, re.IGNORECASE)
+    if match is None or not _ENDS_PHRASE.match(predicate[match.end() :]):
         return None
-    before = predicate[: found.start()].strip()
+    before = predicate[: match.start()].strip()
     if not before or _UNCLEAN.search(before) or _LONGER_NAME.search(before) or len(before.split()) > MAX_CLAUSE_WORDS:
         return None
-    apposed = _apposed(before)
-    if apposed is not None:
-        before, other = apposed
-    done = _PASSIVE.match(before)
-    past = past_of(done["done"]) if done else None
+    apposition = _apposition(before)
+    if apposition is not None:
+        before, other = apposition
+    passive = _PASSIVE.match(before)
+    past = past_of(passive["participle"]) if passive else None
     if past is not None:
         return _by_passive(before, past, subject, other)
     if _STARRING.match(before):
@@ -140,42 +140,42 @@ def relate(predicate: str, name: str, subject: Kind, other: Kind) -> Relation | 
     if not (_STRANDED.match(before) or _VERB_LAST.search(before)) or before in ("is", "was"):
         return None
     clause = before.removesuffix(" the")
-    asked = f"{{}} {clause} {'whom' if other.person else f'which {other.noun}'}?"
+    question = f"{{}} {clause} {'whom' if other.person else f'which {other.noun}'}?"
     return Relation(
-        ahead=f"the {other.noun} that {{}} {clause}" if other.noun else "",
-        ahead_asked=asked if other.noun else "",
-        back=subject.described(f"{clause} {{}}"),
-        back_asked=f"{subject.asked} {clause} {{}}?",
+        forward=f"the {other.noun} that {{}} {clause}" if other.noun else "",
+        forward_question=question if other.noun else "",
+        backward=subject.described(f"{clause} {{}}"),
+        backward_question=f"{subject.question_word} {clause} {{}}?",
     )
 
 
 def _by_passive(before: str, past: str, subject: Kind, other: Kind) -> Relation:
-    """Relations of "… directed by NAME": told actively of the name, passively of the subject."""
-    made = _MADE_BY.match(before)
-    doing = f"was {made['done']} by {{}}" if made else f"{before.removesuffix(' the')} {{}}"
-    if made and not subject.person and subject.noun and made["what"].split()[-1] == subject.noun:
-        subject = Kind(made["what"])
-    return _both_directions(f"{past} {{}}", doing, subject, other)
+    """Relations of "… directed by NAME": active for the name, passive for the subject."""
+    match = _MADE_BY.match(before)
+    passive = f"was {match['participle']} by {{}}" if match else f"{before.removesuffix(' the')} {{}}"
+    if match and not subject.person and subject.noun and match["noun"].split()[-1] == subject.noun:
+        subject = Kind(match["noun"])
+    return _both_directions(f"{past} {{}}", passive, subject, other)
 
 
 def _both_directions(active: str, passive: str, subject: Kind, other: Kind) -> Relation:
     return Relation(
-        ahead=other.described(active) or f"whoever {active}",
-        ahead_asked=f"{other.asked if other.noun else 'Who'} {active}?",
-        back=subject.described(passive),
-        back_asked=f"{subject.asked} {passive}?",
+        forward=other.described(active) or f"whoever {active}",
+        forward_question=f"{other.question_word if other.noun else 'Who'} {active}?",
+        backward=subject.described(passive),
+        backward_question=f"{subject.question_word} {passive}?",
     )
 
 
-def _apposed(before: str) -> tuple[str, Kind] | None:
-    """What is left of "was married to the actress" without the noun that tells what follows, and that noun's kind."""
-    found = _APPOSED.fullmatch(before)
-    if found is None:
+def _apposition(before: str) -> tuple[str, Kind] | None:
+    """The rest of "was married to the actress" without the noun that describes the following name, and that noun's type."""
+    match = _APPOSED.fullmatch(before)
+    if match is None:
         return None
-    head = found["noun"].split()[-1]
+    head = match["noun"].split()[-1]
     if head in PEOPLE:
-        return found["rest"].strip(), Kind("person", True)
-    return (found["rest"].strip(), Kind(head)) if head in THINGS else None
+        return match["rest"].strip(), Kind("person", True)
+    return (match["rest"].strip(), Kind(head)) if head in THINGS else None
 
 
 _DAY = rf"(?:\d{{1,2}} (?:{MONTHS}),? \d{{4}}|(?:{MONTHS}) \d{{1,2}}, \d{{4}})"
@@ -188,7 +188,7 @@ _LIVED = re.compile(
     rf"{_NAMED}\((?P<first>{_DAY}|[12]\d{{3}})[^()–—]*? ?[–—-] ?(?:[^()\d]*?)(?P<last>{_DAY}|[12]\d{{3}})\b"
 )
 _LIFE = re.compile(rf"(?:was )?(?P<event>born|died)(?: [^,;0-9]{{1,40}}?)?,? (?:on|in) {_WHEN}")
-_DONE = re.compile(rf"(?:was|were) (?P<event>[a-z-]+)(?: (?:by|in|at|near|on) [^,;0-9]{{1,40}}?)? (?:in|on) {_WHEN}")
+_EVENT = re.compile(rf"(?:was|were) (?P<event>[a-z-]+)(?: (?:by|in|at|near|on) [^,;0-9]{{1,40}}?)? (?:in|on) {_WHEN}")
 _WORK = re.compile(
     r"is an? (?:[a-z]+ )?(?P<when>[12]\d{3}) (?:[^,;.()]*? )?"
     r"(?P<noun>film|song|album|novel|book|single|play|drama|comedy)\b"
@@ -202,7 +202,7 @@ _SIZE = re.compile(
     r"\bis (?:about |some )?(?P<value>\d[\d,.]*) ?(?P<unit>[a-zA-Z]+) (?P<what>long|high|tall|wide|deep)\b"
 )
 _LARGER = {"long": "longer", "high": "higher", "tall": "taller", "wide": "wider", "deep": "deeper"}
-_NOT_FOUNDED = frozenset(["born", "named", "called", "known"])
+_NO_EVENTS = frozenset(["born", "named", "called", "known"])
 _MONTH_NUMBERS = {month: number for number, month in enumerate(MONTHS.split("|"), start=1)}
 
 
@@ -210,20 +210,20 @@ _MONTH_NUMBERS = {month: number for number, month in enumerate(MONTHS.split("|")
 class Value:
     """A date or quantity of one thing.
 
-    `asked` asks for it, "{}" standing for the thing. Two values of one `attribute` compare by `order`:
-    `smaller` and `larger` ask which of two things has the smaller or the larger one.
+    `question` asks for it, with "{}" for the thing. Two values of one `attribute` compare by `order`:
+    `smaller` and `larger` ask which of two things has the smaller or the larger value.
     """
 
     text: str
     order: float
     attribute: str
-    asked: str
+    question: str
     smaller: str
     larger: str
 
 
 def values_of(text: str, predicate: str | None, kind: Kind) -> Iterator[Value]:
-    """What a sentence about a thing says in dates and quantities; `text` is the whole sentence, brackets and all.
+    """The dates and quantities that a sentence states about a thing; `text` is the whole sentence, including brackets.
 
     >>> [value.text for value in values_of("Ada (4 May 1850 – 1931) was a shipwright.", None, Kind("person", True))]
     ['4 May 1850', '1931']
@@ -234,56 +234,57 @@ def values_of(text: str, predicate: str | None, kind: Kind) -> Iterator[Value]:
     elif predicate is not None:
         if work := _WORK.match(predicate):
             yield _date(work["when"], "came out", "did {} come out", f"Which {kind.noun or 'one'} came out")
-        if (done := _DONE.match(predicate)) and past_of(done["event"]) and done["event"] not in _NOT_FOUNDED:
-            yield _date(done["when"], f"was {done['event']}", f"was {{}} {done['event']}", f"Which was {done['event']}")
+        event = _EVENT.match(predicate)
+        if event and past_of(event["event"]) and event["event"] not in _NO_EVENTS:
+            name = event["event"]
+            yield _date(event["when"], f"was {name}", f"was {{}} {name}", f"Which was {name}")
     yield from _measures(text)
 
 
 def _life(text: str, predicate: str) -> Iterator[Value]:
     dates: dict[str, str] = {}
-    if found := _BORN.match(text):
-        dates["born"] = found["when"]
-    elif lived := _LIVED.match(text):
-        dates |= {"born": lived["first"], "died": lived["last"]}
-    elif told := _LIFE.match(predicate):
-        dates[told["event"]] = told["when"]
+    if match := _BORN.match(text):
+        dates["born"] = match["when"]
+    elif match := _LIVED.match(text):
+        dates |= {"born": match["first"], "died": match["last"]}
+    elif match := _LIFE.match(predicate):
+        dates[match["event"]] = match["when"]
     if "born" in dates:
         yield _date(dates["born"], "born", "was {} born", "Who was born")
     if "died" in dates:
         yield _date(dates["died"], "died", "did {} die", "Who died")
 
 
-def _date(when: str, attribute: str, asked: str, compared: str) -> Value:
+def _date(when: str, attribute: str, question: str, comparison: str) -> Value:
     opening = "In what year" if when.isdigit() else "When"
     return Value(
         when,
         day_number(when),
         attribute,
-        f"{opening} {asked}?",
-        f"{compared} first, {{}} or {{}}?",
-        f"{compared} later, {{}} or {{}}?",
+        f"{opening} {question}?",
+        f"{comparison} first, {{}} or {{}}?",
+        f"{comparison} later, {{}} or {{}}?",
     )
 
 
 def _measures(text: str) -> Iterator[Value]:
-    measured = list(_MEASURE.finditer(text))
-    if len(measured) == 1:
-        what, unit = measured[0]["what"], (measured[0]["unit"] or "").strip()
-        number, about = measured[0]["value"], f"the {measured[0]['what']} of"
+    measures = list(_MEASURE.finditer(text))
+    if len(measures) == 1:
+        what, unit = measures[0]["what"], (measures[0]["unit"] or "").strip()
         yield _size(
-            number,
+            measures[0]["value"],
             unit,
             what,
-            f"What is {about} {{}}?",
+            f"What is the {what} of {{}}?",
             f"Which has the smaller {what}",
             f"Which has the larger {what}",
         )
-    sized = _SIZE.search(text)
-    if sized is not None:
-        what = sized["what"]
+    size = _SIZE.search(text)
+    if size is not None:
+        what = size["what"]
         yield _size(
-            sized["value"],
-            sized["unit"],
+            size["value"],
+            size["unit"],
             what,
             f"How {what} is {{}}?",
             f"Which is less {what}",
@@ -291,21 +292,21 @@ def _measures(text: str) -> Iterator[Value]:
         )
 
 
-def _size(number: str, unit: str, what: str, asked: str, smaller: str, larger: str) -> Value:
+def _size(number: str, unit: str, what: str, question: str, smaller: str, larger: str) -> Value:
     number = number.rstrip(".,")
     text = f"{number} {unit}".strip()
     return Value(
         text,
         float(number.replace(",", "")),
         f"{what} {unit}",
-        asked,
+        question,
         f"{smaller}, {{}} or {{}}?",
         f"{larger}, {{}} or {{}}?",
     )
 
 
 def day_number(when: str) -> float:
-    """A number that grows with time: year, then month and day as far as given.
+    """A number that increases with the date: year, then month and day if given.
 
     >>> day_number("4 May 1931") > day_number("3 May 1931") > day_number("1931")
     True

@@ -1,4 +1,4 @@
-"""The types of synthetic questions: a row, and the steps that lead from what the question names to its answer."""
+"""The types of synthetic questions: a row, and the steps that lead from an entity named in the question to its answer."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class QuestionRow:
     """One question, its answers, and the passages that it needs, in order.
 
     `chains` lead from a name in the question to the answer, or to a value that is compared; a chain's inner names are
-    the `bridges`, which the question does not name. Questions that a model wrote have one chain of steps without `given`.
+    the `bridges`, which the question does not name. Questions written by a model have one chain of steps without `given`.
 
-    Questions that the index does not answer have no answers, no hops and no chains: `near` are the steps of the answerable one
-    that they were made from.
+    Unanswerable questions have no answers, no hops and no chains: `near` are the steps of the answerable question that they were
+    made from.
     """
 
     id: str
@@ -65,7 +65,7 @@ class QuestionRow:
 
 
 def question_to_json(row: QuestionRow) -> dict[str, Any]:
-    """A row as `graph.documents.questions.read_questions` takes it, with what made it beside."""
+    """A row in the format of `graph.documents.questions.read_questions`, with additional fields on its origin."""
     return {
         "id": row.id,
         "question": row.text,
@@ -87,9 +87,9 @@ def question_to_json(row: QuestionRow) -> dict[str, Any]:
 
 
 def question_from_json(row: Mapping[str, Any]) -> QuestionRow:
-    """The inverse of `question_to_json`; a missing key raises KeyError (readers turn it into file and line)."""
-    told = {passage: quoted for passage, quoted in zip(row["passage_ids"], row["evidence"], strict=True)}
-    chains = tuple(tuple(_step(step, told[step["passage_id"]]) for step in chain) for chain in row["chains"])
+    """The inverse of `question_to_json`; a missing key raises KeyError (callers add file and line)."""
+    quotes = dict(zip(row["passage_ids"], row["evidence"], strict=True))
+    chains = tuple(tuple(_step(step, quotes[step["passage_id"]]) for step in chain) for chain in row["chains"])
     return QuestionRow(
         id=row["id"],
         text=row["question"],
@@ -126,11 +126,11 @@ def question_schema() -> pa.Schema:
 
 
 def question_problems(row: QuestionRow) -> list[str]:
-    """What keeps a question from being asked, in words."""
+    """What makes a question unusable, in words; empty for a good one."""
     checks = {
         "the question is empty": not row.text.strip(),
         "no answer": not row.near and not any(answer.strip() for answer in row.answers),
-        "an answer, and one that the documents do not hold": bool(row.near and row.answers),
+        "an answer, although the documents do not contain it": bool(row.near and row.answers),
         "no passage is needed": not row.near and not row.passage_ids,
         f"{row.hops} hops over {len(row.passage_ids)} passages": row.hops != len(row.passage_ids),
         "the question names its bridge": any(named_in(bridge, row.text) for bridge in row.bridges),
@@ -139,7 +139,7 @@ def question_problems(row: QuestionRow) -> list[str]:
 
 
 def named_in(name: str, text: str) -> bool:
-    """Whether a name stands in a text as whole words, case aside.
+    """Whether a text contains a name as whole words, ignoring case.
 
     >>> named_in("Ada", "Who built Ada's yard?"), named_in("Ada", "Where is Adana?")
     (True, False)
@@ -153,9 +153,9 @@ QUESTIONS = Form(
     title="Questions",
     about=(
         "Questions over one document or several (HLG §5). `passage_ids` are the passages that an answer needs, `evidence` "
-        "their sentences, in the order of the hops; `bridges` are the names that lead on and that the question does not give. "
-        "Questions without answers are those that the documents do not answer, `near` the sentences that they are near to. "
-        "All questions on a document are in one split."
+        "their sentences, in the order of the hops; `bridges` are the intermediate names, which the question does not give. "
+        "Questions without answers are those that the documents do not answer; `near` are sentences similar to them. "
+        "All questions about a document are in one split."
     ),
     to_json=question_to_json,
     from_json=question_from_json,

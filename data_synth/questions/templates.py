@@ -1,8 +1,8 @@
-"""Candidates of questions over several documents, from paths over an index: bridges, comparisons, and what two documents both name.
+"""Candidate questions over several documents, from paths through an index: bridges, comparisons, and entities that two documents mention.
 
 A path leads from a document that the question names, over entities that it does not name, to the answer. Every hop goes to another
-document, and only where nothing else could be meant. A bridge is a path to a thing that is described, not named; comparisons and joint
-names are of things of one kind."""
+document, and only if it is unambiguous. A bridge is a path to a thing that is described, not named; comparisons and shared entities
+are of things of the same type."""
 
 import re
 from collections import defaultdict
@@ -12,22 +12,22 @@ from itertools import islice
 from random import Random
 from typing import TypeVar
 
-from data_synth.questions.index_statements import IndexStatements, Mentions, Place, RelationStatement
+from data_synth.questions.index_statements import IndexStatements, Mentions, Occurrence, RelationStatement
 from data_synth.questions.phrases import Kind, Value, kind_by_name
 from data_synth.questions.question_form import Step, named_in
 from graph.extract.entities import entity_key
 
 MAX_SHARING = 6
-"""An entity in more documents than these says little about two of them."""
+"""An entity in more documents than these is no specific link between two of them."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PathEnd:
-    """Where a path has come to: an entity, the document that is called so (if one is), and how the question describes it
-    ("" where no words would).
+    """The end of a path: an entity, the document with its title (if any), and the question's description of it ("" if there
+    is none).
 
-    `chains` are the ways there: none, one, or two that meet; `documents` are those that they went through.
+    `chains` lead there: none, one, or two that meet; `documents` are those that they passed through.
     """
 
     name: str
@@ -38,73 +38,74 @@ class PathEnd:
 
     @property
     def bridges(self) -> tuple[str, ...]:
-        """The entities that lead on."""
+        """The entities between the start and the answer."""
         return tuple(dict.fromkeys(step.found for chain in self.chains for step in chain))
 
-    def and_then(self, step: Step) -> tuple[tuple[Step, ...], ...]:
-        """The chains, each one step longer."""
+    def extended(self, step: Step) -> tuple[tuple[Step, ...], ...]:
+        """The chains, each extended by a step."""
         return tuple((*chain, step) for chain in self.chains)
 
 
-def walks(readings: IndexStatements, start: PathEnd, hops: int, rng: Random) -> Iterator[PathEnd]:
-    """Paths of so many hops from `start` on, each hop once in every order that chance gives."""
+def paths_from(statements: IndexStatements, start: PathEnd, hops: int, rng: Random) -> Iterator[PathEnd]:
+    """The ends of all paths of `hops` hops from `start`, in random order."""
     if hops == 0:
         yield start
         return
-    onward = [*_ahead(readings, start), *_back(readings, start)]
-    rng.shuffle(onward)
-    for reached in onward:
-        yield from walks(readings, reached, hops - 1, rng)
+    next_ends = [*_forward(statements, start), *_backward(statements, start)]
+    rng.shuffle(next_ends)
+    for end in next_ends:
+        yield from paths_from(statements, end, hops - 1, rng)
 
 
-def ties_ahead(readings: IndexStatements, reached: PathEnd) -> Iterator[RelationStatement]:
-    """What the document that a path has come to names, unless the path has been there."""
-    if reached.document is not None and reached.document not in reached.documents:
-        for tie in readings.ties.get(reached.document, ()):
-            target = readings.mentions.document_of(tie.key)
-            if tie.relation.ahead and target not in reached.documents and entity_key(reached.name) != tie.key:
-                yield tie
+def forward_relations(statements: IndexStatements, end: PathEnd) -> Iterator[RelationStatement]:
+    """The relations stated in the document at the end of a path, unless the path has passed through it."""
+    if end.document is not None and end.document not in end.documents:
+        for statement in statements.relations.get(end.document, ()):
+            target = statements.mentions.document_of(statement.key)
+            if statement.relation.forward and target not in end.documents and entity_key(end.name) != statement.key:
+                yield statement
 
 
-def ties_back(readings: IndexStatements, reached: PathEnd) -> Iterator[RelationStatement]:
-    """The statement of another document about the entity that a path has come to, if only one other document names it."""
-    key = entity_key(reached.name)
-    naming = readings.mentions.documents_naming(key) - {*reached.documents, reached.document}
-    found = [tie for tie in readings.named.get(key, ()) if tie.place.document in naming]
-    if len(naming) == 1 and len(found) == 1:
+def backward_relations(statements: IndexStatements, end: PathEnd) -> Iterator[RelationStatement]:
+    """The relation of another document to the entity at the end of a path, if only one other document mentions it."""
+    key = entity_key(end.name)
+    documents = statements.mentions.documents_mentioning(key) - {*end.documents, end.document}
+    found = [one for one in statements.relations_to.get(key, ()) if one.occurrence.document in documents]
+    if len(documents) == 1 and len(found) == 1:
         yield found[0]
 
 
-def step_ahead(readings: IndexStatements, reached: PathEnd, tie: RelationStatement) -> Step:
-    """The hop from a document's subject to what it names."""
-    return _step(readings.mentions, tie.place, reached.name, tie.name)
+def forward_step(statements: IndexStatements, end: PathEnd, statement: RelationStatement) -> Step:
+    """The hop from a document's subject to the entity that the statement relates it to."""
+    return _step(statements.mentions, statement.occurrence, end.name, statement.name)
 
 
-def step_back(readings: IndexStatements, reached: PathEnd, tie: RelationStatement) -> Step:
-    """The hop from an entity to the subject of the document that names it."""
-    return _step(readings.mentions, tie.place, reached.name, readings.title(tie.place.document))
+def backward_step(statements: IndexStatements, end: PathEnd, statement: RelationStatement) -> Step:
+    """The hop from an entity to the subject of the document that is related to it."""
+    title = statements.title(statement.occurrence.document)
+    return _step(statements.mentions, statement.occurrence, end.name, title)
 
 
-def step_to_entity(readings: IndexStatements, document: int, key: str) -> Step | None:
-    """The hop from a document to an entity that it mentions; None unless one statement alone does, in so many words."""
-    mentions = readings.mentions
-    places = [place for place in readings.statements.get(document, ()) if named_in(key, place.quote)]
-    written = re.search(re.escape(key), places[0].quote, re.IGNORECASE) if len(places) == 1 else None
-    return _step(mentions, places[0], readings.title(document), written[0]) if written else None
+def step_to_entity(statements: IndexStatements, document: int, key: str) -> Step | None:
+    """The hop from a document to an entity that it mentions; None unless exactly one statement mentions it literally."""
+    mentions = statements.mentions
+    occurrences = [one for one in statements.occurrences.get(document, ()) if named_in(key, one.quote)]
+    match = re.search(re.escape(key), occurrences[0].quote, re.IGNORECASE) if len(occurrences) == 1 else None
+    return _step(mentions, occurrences[0], statements.title(document), match[0]) if match else None
 
 
-def values_at(readings: IndexStatements, reached: PathEnd) -> list[tuple[Value, Step]]:
-    """The values of the document that a path has come to, unless the path has been there, and the hops to them."""
-    if reached.document is None or reached.document in reached.documents:
+def values_at(statements: IndexStatements, end: PathEnd) -> list[tuple[Value, Step]]:
+    """The values in the document at the end of a path, unless the path has passed through it, and the hops to them."""
+    if end.document is None or end.document in end.documents:
         return []
-    given = readings.values.get(reached.document, ())
-    return [(each.value, _step(readings.mentions, each.place, reached.name, each.value.text)) for each in given]
+    values = statements.values.get(end.document, ())
+    return [(one.value, _step(statements.mentions, one.occurrence, end.name, one.value.text)) for one in values]
 
 
-def put_in(phrase: str, *described: str) -> str:
-    """A phrase with descriptions in the places of "{}", in order.
+def fill_slots(phrase: str, *described: str) -> str:
+    """A phrase with descriptions filled into its "{}" slots, in order.
 
-    >>> put_in("Which is older, {} or {}?", "the yard", "Quill {}")
+    >>> fill_slots("Which is older, {} or {}?", "the yard", "Quill {}")
     'Which is older, the yard or Quill {}?'
     """
     parts = phrase.split("{}")
@@ -112,88 +113,91 @@ def put_in(phrase: str, *described: str) -> str:
 
 
 def shuffled(items: Sequence[T], rng: Random) -> list[T]:
-    """The items in an order that chance gives."""
+    """The items in random order."""
     return rng.sample(items, len(items))
 
 
-def starts(readings: IndexStatements, rng: Random) -> Iterator[PathEnd]:
-    """Every document as the start of a path, in an order that chance gives."""
-    return (_start(readings, document) for document in shuffled(sorted(readings.ties), rng))
+def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:
+    """Every document as the start of a path, in random order."""
+    return (_start(statements, document) for document in shuffled(sorted(statements.relations), rng))
 
 
-def joint_starts(readings: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
-    """Two hops side by side, from two documents to the one thing that both mention, and the question that asks for it.
+def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
+    """Two parallel hops, from two documents to the one entity that both mention, and the question that asks for it.
 
-    The documents are about things of one kind: two films have something in common that is worth a question, two topics have not.
+    The documents are about things of the same type: what two films have in common is worth a question, for two topics it is not.
     """
-    mentions = readings.mentions
+    mentions = statements.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
         target = mentions.document_of(key)
-        kind = kind_by_name(key) if target is None else readings.kinds.get(target, Kind())
-        naming = sorted(mentions.documents_naming(key) - {target})
-        if len(naming) < 2:
+        kind = kind_by_name(key) if target is None else statements.kinds.get(target, Kind())
+        documents = sorted(mentions.documents_mentioning(key) - {target})
+        if len(documents) < 2:
             continue
-        first, second = rng.sample(naming, 2)
-        both = [_start(readings, document) for document in (first, second)]
-        if kind_at(readings, both[0]) != kind_at(readings, both[1]) or kind_at(readings, both[0]) == Kind():
+        first, second = rng.sample(documents, 2)
+        both = [_start(statements, document) for document in (first, second)]
+        if kind_at(statements, both[0]) != kind_at(statements, both[1]) or kind_at(statements, both[0]) == Kind():
             continue
         if mentions.common_entities(first, second, and_frequent=not kind.noun) != {key}:
             continue
-        steps = [step_to_entity(readings, document, key) for document in (first, second)]
-        told = [(step,) for step in steps if step is not None]
-        if len(told) == 2:
-            mentioned = put_in("is mentioned in the documents on both {} and {}", *(start.described for start in both))
-            reached = PathEnd(told[0][0].found, target, kind.described(mentioned), tuple(told), (first, second))
-            yield reached, f"{kind.asked if kind.noun else 'Who or what'} {mentioned}?"
+        steps = [step_to_entity(statements, document, key) for document in (first, second)]
+        chains = [(step,) for step in steps if step is not None]
+        if len(chains) == 2:
+            names = (start.described for start in both)
+            mentioned = fill_slots("is mentioned in the documents on both {} and {}", *names)
+            end = PathEnd(chains[0][0].found, target, kind.described(mentioned), tuple(chains), (first, second))
+            yield end, f"{kind.question_word if kind.noun else 'Who or what'} {mentioned}?"
 
 
-def kind_at(readings: IndexStatements, reached: PathEnd) -> Kind:
-    """What the thing is that a path has come to: by the document that is about it, or else by its name. `Kind()` if neither says so.
+def kind_at(statements: IndexStatements, end: PathEnd) -> Kind:
+    """The type of the thing at the end of a path: by the document about it, or else by its name; `Kind()` if unknown.
 
-    A document whose sentences do not open with its title is about a topic, and of no kind.
+    A document whose sentences do not open with its title is about a topic, which has no type.
     """
-    if reached.document is None or not readings.kinds.get(reached.document, Kind()).noun:
-        return kind_by_name(reached.name)
-    return readings.kinds[reached.document] if reached.document in readings.openings else Kind()
+    if end.document is None or not statements.kinds.get(end.document, Kind()).noun:
+        return kind_by_name(end.name)
+    return statements.kinds[end.document] if end.document in statements.subject_names else Kind()
 
 
-def _start(readings: IndexStatements, document: int) -> PathEnd:
-    title = readings.mentions.index.data.document_titles[document]
-    return PathEnd(readings.title(document), document, " ".join(title.split()))
+def _start(statements: IndexStatements, document: int) -> PathEnd:
+    title = statements.mentions.index.data.document_titles[document]
+    return PathEnd(statements.title(document), document, " ".join(title.split()))
 
 
-def _ahead(readings: IndexStatements, reached: PathEnd) -> Iterator[PathEnd]:
-    for tie in ties_ahead(readings, reached):
+def _forward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
+    for statement in forward_relations(statements, end):
         yield PathEnd(
-            tie.name,
-            readings.mentions.document_of(tie.key),
-            put_in(tie.relation.ahead, reached.described),
-            reached.and_then(step_ahead(readings, reached, tie)),
-            (*reached.documents, tie.place.document),
+            statement.name,
+            statements.mentions.document_of(statement.key),
+            fill_slots(statement.relation.forward, end.described),
+            end.extended(forward_step(statements, end, statement)),
+            (*end.documents, statement.occurrence.document),
         )
 
 
-def _back(readings: IndexStatements, reached: PathEnd) -> Iterator[PathEnd]:
-    for tie in ties_back(readings, reached):
-        if tie.relation.back:
+def _backward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
+    for statement in backward_relations(statements, end):
+        document = statement.occurrence.document
+        if statement.relation.backward:
             yield PathEnd(
-                readings.title(tie.place.document),
-                tie.place.document,
-                put_in(tie.relation.back, reached.described),
-                reached.and_then(step_back(readings, reached, tie)),
-                (*reached.documents, tie.place.document),
+                statements.title(document),
+                document,
+                fill_slots(statement.relation.backward, end.described),
+                end.extended(backward_step(statements, end, statement)),
+                (*end.documents, document),
             )
 
 
-def _step(mentions: Mentions, place: Place, given: str, found: str) -> Step:
+def _step(mentions: Mentions, occurrence: Occurrence, given: str, found: str) -> Step:
     data = mentions.index.data
-    return Step(given, found, data.document_sources[place.document], data.passage_ids[place.passage], place.quote)
+    source, passage_id = data.document_sources[occurrence.document], data.passage_ids[occurrence.passage]
+    return Step(given, found, source, passage_id, occurrence.quote)
 
 
-MAX_TRIES_A_START = 8
-"""Paths that are tried from one document before the next one's turn."""
+MAX_PATHS_PER_START = 8
+"""Paths tried from one document."""
 MIN_GAP = 1.0
-"""Two values compare only if they are as far apart as this (a year, for dates)."""
+"""Two values are compared only if they differ by at least this much (a year, for dates)."""
 
 
 @dataclass(frozen=True)
@@ -213,99 +217,101 @@ class Candidate:
 
 
 Template = Callable[[IndexStatements, int, Random], Iterator[Candidate]]
-"""(readings, hops, chance) to candidates, in an order that chance gives."""
+"""(statements, hops, random generator) to candidates, in random order."""
 
 
-def bridge_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Chains of `hops` steps (2 or more), the last one to what is asked for: a value, a name, or a document that names the last.
+def bridge_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
+    """Questions over chains of `hops` steps (2 or more) to a value, a related entity, or the subject of a document related to the last entity.
 
-    They begin at one document, or at two that have one name in common.
+    The chains start at one document, or at two that have one entity in common.
     """
     if hops < 2:
         return
-    begun = [(start, hops - 1) for start in starts(readings, rng)]
-    begun += [(start, hops - 3) for start, _ in joint_starts(readings, rng) if start.described] if hops > 2 else []
-    for start, left in shuffled(begun, rng):
-        for reached in islice(walks(readings, start, left, rng), MAX_TRIES_A_START):
-            yield from shuffled(list(_ends(readings, reached)), rng)
+    first_ends = [(start, hops - 1) for start in starts(statements, rng)]
+    if hops > 2:
+        first_ends += [(start, hops - 3) for start, _ in joint_starts(statements, rng) if start.described]
+    for start, remaining in shuffled(first_ends, rng):
+        for end in islice(paths_from(statements, start, remaining, rng), MAX_PATHS_PER_START):
+            yield from shuffled(list(_bridges_at(statements, end)), rng)
 
 
-def _ends(readings: IndexStatements, reached: PathEnd) -> Iterator[Candidate]:
-    for value, step in values_at(readings, reached):
-        yield _bridge(reached, value.asked, value.text, step)
-    for tie in ties_ahead(readings, reached):
-        if tie.relation.ahead_asked:
-            yield _bridge(reached, tie.relation.ahead_asked, tie.name, step_ahead(readings, reached, tie))
-    for tie in ties_back(readings, reached):
-        title = readings.title(tie.place.document)
-        yield _bridge(reached, tie.relation.back_asked, title, step_back(readings, reached, tie))
+def _bridges_at(statements: IndexStatements, end: PathEnd) -> Iterator[Candidate]:
+    for value, step in values_at(statements, end):
+        yield _bridge(end, value.question, value.text, step)
+    for statement in forward_relations(statements, end):
+        question = statement.relation.forward_question
+        if question:
+            yield _bridge(end, question, statement.name, forward_step(statements, end, statement))
+    for statement in backward_relations(statements, end):
+        step = backward_step(statements, end, statement)
+        yield _bridge(end, statement.relation.backward_question, step.found, step)
 
 
-def _bridge(reached: PathEnd, asked: str, answer: str, last: Step) -> Candidate:
-    return Candidate("bridge", put_in(asked, reached.described), answer, reached.and_then(last), reached.bridges)
+def _bridge(end: PathEnd, question: str, answer: str, last: Step) -> Candidate:
+    return Candidate("bridge", fill_slots(question, end.described), answer, end.extended(last), end.bridges)
 
 
 @dataclass(frozen=True)
 class _Side:
-    reached: PathEnd
+    end: PathEnd
     value: Value
     step: Step
 
     @property
     def chain(self) -> tuple[Step, ...]:
-        return self.reached.and_then(self.step)[0]
+        return self.end.extended(self.step)[0]
 
 
-def comparison_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Which of two things of one kind has the smaller or larger value of an attribute; each is named, or described over a bridge.
+def comparison_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
+    """Questions which of two things of the same type has the smaller or larger value of an attribute; each is named, or described over a bridge.
 
-    Two chains of `hops` steps (2 or more) together, as even as can be.
+    The two chains have `hops` steps (2 or more) in total, as equally as possible.
     """
     if hops < 2:
         return
-    left, right = (_by_attribute(readings, steps, rng) for steps in ((hops + 1) // 2, hops // 2))
+    left, right = (_by_attribute(statements, steps, rng) for steps in ((hops + 1) // 2, hops // 2))
     pairs = [(left[attribute], right[attribute]) for attribute in left if attribute in right]
     while pairs := [(firsts, seconds) for firsts, seconds in pairs if firsts and seconds]:
         for firsts, seconds in pairs:
             first = firsts.pop()
-            second = next((side for side in seconds if _compare_well(readings, first, side)), None)
+            second = next((side for side in seconds if _are_comparable(statements, first, side)), None)
             if second is not None:
                 seconds.remove(second)
                 pair = (first, second) if rng.random() < 0.5 else (second, first)
-                yield _compared(*pair, larger=rng.random() < 0.5)
+                yield _comparison(*pair, larger=rng.random() < 0.5)
 
 
-def intersection_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """What two documents name: the one name that both have in common. Two steps, so none for more `hops`."""
-    for reached, asked in joint_starts(readings, rng) if hops == 2 else ():
-        yield Candidate("intersection", asked, reached.name, reached.chains, ())
+def intersection_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
+    """Questions for the one entity that two documents have in common. They have two steps, so there are none for other `hops`."""
+    for end, question in joint_starts(statements, rng) if hops == 2 else ():
+        yield Candidate("intersection", question, end.name, end.chains, ())
 
 
-def _by_attribute(readings: IndexStatements, steps: int, rng: Random) -> dict[str, list[_Side]]:
+def _by_attribute(statements: IndexStatements, steps: int, rng: Random) -> dict[str, list[_Side]]:
     found: dict[str, list[_Side]] = defaultdict(list)
-    for start in starts(readings, rng):
-        for reached in islice(walks(readings, start, steps - 1, rng), 1):
-            for value, step in values_at(readings, reached):
-                found[value.attribute].append(_Side(reached, value, step))
+    for start in starts(statements, rng):
+        for end in islice(paths_from(statements, start, steps - 1, rng), 1):
+            for value, step in values_at(statements, end):
+                found[value.attribute].append(_Side(end, value, step))
     return found
 
 
-def _compare_well(readings: IndexStatements, first: _Side, second: _Side) -> bool:
-    """Whether two things are of one kind and their documents in one split, and their values apart."""
-    splits = {readings.splits.get(side.reached.document or 0) for side in (first, second)}
-    kinds = [kind_at(readings, side.reached) for side in (first, second)]
-    apart = abs(first.value.order - second.value.order) >= MIN_GAP
-    return first.reached.name != second.reached.name and apart and len(splits) == 1 and kinds[0] == kinds[1] != Kind()
+def _are_comparable(statements: IndexStatements, first: _Side, second: _Side) -> bool:
+    """Whether two things are of the same type, in documents of one split, with values at least MIN_GAP apart."""
+    splits = {statements.splits.get(side.end.document or 0) for side in (first, second)}
+    kinds = [kind_at(statements, side.end) for side in (first, second)]
+    differ = abs(first.value.order - second.value.order) >= MIN_GAP
+    return first.end.name != second.end.name and differ and len(splits) == 1 and kinds[0] == kinds[1] != Kind()
 
 
-def _compared(first: _Side, second: _Side, larger: bool) -> Candidate:
+def _comparison(first: _Side, second: _Side, larger: bool) -> Candidate:
     ordered = sorted((first, second), key=lambda side: side.value.order)
-    asked = first.value.larger if larger else first.value.smaller
+    question = first.value.larger if larger else first.value.smaller
     return Candidate(
         "comparison",
-        put_in(asked, first.reached.described, second.reached.described),
-        ordered[1 if larger else 0].reached.name,
+        fill_slots(question, first.end.described, second.end.described),
+        ordered[1 if larger else 0].end.name,
         (first.chain, second.chain),
-        (*first.reached.bridges, *second.reached.bridges),
+        (*first.end.bridges, *second.end.bridges),
         attribute=first.value.attribute,
     )

@@ -1,4 +1,4 @@
-"""English words that the templates go by: verbs, participles, the nouns that things are called by."""
+"""English word lists for the templates: verbs, participles, and nouns for things, people and places."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ station story strait street studio suburb summit survey team temple theatre town
 trilogy trophy tunnel university valley vessel village war watershed website work yard
 """
 THINGS = frozenset(_THINGS.split())
-"""Heads of the phrase that says what a document is about, of which "which" can be asked and "that" said."""
+"""Head nouns for what a document is about that take "which" and "that"."""
 
 _PEOPLE = """
 actor actress archaeologist architect artist astronomer athlete author baker ballerina baron baroness biologist
@@ -32,7 +32,7 @@ ruler sailor scholar scientist screenwriter sculptor shipwright singer sister sk
 swimmer teacher tutor violinist wife wrestler writer
 """
 PEOPLE = frozenset(_PEOPLE.split())
-"""The same for people, of whom "who" is asked and said."""
+"""The same for people, who take "who"."""
 
 _IRREGULAR = {
     "begun": "began",
@@ -50,8 +50,8 @@ _IRREGULAR = {
 }
 _SAME = "bought brought built cut found held hit laid led made met run shot sold taught told won"
 _SAME_IN_BOTH = frozenset(_SAME.split())
-_NOT_DONE = frozenset(["bordered", "bounded", "caused", "followed", "preceded", "surrounded"])
-"""What things do that nobody does."""
+_WITHOUT_AGENT = frozenset(["bordered", "bounded", "caused", "followed", "preceded", "surrounded"])
+"""Participles of what no person does."""
 _OPENERS = re.compile(
     r"(?:is|was|are|were|has|had|became|began|belongs|brought|built|came|consists|flows|gave|got|grew|held|hosts|"
     r"includes|keeps|kept|led|left|lies|lives|lost|made|makes|marks|meets|met|owns|plays|ran|rises|runs|sang|sells|sits|"
@@ -61,25 +61,25 @@ _NOT_VERBS = frozenset(["hundred", "kindred", "limited", "red", "united"])
 
 
 def opens_with_verb(predicate: str) -> bool:
-    """Whether what follows a subject can be its predicate.
+    """Whether a text after a subject can be its predicate.
 
     >>> opens_with_verb("was built in Quill"), opens_with_verb("and its people")
     (True, False)
     """
-    found = _OPENERS.match(predicate)
-    return found is not None and found[0] not in _NOT_VERBS
+    match = _OPENERS.match(predicate)
+    return match is not None and match[0] not in _NOT_VERBS
 
 
 def past_of(participles: str) -> str | None:
-    """The past tense of a participle (or of two: "written and directed"); None for a word that is none.
+    """The past tense of a participle (or of two: "written and directed"); None for another word.
 
     >>> past_of("written and directed"), past_of("song")
     ('wrote and directed', None)
     """
     words = participles.split(" and ")
-    told = [_IRREGULAR.get(word, word if word.endswith("ed") or word in _SAME_IN_BOTH else "") for word in words]
-    told = ["" if word in _NOT_DONE else word for word in told]
-    return " and ".join(told) if all(told) else None
+    past = [_IRREGULAR.get(word, word if word.endswith("ed") or word in _SAME_IN_BOTH else "") for word in words]
+    past = ["" if word in _WITHOUT_AGENT else word for word in past]
+    return " and ".join(past) if all(past) else None
 
 
 _REGULAR = """
@@ -155,30 +155,29 @@ starts stays stocks stops stores studies supplies supports tests ties totals tra
 updates uses values visits waits walks warns washes works
 """
 NOUN_OR_VERB = frozenset(_NOUNS.split())
-"""Forms that are a plural noun as well as what somebody does: "the store plans …", "plans are …"."""
+"""Forms that are both a plural noun and a verb: "the store plans …", "plans are …"."""
 
 _STOPS = """
 a about across after along an and around as at away because before behind between beyond but by daily each every for from if
 in inside into long monthly near off on onto or out outside over per plus since than the through throughout to together
 toward towards under unless until up upon weekly when where which while who with within without yearly
 """
-STOPS_PHRASE = frozenset([*_STOPS.split(), "of"])
-"""What no noun phrase goes on with ("of" aside, which callers ask for themselves)."""
+PHRASE_STOPS = frozenset([*_STOPS.split(), "of"])
+"""Words that end a noun phrase (callers treat "of" specially)."""
 
-_COUNTED = "cattle children cm feet fish kg km men mm pence people sheep staff women"
-COUNTED = frozenset(_COUNTED.split())
-"""Words that more than one is called by, without an s at their end."""
+_PLURALS_WITHOUT_S = "cattle children cm feet fish kg km men mm pence people sheep staff women"
+PLURALS_WITHOUT_S = frozenset(_PLURALS_WITHOUT_S.split())
 
-_LOCATED = """
+_LOCATION_VERBS = """
 allow base be begin belong bury build display end find fit fix hand hang hold house install keep lie live locate lock make meet
 park permit place play post record register repair serve shelve sit situate stand start stay store teach test train wear work
 """
-LOCATED = frozenset(_LOCATED.split())
-"""What is done or happens at a place that can be asked for by "where"."""
+LOCATION_VERBS = frozenset(_LOCATION_VERBS.split())
+"""Verbs whose place can be asked for with "where"."""
 
-_SENT = "address apply deliver give go hand pass pay present refer report return send show speak submit"
-SENT = frozenset(_SENT.split())
-"""What is done to somebody who can be asked for by "to whom"."""
+_TRANSFER_VERBS = "address apply deliver give go hand pass pay present refer report return send show speak submit"
+TRANSFER_VERBS = frozenset(_TRANSFER_VERBS.split())
+"""Verbs whose recipient can be asked for with "to whom"."""
 
 _PLACES = """
 archive attic bank barn basement bay bench block board box building cabinet canteen cellar centre coast corner corridor
@@ -189,7 +188,7 @@ side south square stairs station store street studio tower town tunnel tunnels v
 website west wharf workshop yard
 """
 PLACES = frozenset(_PLACES.split())
-"""Words of a phrase that says where something is."""
+"""Nouns for places."""
 
 _ROLES = """
 adviser agent apprentice assistant baker barber captain chair chairman chairwoman chief clerk contact controller cooper coordinator
@@ -198,7 +197,7 @@ representative secretary shopkeeper skipper specialist steward storekeeper super
 warden
 """
 ROLES = frozenset(_ROLES.split())
-"""Further words for people at work, beside PEOPLE."""
+"""Further nouns for people at work, besides PEOPLE."""
 
 _MODALS = "can may must will shall should"
 _BE = "is are was were"
@@ -206,34 +205,34 @@ MODALS, BE = frozenset(_MODALS.split()), frozenset(_BE.split())
 AUXILIARIES = MODALS | BE | {"has", "have", "had"}
 _ADVERBS = "also always currently generally normally now still usually"
 ADVERBS = frozenset(_ADVERBS.split())
-"""What may stand before a verb and be left out of a question."""
+"""Adverbs before a verb that a question may omit."""
 
 _LINKS = "after and at before between by during for from in on or other to under with within without"
 LINKS = frozenset(_LINKS.split())
-"""What may link the nouns of a subject."""
+"""Words that may link the nouns of a subject."""
 _NO_SUBJECT = """
 another anyone as because both but either even few he her here his how however i if it its many most my neither no nobody none nor
 not nothing one only others our please several she since so some such that their then there these they this those though unless
 until we what when where while who whoever why you your although once
 """
 NO_SUBJECT = frozenset(_NO_SUBJECT.split()) | LINKS
-"""What no subject that names something opens with."""
+"""Words that cannot begin a subject that names something."""
 
 _NO_AGENT = "acclamation age beginning close end hand law majority means middle post start time vote way"
 NO_AGENT = frozenset(_NO_AGENT.split())
-"""What follows "by" without having done anything."""
+"""Nouns that follow "by" but are not agents."""
 _TIME_UNITS = "days hours minutes months nights seconds weeks years"
 TIME_UNITS = frozenset(_TIME_UNITS.split())
 
-_ALONE = """
+_INTRANSITIVE = """
 appear arrive become begin belong burn close come continue die end expire fall finish fly go happen hang join last leave lie live
 meet move open pass play resign retire return rise run sail serve sing sit speak stand start stay stop study teach train travel work
 """
-ALONE = frozenset(_ALONE.split())
-"""What a thing does without doing it to another."""
+INTRANSITIVE = frozenset(_INTRANSITIVE.split())
+"""Verbs that need no object."""
 
-_INERT = """
+_INANIMATE = """
 bridge canal earthquake ferry fire flood gale landslip line machine path railway river road storm street train tramway tunnel wall
 """
-INERT = frozenset(_INERT.split())
-"""What does something without being somebody."""
+INANIMATE = frozenset(_INANIMATE.split())
+"""Nouns for agents that are not people."""

@@ -1,7 +1,7 @@
-"""Answered questions made unanswerable by changing one word: a name, a number or a word of order.
+"""Answerable questions made unanswerable by changing a name, a number, or a word for its opposite.
 
 After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822, table 3: entity swap, number swap, antonym), by rules.
-A model that answers by the look of a question sees both over the same passages."""
+The model sees both questions over the same passages, so that it cannot answer by the look of a question."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ OPPOSITES = {
     for word, other in ((one, another), (another, one))
 }
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][\w.-]{2,}\w(?: (?:(?:of|the|de|von|van) )*[A-Z][\w.-]*\w)*")
-"""Words with a capital letter inside a sentence, without a genitive's ending."""
+"""Capitalised words inside a sentence, without a genitive ending."""
 _NUMBER = re.compile(r"(?<![\w.,])\d{1,4}(?![\w.,]\w|\w)")
 _OPPOSITE = re.compile(r"\b(" + "|".join(OPPOSITES) + r")\b")
 
 
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
-    """The question about another name or number, or the opposite, which `gold`, the text that answers it, does not say; None where it has none.
+    """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is none.
 
-    A name comes from the passages, of as many words, and stands in neither the question nor `gold`; a question that offers a choice ("… or …") is left.
+    A new name comes from the passages, has as many words, and occurs in neither the question nor `gold`. None for a choice ("… or …").
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]
     >>> changed_question("When did Bram Oakes arrive?", passages[0], passages, random.Random(0))
@@ -65,24 +65,24 @@ def changed_question(question: str, gold: str, passages: Sequence[str], rng: ran
     if " or " in question:
         return None
     changes = [
-        (found, other)
+        (match, other)
         for pattern, others in ((_NAME, _other_names), (_NUMBER, _other_numbers), (_OPPOSITE, _opposites))
-        for found in pattern.finditer(question)
-        for other in others(found[0], question, gold, passages, rng)
+        for match in pattern.finditer(question)
+        for other in others(match[0], question, gold, passages, rng)
     ]
     if not changes:
         return None
-    found, other = rng.choice(changes)
-    return question[: found.start()] + other + question[found.end() :]
+    match, other = rng.choice(changes)
+    return question[: match.start()] + other + question[match.end() :]
 
 
 def _other_names(name: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
-    held = set(re.findall(r"\w+", f"{question} {gold}".casefold()))
+    known = set(re.findall(r"\w+", f"{question} {gold}".casefold()))
     names = {
         other[0]
         for passage in passages
         for other in _NAME.finditer(passage)
-        if other[0].count(" ") == name.count(" ") and not held & set(re.findall(r"\w{3,}", other[0].casefold()))
+        if other[0].count(" ") == name.count(" ") and not known & set(re.findall(r"\w{3,}", other[0].casefold()))
     }
     return rng.sample(sorted(names), min(2, len(names)))
 

@@ -1,4 +1,4 @@
-"""Reading rows as a form: their columns, what is counted, what is wrong with a row."""
+"""Reading rows as a form: columns, counts, and problems of a row."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ABOUT = """\
-Questions over passages with short, cited answers, after RAFT (Zhang et al. 2024). Rows over one set of passages follow each other: training reads
-the passages once for all of them. The passages are shuffled; those beside the gold ones are of the same document, or BM25 ranks them first, and none
-of them holds the answer. Where a gold passage is missing the answer is "not in the documents"."""
+Questions over passages with short, cited answers, after RAFT (Zhang et al. 2024). Rows over one set of passages are adjacent: training reads
+the passages once for all of them. The passages are shuffled; distractors are from the same document or among BM25's top hits, and none of
+them contains the answer. Where a gold passage is missing, the answer is "not in the documents"."""
 
 
 def reading_problems(row: ReadingRow) -> list[str]:
-    """What keeps a row from being learned from, in words; none for a good one."""
+    """What makes a row unusable for training, in words; empty for a good row."""
     problems = []
     if not row.prompt or row.prompt[-1].role != "user":
         problems.append("the prompt does not end with a user's turn")
@@ -28,10 +28,10 @@ def reading_problems(row: ReadingRow) -> list[str]:
         problems.append("completion is empty")
     if row.split not in SPLITS:
         problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
-    numbers = {one: number for number, one in enumerate(row.context_ids, start=1)}
-    if absent := [one for one in row.gold_ids if one not in numbers]:
+    numbers = {passage_id: number for number, passage_id in enumerate(row.context_ids, start=1)}
+    if absent := [passage_id for passage_id in row.gold_ids if passage_id not in numbers]:
         problems.append(f"gold_ids name {absent[0]!r}, which is no passage of the context")
-    gold = {numbers[one] for one in row.gold_ids if one in numbers}
+    gold = {numbers[passage_id] for passage_id in row.gold_ids if passage_id in numbers}
     score = score_reading(row.completion, row.answers, gold, len(numbers))
     if not score.exact:
         problems.append(f"completion answers {row.completion!r:.60}, expected {list(row.answers) or NOT_FOUND!r}")
@@ -68,13 +68,13 @@ def reading_schema() -> pa.Schema:
 
 def _counts(row: ReadingRow) -> dict[str, str]:
     answer = "yes or no" if row.answers and row.answers[0].casefold() in ("yes", "no") else "words of the passages"
-    place = sorted(row.context_ids.index(one) + 1 for one in row.gold_ids)
+    positions = sorted(row.context_ids.index(passage_id) + 1 for passage_id in row.gold_ids)
     return {
         "set": row.id.partition(":")[0],
         "kind of question": row.kind or "unspecified",
         "answer": answer if row.answers else NOT_FOUND,
         "passages": str(len(row.context_ids)),
-        "first gold passage": str(place[0]) if place else "none",
+        "first gold passage": str(positions[0]) if positions else "none",
     }
 
 

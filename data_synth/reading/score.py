@@ -1,4 +1,4 @@
-"""How good an answer over passages is: exact match and F1 of its words, whether it refuses, what it cites. One rule for training and evaluation."""
+"""Scores of an answer over passages: exact match and word F1, whether it refuses, what it cites. Shared by training and evaluation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from graph.answer.prompt import is_no_answer, parse_answer
 
 @dataclass(frozen=True)
 class ReadingScore:
-    """Each from 0 to 1. Of a question without an answer, refusing is right: `exact` and `f1` are 1 then and 0 otherwise.
+    """Scores from 0 to 1. For a question without an answer, refusing is right: `exact` and `f1` are 1 then and 0 otherwise.
 
-    `cites` is 1 where a passage that exists is cited, `cites_gold` where each cited one is a gold one.
+    `cites` is 1 if an existing passage is cited, `cites_gold` if all cited passages are gold.
     """
 
     exact: float
@@ -25,7 +25,7 @@ class ReadingScore:
 
 
 def score_reading(text: str, answers: Sequence[str], gold: Collection[int], passages: int) -> ReadingScore:
-    """A model's text against the accepted answers (none: nothing answers) and the numbers of the gold passages.
+    """Score a model's text against the accepted answers (empty: unanswerable) and the numbers of the gold passages.
 
     >>> score_reading("Tarn [2]", ["Tarn"], {2}, 3)
     ReadingScore(exact=1.0, f1=1.0, refuses=0.0, cites=1.0, cites_gold=1.0)
@@ -42,12 +42,12 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
     else:
         exact = f1 = float(refuses)
     return ReadingScore(
-        exact, f1, float(refuses), float(bool(cited)), float(bool(cited) and all(one in gold for one in cited))
+        exact, f1, float(refuses), float(bool(cited)), float(bool(cited) and all(number in gold for number in cited))
     )
 
 
 def short_answer(text: str) -> str:
-    """What a text answers, whatever its form, without citations, in one line.
+    """The answer in a text of any form, without citations, in one line.
 
     >>> short_answer("###Reason: So [1]. ###Answer: Tarn"), short_answer("Tarn [2]"), short_answer("")
     ('Tarn', 'Tarn', '')

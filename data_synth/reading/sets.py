@@ -1,8 +1,8 @@
 """Questions with the passages that answer them, as published sets have them: a folder of corpus.jsonl and questions.jsonl.
 
-Of a question: "id", "question", "answers" (none: unanswerable), "gold_ids", and where known "context_ids" (passages of the same document or of its
-own retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or val, test; where
-none is stated, the hash of the question's words decides, so that a question has the same split in whatever set it stands).
+Fields of a question: "id", "question", "answers" (empty: unanswerable), "gold_ids", and if known "context_ids" (passages of the same document
+or found by retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or val,
+test; by default from the hash of the question's words, so that a question has the same split in every set).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question. `gold_ids` are the passages that answer it together, `context_ids` those it may be asked over, `evidence` sentences of them."""
+    """One question. `gold_ids` are the passages that together answer it, `context_ids` those of its possible contexts, `evidence` sentences of them."""
 
     id: str
     text: str
@@ -37,7 +37,7 @@ class ReadingQuestion:
 
     @property
     def is_answerable(self) -> bool:
-        """Whether its passages answer it."""
+        """Whether the passages answer the question."""
         return bool(self.answers)
 
     @property
@@ -48,7 +48,7 @@ class ReadingQuestion:
 
 @dataclass(frozen=True)
 class ReadingSet:
-    """The questions of one folder, and its passages by id."""
+    """The questions of one folder, and the passages by id."""
 
     name: str
     passages: Mapping[str, Excerpt]
@@ -56,7 +56,7 @@ class ReadingSet:
 
 
 def read_set(folder: Path) -> ReadingSet:
-    """A set from its folder; UserError with file and line for a row that lacks a field or names a passage that is not there."""
+    """A set read from its folder; UserError with file and line for a row that lacks a field or names a missing passage."""
     passages: dict[str, Excerpt] = {}
     sentences: dict[str, list[str]] = {}
     for line, row in read_jsonl(folder / CORPUS):
@@ -70,12 +70,12 @@ def read_set(folder: Path) -> ReadingSet:
         for line, row in read_jsonl(folder / QUESTIONS)
     )
     if not questions:
-        raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object a line", "name another folder")
+        raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object per line", "name another folder")
     return ReadingSet(folder.name, passages, questions)
 
 
 def normalise_question(text: str) -> str:
-    """The words of a question alone: two that differ in case, punctuation or spaces are one.
+    """The words of a question, without case, punctuation and extra spaces.
 
     >>> normalise_question("Who wrote  “Emma”?")
     'who wrote emma'
@@ -90,18 +90,18 @@ def _question(
         if not isinstance(row.get(key), str) or not row[key].strip():
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
     for key in ("answers", "gold_ids", "context_ids"):
-        if not isinstance(row.get(key, []), list) or not all(isinstance(one, str) for one in row.get(key, [])):
+        if not isinstance(row.get(key, []), list) or not all(isinstance(item, str) for item in row.get(key, [])):
             raise UserError(f"{where}: {key!r} is {row[key]!r:.80}", "a list of strings", "fix the row")
     gold = tuple(row.get("gold_ids", ()))
     context = tuple(row.get("context_ids", ()))
-    for one in (*gold, *context):
-        if one not in passages:
-            raise UserError(f"{where}: no passage {one!r} in {CORPUS}", "ids of its passages", "fix the row")
+    for passage_id in (*gold, *context):
+        if passage_id not in passages:
+            raise UserError(f"{where}: no passage {passage_id!r} in {CORPUS}", "ids of its passages", "fix the row")
     split = row.get("split") or split_by_hash(normalise_question(row["question"]))
     split = "dev" if split == "val" else split
     if split not in SPLITS:
         raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
-    evidence = [each["quote"] if isinstance(each, Mapping) else each for each in row.get("evidence", ())]
+    evidence = [item["quote"] if isinstance(item, Mapping) else item for item in row.get("evidence", ())]
     for passage, number in row.get("supporting_sentences", ()):
         evidence += sentences.get(passage, [])[number : number + 1]
     answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
@@ -111,7 +111,7 @@ def _question(
         answers if row.get("kind") != "unanswerable" else (),
         gold,
         context,
-        tuple(one.strip() for one in evidence),
+        tuple(sentence.strip() for sentence in evidence),
         row.get("kind") or row.get("type") or "",
         split,
     )

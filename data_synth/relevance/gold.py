@@ -1,7 +1,7 @@
-"""Questions with what their file knows of relevance: gold sentences, the passages they were published with, their split.
+"""Questions with the relevance data in their file: gold sentences, the passages they were published with, their split.
 
-Public multi-hop sets state gold sentences as `supporting_sentences`, [document id, sentence number] pairs that count the
-`sentences` of their corpus file, and the passages of a question as `context_ids`. Both end as plain nouns here.
+Public multi-hop sets give gold sentences as `supporting_sentences`, [document id, sentence number] pairs that refer to the
+`sentences` of their corpus file, and the passages of a question as `context_ids`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 
 CORPUS = "corpus.jsonl"
-"""Where the sentences are looked for unless another file is given: beside the questions."""
+"""The default file for the sentences, in the folder of the questions."""
 
 
 def read_gold_questions(file: Path) -> list[GoldQuestion]:
@@ -27,31 +27,31 @@ def read_gold_questions(file: Path) -> list[GoldQuestion]:
     return [_gold_question(question, *rows[question.id]) for question in questions]
 
 
-def with_sentences(asked: Sequence[GoldQuestion], corpus: Path) -> list[GoldQuestion]:
-    """The questions with the text of their numbered gold sentences as evidence; those with quotes of their own keep these.
+def with_sentences(questions: Sequence[GoldQuestion], corpus: Path) -> list[GoldQuestion]:
+    """The questions with the text of their numbered gold sentences as evidence; those that have quotes keep them.
 
-    UserError when `corpus` is needed and missing, and for a number that points nowhere.
+    UserError when `corpus` is needed and missing, and for the number of a sentence that does not exist.
     """
-    pairs = [() if each.question.evidence else each.gold_numbers for each in asked]
-    if not any(pairs):
-        return list(asked)
-    sentences = _read_sentences(corpus, {source for each in pairs for source, _ in each})
+    numbers = [() if one.question.evidence else one.gold_numbers for one in questions]
+    if not any(numbers):
+        return list(questions)
+    sentences = _read_sentences(corpus, {source for pairs in numbers for source, _ in pairs})
     return [
-        replace(each, question=replace(each.question, evidence=_quotes(sentences, numbered, each.question.id)))
-        if numbered
-        else each
-        for each, numbered in zip(asked, pairs, strict=True)
+        replace(one, question=replace(one.question, evidence=_quotes(sentences, pairs, one.question.id)))
+        if pairs
+        else one
+        for one, pairs in zip(questions, numbers, strict=True)
     ]
 
 
-def check_sources(asked: Iterable[GoldQuestion], sources: Collection[str]) -> None:
-    """UserError when a document that a question is asked over (gold or its own) is not among `sources`, the index's."""
+def check_sources(questions: Iterable[GoldQuestion], sources: Collection[str]) -> None:
+    """UserError when a document of a question, gold or not, is not among `sources`, those of the index."""
     known = set(sources)
-    for each in asked:
-        for source in (*each.gold_sources, *each.own_sources):
+    for gold in questions:
+        for source in (*gold.gold_sources, *gold.own_sources):
             if source not in known:
                 raise UserError(
-                    f"question {each.question.id!r} names document {source!r}, which is not in the index",
+                    f"question {gold.question.id!r} names document {source!r}, which is not in the index",
                     "an index of the documents that the questions were written for",
                     "index those documents, or fix gold_ids, evidence, supporting_sentences and context_ids",
                 )
@@ -71,26 +71,26 @@ def _is_pair(pair: object) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int)
 
 
-def _read_sentences(corpus: Path, wanted: Collection[str]) -> dict[str, list[str]]:
-    """The sentences of the documents that are pointed to."""
+def _read_sentences(corpus: Path, sources: Collection[str]) -> dict[str, list[str]]:
+    """The sentences of the given documents."""
     if not corpus.is_file():
         raise UserError(
             f"{corpus}: no such file, and the questions number the sentences of its documents",
             'the corpus file with "sentences"',
             "give --corpus FILE",
         )
-    return {row["id"]: row.get("sentences", []) for _, row in read_jsonl(corpus) if row.get("id") in wanted}
+    return {row["id"]: row.get("sentences", []) for _, row in read_jsonl(corpus) if row.get("id") in sources}
 
 
 def _quotes(
-    sentences: Mapping[str, list[str]], numbered: Iterable[tuple[str, int]], question_id: str
+    sentences: Mapping[str, list[str]], pairs: Iterable[tuple[str, int]], question_id: str
 ) -> tuple[Quote, ...]:
     quotes = []
-    for source, number in numbered:
-        there = sentences.get(source)
-        if there is None or not 0 <= number < len(there):
-            has = "is not in the corpus file" if there is None else f"has {len(there)} sentences there"
-            found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {has}"
+    for source, number in pairs:
+        texts = sentences.get(source)
+        if texts is None or not 0 <= number < len(texts):
+            problem = "is not in the corpus file" if texts is None else f"has {len(texts)} sentences there"
+            found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {problem}"
             raise UserError(found, "the corpus that the numbers were made for", "give it as --corpus, or fix the row")
-        quotes.append(Quote(source, there[number]))
+        quotes.append(Quote(source, texts[number]))
     return tuple(quotes)

@@ -1,4 +1,4 @@
-"""The types of relevance data: a question with its own documents, a candidate proposition, and the row that they become."""
+"""The types of relevance data: a question with its gold and published documents, and the row for one of its candidate propositions."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FoundBy = Literal["gold", "own", "walk", "cosine"]
-"""Why a proposition is a candidate: it stands in a gold passage, in another of the question's own passages, or was searched out."""
+"""Why a proposition is a candidate: it is in a gold passage, in another of the question's own passages, or was found by search."""
 LabelledBy = Literal["sentence", "passage", "model"]
-"""What says that a proposition is relevant: a gold sentence, a gold passage as a whole, or a language model's choice."""
+"""The source of a relevance label: a gold sentence, a gold passage, or a language model's choice."""
 LABELS = {0: "irrelevant", 1: "relevant"}
 FEATURE_DIGITS = 6
 SplitBy = Literal["passages", "questions"]
-"""What no two splits share: neither questions nor passages and propositions, or questions only."""
+"""What no two splits share: questions, passages and propositions, or only questions."""
 SPLIT_BY = "Split by"
-"""Where a dataset's summary tells it."""
+"""The key for it in a dataset's summary."""
 
 
 @dataclass(frozen=True)
 class GoldQuestion:
-    """A question with what its file tells of relevance beside the gold documents.
+    """A question with the relevance data in its file besides the gold documents.
 
     `own_sources` are the documents it was published with, gold ones and distractors; `gold_numbers` its gold sentences as (document,
-    number) pairs; `stated_split` is None where the file states none.
+    number) pairs; `stated_split` is None if the file states none.
     """
 
     question: Question
@@ -40,7 +40,7 @@ class GoldQuestion:
 
     @property
     def gold_sources(self) -> tuple[str, ...]:
-        """The documents that hold the answer, each once."""
+        """The documents that contain the answer, each once."""
         quoted = (quote.source for quote in self.question.evidence)
         numbered = (source for source, _ in self.gold_numbers)
         return tuple(dict.fromkeys((*self.question.gold_sources, *quoted, *numbered)))
@@ -65,7 +65,7 @@ class RelevanceRow:
 
 
 def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
-    """A row as a file holds it: features by name."""
+    """A row as stored: features by name."""
     return {
         "id": row.id,
         "question_id": row.question_id,
@@ -83,7 +83,7 @@ def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
 
 
 def relevance_from_json(row: Mapping[str, Any]) -> RelevanceRow:
-    """The inverse of `relevance_to_json`; KeyError for a missing key or feature, ValueError for a value that is none."""
+    """The inverse of `relevance_to_json`; KeyError for a missing key or feature, ValueError for an invalid value."""
     return RelevanceRow(
         id=row["id"],
         question_id=row["question_id"],
@@ -116,7 +116,7 @@ def relevance_schema() -> pa.Schema:
 
 
 def relevance_problems(row: RelevanceRow) -> list[str]:
-    """What keeps a row from being learned from, in words; none for a good one."""
+    """What makes a row unusable for training, in words; empty for a good row."""
     texts = {"question": row.question, "proposition": row.proposition, "question_id": row.question_id}
     problems = [f"{name} is empty" for name, text in texts.items() if not text.strip()]
     if row.label not in LABELS:
@@ -128,12 +128,12 @@ def relevance_problems(row: RelevanceRow) -> list[str]:
     if row.found_by not in get_args(FoundBy):
         problems.append(f"found_by is {row.found_by!r}, expected one of {', '.join(get_args(FoundBy))}")
     if not row.passage_ids:
-        problems.append("passage_ids is empty: nobody can tell whether two splits share a passage")
+        problems.append("passage_ids is empty, so splits cannot be checked for shared passages")
     return problems + not_finite(FEATURES, row.features)
 
 
 def not_finite(names: tuple[str, ...], values: tuple[float, ...]) -> list[str]:
-    """A problem for each value that is no finite number."""
+    """A problem for each value that is not a finite number."""
     pairs = zip(names, values, strict=True)
     return [f"feature {name} is {value}, expected a number" for name, value in pairs if not abs(value) < float("inf")]
 
@@ -144,10 +144,10 @@ RELEVANCE: Form[RelevanceRow] = Form(
     about=(
         "Pairs of a question and a proposition, labelled 1 where the proposition helps to answer the question. Relevant are the "
         "propositions of the gold sentences (`labelled_by` sentence), of the gold passages where no sentences are known (passage), "
-        "or those that a language model chose (model). The others stand in the question's own passages (`found_by` gold, own) or "
-        "were searched out as hard negatives: by a walk from the best propositions (walk) and by cosine (cosine). "
-        "No question, passage or proposition is in two splits; hard negatives are searched for among the passages of the "
-        "question's own split, so those of the small splits are easier. `features` are what retrieval computes at query time."
+        "or those that a language model chose (model). The others are in the question's own passages (`found_by` gold, own) or "
+        "are hard negatives, found by a walk from the best propositions (walk) or by cosine (cosine). "
+        "No question, passage or proposition is in two splits; hard negatives come from the passages of the question's own split, "
+        "so those of the small splits are easier. `features` are what retrieval computes at query time."
     ),
     to_json=relevance_to_json,
     from_json=relevance_from_json,

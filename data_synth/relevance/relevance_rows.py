@@ -1,6 +1,6 @@
-"""Relevance rows, question by question: candidates, labels, features; what belongs to another split is left out and counted.
+"""Relevance rows, question by question: candidates, labels, features; propositions of another split are left out and counted.
 
-Candidates are the propositions of gold and own passages and hard negatives; labels come from gold sentences, gold passages or a model.
+Candidates are the propositions of the question's gold and other passages and hard negatives; labels come from gold sentences, gold passages or a model.
 Legend: N propositions, P passages, U documents, M occurrences, n candidates."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Propositions (rows, each once) and why each is a candidate."""
+    """Distinct propositions, by row, and why each is a candidate."""
 
     rows_n: Ints
     found_by: tuple[FoundBy, ...]
@@ -41,10 +41,10 @@ class Candidates:
 def find_candidates(
     view: QuestionView, gold_rows: Ints, own_rows: Ints, allowed_N: NDArray[np.bool_], negatives: int
 ) -> Candidates:
-    """All of `gold_rows`, then what `own_rows` add, then hard negatives: the first half by the walk, the rest by cosine.
+    """All of `gold_rows`, then the remaining `own_rows`, then hard negatives: the first half by the walk, the rest by cosine.
 
-    `gold_rows` are the propositions of the gold passages. Hard negatives are `negatives` propositions (fewer only where no more
-    are allowed) outside both.
+    `gold_rows` are the propositions of the gold passages. The hard negatives are `negatives` propositions outside both (fewer only if no
+    more are allowed).
     """
     free_N = allowed_N.copy()
     free_N[gold_rows] = free_N[own_rows] = False
@@ -66,17 +66,17 @@ def best_allowed(scores_N: NDArray[np.float32], allowed_N: NDArray[np.bool_], co
 
 
 NO_GOLD = "the question has no gold sentence, and no gold passage"
-NOT_THERE = "a gold sentence does not stand in its document"
+NOT_THERE = "a gold sentence does not occur in its document"
 NO_PROPOSITION = "a gold sentence that no proposition was read from"
 UNUSABLE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
-"""Share of the shorter of occurrence and sentence that they must have in common."""
+"""Share of the shorter of occurrence and sentence that must overlap with the other."""
 SHOWN_AT_ONCE = 20
-"""Candidates that a model chooses among at a time: as many as `local` shows it."""
+"""Candidates that a model chooses among at a time: as many as the mode `local` shows it."""
 
 
 def document_row(index: Index, source: str) -> int:
-    """The row of a document; KeyError when the index does not hold it. Documents stand by source."""
+    """The row of a document, by binary search over the sorted sources; KeyError when it is not in the index."""
     sources = index.data.document_sources
     row = bisect_left(sources, source, 0, len(sources))
     if row == len(sources) or sources[row] != source:
@@ -85,51 +85,51 @@ def document_row(index: Index, source: str) -> int:
 
 
 def rows_of_sources(index: Index, sources: Sequence[str]) -> Ints:
-    """The propositions that stand in the given documents, ascending."""
+    """The propositions of the given documents, ascending."""
     documents = [document_row(index, source) for source in dict.fromkeys(sources)]
     passages = np.flatnonzero(np.isin(index.data.passage_document_P, documents))
     return np.unique(expand_rows(index.data.passage_proposition_PN, passages)[1])
 
 
 def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
-    """The relevant propositions of a question, ascending, and what was lost of its gold sentences.
+    """The relevant propositions of a question, ascending, and a Dropped for each of its gold sentences without any.
 
-    With evidence, the propositions read from its sentences; without, all of the gold documents.
+    With evidence, the propositions made from its sentences; without, all propositions of the gold documents.
     """
     if not question.evidence:
         if not question.gold_sources:
             return np.zeros(0, np.int64), [Dropped(NO_GOLD)]
         return rows_of_sources(index, question.gold_sources), []
     found: list[Ints] = []
-    lost: list[Dropped] = []
+    dropped: list[Dropped] = []
     for quote in question.evidence:
         rows = quoted_rows(index, quote)
         if isinstance(rows, Dropped):
-            lost.append(rows)
+            dropped.append(rows)
         else:
             found.append(rows)
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])), lost
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])), dropped
 
 
 def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
     """The propositions with an occurrence that shares MIN_OVERLAP of the shorter one's characters with the quoted sentence."""
     data = index.data
-    places = find_quote(index.passages_of(quote.source), quote.text)
-    if not places:
+    spans = find_quote(index.passages_of(quote.source), quote.text)
+    if not spans:
         return Dropped(NOT_THERE)
     document = document_row(index, quote.source)
-    near = np.flatnonzero(np.isin(data.occurrence_proposition_M, rows_of_sources(index, [quote.source])))
-    near = near[data.passage_document_P[data.occurrence_passage_M[near]] == document]
-    start, end = data.occurrence_start_M[near], data.occurrence_end_M[near]
-    hit = np.zeros(len(near), bool)
-    for first, last in places:
-        common = np.minimum(end, last) - np.maximum(start, first)
-        hit |= (common > 0) & (common >= MIN_OVERLAP * np.minimum(end - start, last - first))
-    return np.unique(data.occurrence_proposition_M[near[hit]]) if hit.any() else Dropped(NO_PROPOSITION)
+    rows = np.flatnonzero(np.isin(data.occurrence_proposition_M, rows_of_sources(index, [quote.source])))
+    rows = rows[data.passage_document_P[data.occurrence_passage_M[rows]] == document]
+    start, end = data.occurrence_start_M[rows], data.occurrence_end_M[rows]
+    hit = np.zeros(len(rows), bool)
+    for first, last in spans:
+        overlap = np.minimum(end, last) - np.maximum(start, first)
+        hit |= (overlap > 0) & (overlap >= MIN_OVERLAP * np.minimum(end - start, last - first))
+    return np.unique(data.occurrence_proposition_M[rows[hit]]) if hit.any() else Dropped(NO_PROPOSITION)
 
 
 def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
-    """Where a sentence stands in a document, as (start, end) of the document's characters; white space may differ."""
+    """The occurrences of a sentence in a document, as (start, end) character offsets; white space may differ."""
     words = [re.escape(word) for word in text.split()]
     if not words or not passages:
         return []
@@ -142,67 +142,67 @@ def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
 def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
     """For each candidate whether the query's model selects it, shown SHOWN_AT_ONCE at a time by descending cosine.
 
-    Dropped where a reply could not be used: the rule that retrieval falls back on is not what is to be distilled. ModelGone
-    when the model does not answer.
+    Dropped where a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelGone when the model does
+    not answer.
     """
     cosines_n = index.data.proposition_vectors_ND[rows_n] @ query.vector_D
     order = np.lexsort((rows_n, -cosines_n))
-    shown = [order[first : first + SHOWN_AT_ONCE] for first in range(0, len(order), SHOWN_AT_ONCE)]
+    batches = [order[first : first + SHOWN_AT_ONCE] for first in range(0, len(order), SHOWN_AT_ONCE)]
     verdicts: list[bool | Dropped] = [Dropped(UNUSABLE)] * len(rows_n)
-    for places, chosen in zip(shown, choices_of_model(index, query, [rows_n[each] for each in shown]), strict=True):
+    choices = choices_of_model(index, query, [rows_n[batch] for batch in batches])
+    for batch, chosen in zip(batches, choices, strict=True):
         if chosen is not None:
-            for place in places.tolist():
-                verdicts[place] = bool(np.isin(rows_n[place], chosen))
+            for candidate in batch.tolist():
+                verdicts[candidate] = bool(np.isin(rows_n[candidate], chosen))
     return verdicts
 
 
-OTHER_SPLIT = "a proposition that is not, or not only, of the question's split"
+OTHER_SPLIT = "a proposition that is not, or not only, in the question's split"
 LOST_GOLD = "a question none of whose relevant propositions is in its split"
 QUESTIONS_AT_ONCE = 32
 
 
 def relevance_rows(
-    index: Index, asked: Iterable[GoldQuestion], split: Split, negatives: int, model: LanguageModel | None = None
+    index: Index, questions: Iterable[GoldQuestion], split: Split, negatives: int, model: LanguageModel | None = None
 ) -> Iterator[RelevanceRow | Dropped]:
-    """The rows of each question in order: its own passages' propositions and `negatives` hard ones; labelled by gold or by `model`.
+    """The rows of each question in order: the propositions of its passages and `negatives` hard negatives, labelled by gold or by `model`.
 
     Raises ModelGone when the model does not answer; with a ledger, finished calls are not repeated.
     """
-    waiting = iter(asked)
-    while group := list(islice(waiting, QUESTIONS_AT_ONCE)):
-        vectors_QD = index.encode_queries([each.question.text for each in group])
-        for each, vector_D in zip(group, vectors_QD, strict=True):
-            query = Query(each.question.text, vector_D, Caller(model) if model is not None else None)
-            yield from question_relevance_rows(index, each, query, split, negatives)
+    remaining = iter(questions)
+    while group := list(islice(remaining, QUESTIONS_AT_ONCE)):
+        vectors_QD = index.encode_queries([gold.question.text for gold in group])
+        for gold, vector_D in zip(group, vectors_QD, strict=True):
+            query = Query(gold.question.text, vector_D, Caller(model) if model is not None else None)
+            yield from question_relevance_rows(index, gold, query, split, negatives)
 
 
 def question_relevance_rows(
-    index: Index, each: GoldQuestion, query: Query, split: Split, negatives: int
+    index: Index, gold: GoldQuestion, query: Query, split: Split, negatives: int
 ) -> Iterator[RelevanceRow | Dropped]:
-    """The rows of one question; a question without gold has none, unless a model is there to choose."""
-    question = each.question
-    positives, lost = gold_rows(index, question) if query.model is None else (np.zeros(0, np.int64), [])
-    yield from lost
+    """The rows of one question; a question without gold has none, unless the query has a model to choose."""
+    question = gold.question
+    positives, dropped = gold_rows(index, question) if query.model is None else (np.zeros(0, np.int64), [])
+    yield from dropped
     if query.model is None and not len(positives):
         return
     allowed_N = split.allowed(question.id)
-    gold = rows_of_sources(index, each.gold_sources)
-    own = rows_of_sources(index, each.own_sources)
-    yield from (Dropped(OTHER_SPLIT) for _ in np.flatnonzero(~allowed_N[np.union1d(gold, own)]))
+    in_gold = rows_of_sources(index, gold.gold_sources)
+    in_own = rows_of_sources(index, gold.own_sources)
+    yield from (Dropped(OTHER_SPLIT) for _ in np.flatnonzero(~allowed_N[np.union1d(in_gold, in_own)]))
     if query.model is None and not allowed_N[positives].any():
         yield Dropped(LOST_GOLD)
         return
     view = view_of(index, query)
-    found = find_candidates(view, gold[allowed_N[gold]], own[allowed_N[own]], allowed_N, negatives)
-    features_nF = measure(index, query, view, found.rows_n)
-    verdicts = (
-        np.isin(found.rows_n, positives).tolist() if query.model is None else chosen_rows(index, query, found.rows_n)
-    )
-    yield from _make_rows(index, each, split, found, features_nF, verdicts, labeller(question, query))
+    candidates = find_candidates(view, in_gold[allowed_N[in_gold]], in_own[allowed_N[in_own]], allowed_N, negatives)
+    rows_n = candidates.rows_n
+    features_nF = measure(index, query, view, rows_n)
+    verdicts = np.isin(rows_n, positives).tolist() if query.model is None else chosen_rows(index, query, rows_n)
+    yield from _make_rows(index, question, split, candidates, features_nF, verdicts, labeller(question, query))
 
 
 def labeller(question: Question, query: Query) -> LabelledBy:
-    """What the labels of a question's rows rest on."""
+    """The source of the labels of a question's rows."""
     if query.model is not None:
         return "model"
     return "sentence" if question.evidence else "passage"
@@ -210,15 +210,15 @@ def labeller(question: Question, query: Query) -> LabelledBy:
 
 def _make_rows(
     index: Index,
-    each: GoldQuestion,
+    question: Question,
     split: Split,
-    found: Candidates,
+    candidates: Candidates,
     features_nF: Floats,
     verdicts: Sequence[bool | Dropped],
     labelled_by: LabelledBy,
 ) -> Iterator[RelevanceRow | Dropped]:
-    data, question = index.data, each.question
-    for place, (row, verdict) in enumerate(zip(found.rows_n.tolist(), verdicts, strict=True)):
+    data = index.data
+    for n, (row, verdict) in enumerate(zip(candidates.rows_n.tolist(), verdicts, strict=True)):
         if isinstance(verdict, Dropped):
             yield verdict
             continue
@@ -233,6 +233,6 @@ def _make_rows(
             passage_ids=tuple(data.passage_ids[p] for p in index.proposition_passage_NP[[row], :].indices),
             label=int(verdict),
             labelled_by=labelled_by,
-            found_by=found.found_by[place],
-            features=tuple(round(float(value), FEATURE_DIGITS) for value in features_nF[place]),
+            found_by=candidates.found_by[n],
+            features=tuple(round(float(value), FEATURE_DIGITS) for value in features_nF[n]),
         )

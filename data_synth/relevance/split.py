@@ -1,8 +1,8 @@
 """The split of questions and documents into train, dev and test, so that no question, passage or proposition is in two.
 
-Questions with a common gold document go to one split as a group, unless their file states their splits; a document goes with most of the
-questions that it is gold for, else with those that it was published with, else by its own hash. A proposition whose documents disagree
-belongs to none. Split by questions, only equal words belong together. Datasets of one training run can be kept free of overlap.
+Questions with a common gold document go to one split as a group, unless their file states their splits; a document goes with the majority
+of the questions that it is gold for, else of those that it was published with, else by its hash. A proposition whose documents are in
+different splits belongs to none. With a split by questions, only questions in the same words belong together. Datasets of one training run can be kept free of overlap.
 Legend: U documents, N propositions."""
 
 from __future__ import annotations
@@ -35,54 +35,54 @@ NOWHERE, ANYWHERE = -1, -2
 
 @dataclass(frozen=True)
 class Split:
-    """The split of each question by id, and of each proposition as a place in SPLITS (NOWHERE: of none, ANYWHERE: of all): int64[N]."""
+    """The split of each question by id, and of each proposition as an index into SPLITS (NOWHERE: in none, ANYWHERE: in all): int64[N]."""
 
     questions: Mapping[str, str]
     propositions_N: Ints
 
     def allowed(self, question_id: str) -> NDArray[np.bool_]:
         """Which propositions a question may have: [N]."""
-        own = SPLITS.index(self.questions[question_id])
-        return np.isin(self.propositions_N, (own, ANYWHERE))
+        split = SPLITS.index(self.questions[question_id])
+        return np.isin(self.propositions_N, (split, ANYWHERE))
 
 
-def make_split(index: Index, asked: Sequence[GoldQuestion], seed: int, by: SplitBy = "passages") -> Split:
-    """The same for the same index, questions and seed, whatever the order of the questions."""
-    questions = split_questions(asked, seed, by)
+def make_split(index: Index, questions: Sequence[GoldQuestion], seed: int, by: SplitBy = "passages") -> Split:
+    """The split of questions and propositions: the same for the same index, questions and seed, whatever the order of the questions."""
+    split_of = split_questions(questions, seed, by)
     if by == "questions":
-        return Split(questions, np.full(len(index.data.proposition_ids), ANYWHERE, np.int64))
-    documents = split_documents(asked, questions, index.sources(), seed)
+        return Split(split_of, np.full(len(index.data.proposition_ids), ANYWHERE, np.int64))
+    documents = split_documents(questions, split_of, index.sources(), seed)
     split_U = np.array([SPLITS.index(documents[source]) for source in index.sources()], np.int64)
-    return Split(questions, split_propositions(index, split_U))
+    return Split(split_of, split_propositions(index, split_U))
 
 
-def split_questions(asked: Sequence[GoldQuestion], seed: int, by: SplitBy = "passages") -> dict[str, str]:
-    """The split of each question: as its file states it, else with all questions of the same group."""
-    groups = group_questions(asked, by)
+def split_questions(questions: Sequence[GoldQuestion], seed: int, by: SplitBy = "passages") -> dict[str, str]:
+    """The split of each question: as stated in its file, else that of its group."""
+    groups = group_questions(questions, by)
     order = sorted(
-        groups, key=lambda ids: (len(ids) <= LARGE_GROUP_SHARE * len(asked), content_id(str(seed), min(ids)))
+        groups, key=lambda ids: (len(ids) <= LARGE_GROUP_SHARE * len(questions), content_id(str(seed), min(ids)))
     )
     split: dict[str, str] = {}
-    done = 0
+    assigned = 0
     for ids in order:
-        share = (done + len(ids) / 2) / len(asked)
+        share = (assigned + len(ids) / 2) / len(questions)
         split |= dict.fromkeys(ids, split_at(share))
-        done += len(ids)
-    return split | stated_splits(asked)
+        assigned += len(ids)
+    return split | stated_splits(questions)
 
 
-def stated_splits(asked: Iterable[GoldQuestion]) -> dict[str, str]:
-    """The splits that the file states, by question; the same words stated in several count as of the rarest, test before dev."""
+def stated_splits(questions: Iterable[GoldQuestion]) -> dict[str, str]:
+    """The splits stated in the file, by question id; questions in the same words with several splits get the rarest, test before dev."""
     by_text: dict[str, str] = {}
-    stated = [(each.question.text.casefold(), each.stated_split) for each in asked if each.stated_split is not None]
+    stated = [(one.question.text.casefold(), one.stated_split) for one in questions if one.stated_split is not None]
     for text, split in stated:
         by_text[text] = max(by_text.get(text, split), split, key=SPLITS.index)
-    texts = ((each.question.id, each.question.text.casefold()) for each in asked)
+    texts = ((one.question.id, one.question.text.casefold()) for one in questions)
     return {question_id: by_text[text] for question_id, text in texts if text in by_text}
 
 
-def group_questions(asked: Iterable[GoldQuestion], by: SplitBy = "passages") -> list[list[str]]:
-    """Ids of the questions that hang together: by being the same words and, where passages are split, by common gold documents."""
+def group_questions(questions: Iterable[GoldQuestion], by: SplitBy = "passages") -> list[list[str]]:
+    """Groups of ids of questions that are connected by the same words or, if passages are split, by common gold documents (union-find)."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -90,34 +90,34 @@ def group_questions(asked: Iterable[GoldQuestion], by: SplitBy = "passages") -> 
             parent[node] = node = parent[parent[node]]
         return node
 
-    for each in asked:
-        question = each.question
-        common = each.gold_sources if by == "passages" else ()
-        for tie in (f"text {question.text.casefold()}", *(f"gold {source}" for source in common)):
-            parent[root(tie)] = root(f"question {question.id}")
+    for gold in questions:
+        question = gold.question
+        sources = gold.gold_sources if by == "passages" else ()
+        for link in (f"text {question.text.casefold()}", *(f"gold {source}" for source in sources)):
+            parent[root(link)] = root(f"question {question.id}")
     groups: dict[str, list[str]] = defaultdict(list)
-    for each in asked:
-        groups[root(f"question {each.question.id}")].append(each.question.id)
+    for gold in questions:
+        groups[root(f"question {gold.question.id}")].append(gold.question.id)
     return list(groups.values())
 
 
 def split_documents(
-    asked: Iterable[GoldQuestion], questions: Mapping[str, str], sources: Iterable[str], seed: int
+    questions: Iterable[GoldQuestion], split_of: Mapping[str, str], sources: Iterable[str], seed: int
 ) -> dict[str, str]:
-    """The split of each document: of most questions that it is gold for, else of its other questions, else by hash."""
+    """The split of each document: that of most questions that it is gold for, else of its other questions, else by hash."""
     gold: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[str, Counter[str]] = defaultdict(Counter)
-    for each in asked:
-        split = questions[each.question.id]
-        for source in each.gold_sources:
+    for question in questions:
+        split = split_of[question.question.id]
+        for source in question.gold_sources:
             gold[source][split] += 1
-        for source in set(each.own_sources):
+        for source in set(question.own_sources):
             own[source][split] += 1
     return {source: _most(gold.get(source) or own.get(source)) or split_by_hash(seed, source) for source in sources}
 
 
 def split_propositions(index: Index, split_U: Ints) -> Ints:
-    """The split of each proposition: the one that all its documents are in, else NOWHERE: int64[N]."""
+    """The split of each proposition: that of all its documents, else NOWHERE: int64[N]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, np.arange(len(index.data.proposition_ids)))
     split_X = split_U[index.data.passage_document_P[passage_X]]
     lowest_N = np.full(len(index.data.proposition_ids), len(SPLITS), np.int64)
@@ -128,29 +128,29 @@ def split_propositions(index: Index, split_U: Ints) -> Ints:
 
 
 def _most(counts: Counter[str] | None) -> str | None:
-    """The split with most questions; of equals the rarer one, test before dev before train."""
+    """The split with most questions; for equal counts the rarer one, test before dev before train."""
     if not counts:
         return None
     return max(counts, key=lambda split: (counts[split], SPLITS.index(split)))
 
 
 def spread_documents(sources: Iterable[str], seed: int) -> dict[str, str]:
-    """The split of each document, 80, 10 and 10 of 100 as near as can be, in an order by the hash of its source and the seed.
+    """The split of each document, as close as possible to 80 %, 10 % and 10 %, in the order of a hash of source and seed.
 
     >>> sorted(spread_documents(map(str, range(10)), 0).values())
     ['dev', 'test', 'train', 'train', 'train', 'train', 'train', 'train', 'train', 'train']
     """
     order = sorted(sources, key=lambda source: content_id(str(seed), source))
-    return {source: split_at((place + 0.5) / len(order)) for place, source in enumerate(order)}
+    return {source: split_at((rank + 0.5) / len(order)) for rank, source in enumerate(order)}
 
 
 def split_by_hash(seed: int, source: str) -> str:
-    """The split of a document by itself."""
+    """The split of a document by its hash alone."""
     return split_at(int(content_id(str(seed), source)[:8], 16) / 2**32)
 
 
 def split_at(share: float) -> str:
-    """The split at a place between 0 and 1.
+    """The split at a position between 0 and 1.
 
     >>> split_at(0.5), split_at(0.85), split_at(0.95)
     ('train', 'dev', 'test')
@@ -169,7 +169,7 @@ class EarlierSplits:
 
 
 def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
-    """What the relevance datasets in `folders` hold; UserError for a folder without one."""
+    """The splits of the relevance datasets in `folders`; UserError for a folder without one."""
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
 
@@ -178,7 +178,7 @@ def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
     for folder in folders:
         files = [folder / f"{split}.parquet" for split in SPLITS if (folder / f"{split}.parquet").is_file()]
         if not files:
-            raise UserError(f"{folder}: no dataset", "a folder that `synth relevance` wrote", "fix --beside")
+            raise UserError(f"{folder}: no dataset", "a folder written by `synth relevance`", "fix --beside")
         for file in files:
             try:
                 columns = read_table(file, columns=["question", "proposition_id"]).to_pydict()
@@ -189,17 +189,17 @@ def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
     return EarlierSplits(questions, propositions)
 
 
-def keep_earlier_splits(asked: Sequence[GoldQuestion], held: Mapping[str, str]) -> list[GoldQuestion]:
-    """The questions, those whose words are held in the split that they have there."""
-    return [replace(each, stated_split=held.get(each.question.text.casefold(), each.stated_split)) for each in asked]
+def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str, str]) -> list[GoldQuestion]:
+    """The questions; those whose words are in `earlier` get their split there."""
+    return [replace(one, stated_split=earlier.get(one.question.text.casefold(), one.stated_split)) for one in questions]
 
 
-def exclude_overlap(split: Split, index: Index, held: Mapping[str, str]) -> Split:
-    """The split, with propositions that another split holds in none of its own."""
+def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
+    """The split without the propositions that are in another split in `earlier`: they are put NOWHERE."""
     elsewhere = [
         row
         for row, proposition in enumerate(index.data.proposition_ids)
-        if proposition in held and SPLITS.index(held[proposition]) != split.propositions_N[row]
+        if proposition in earlier and SPLITS.index(earlier[proposition]) != split.propositions_N[row]
     ]
     propositions_N = split.propositions_N.copy()
     propositions_N[np.array(elsewhere, np.int64)] = NOWHERE

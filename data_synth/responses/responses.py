@@ -1,6 +1,6 @@
-"""Response rows: K responses of one policy to each prompt, distinct, with their rewards by component; a judging model's marks are one.
+"""Response rows: K responses of one policy to each prompt, distinct, with their rewards by component; a judging model's marks are one component.
 
-The prompts are those of preferences: every question over its growing contexts, or over chosen sizes of them."""
+The prompts are those of preferences: every question over its growing contexts, or over selected sizes of them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 
-TOO_FEW = "fewer than two distinct whole responses"
+TOO_FEW = "fewer than two distinct complete responses"
 PROMPTS_AT_ONCE = 16
-"""Prompts whose responses are drawn together: enough to keep a server busy, and all that is held in memory."""
+"""Prompts whose responses are sampled together: enough to keep a server busy, and few enough for memory."""
 
 Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
 """A draft and responses to it, to a reward of 0 to 1 each: a judging model."""
@@ -46,12 +46,12 @@ Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
 
 @dataclass(frozen=True)
 class SampledResponses:
-    """The distinct whole responses to one prompt, in the order drawn."""
+    """The distinct complete responses to one prompt, in sampling order."""
 
     draft: Draft
     responses: tuple[str, ...]
     form: AnswerForm = "reasoned"
-    """What the prompt asks for."""
+    """The answer form that the prompt asks for."""
 
 
 Reward = Callable[[SampledResponses], Mapping[str, tuple[float, ...]]]
@@ -68,7 +68,7 @@ def response_rows(
     judge: Judge | None = None,
     verifier: Verifier | None = None,
 ) -> Iterator[ResponseRow | Dropped]:
-    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named)."""
+    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given)."""
     find_contexts = context_finder(index, settings, policy.count_tokens)
     reward = partial(rewards_of, measure=SupportScorer(index).of_drafts, judge=judge, verifier=verifier)
     yield from make_rows(questions, find_contexts, policy, sampling, reward, sizes)
@@ -84,15 +84,15 @@ def make_rows(
 ) -> Iterator[ResponseRow | Dropped]:
     """Yield a row for each prompt in order; a prompt with fewer than two responses comes as Dropped."""
     for group in draft_groups(questions, find_contexts, sizes):
-        waiting = iter(group)
-        while some := list(islice(waiting, PROMPTS_AT_ONCE)):
-            drawn = iter(draw_responses([draft for draft in some if isinstance(draft, Draft)], policy, sampling))
-            for draft in some:
+        remaining = iter(group)
+        while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
+            drawn = iter(draw_responses([draft for draft in batch if isinstance(draft, Draft)], policy, sampling))
+            for draft in batch:
                 yield draft if isinstance(draft, Dropped) else _response_row(next(drawn), policy, sampling, reward)
 
 
 def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
-    """`sampling.asked` calls a prompt, each with its own seed; thinking, and what was cut, refused, empty or said before, is left out."""
+    """`sampling.asked` calls per prompt, each with its own seed; without thinking, and without responses that were cut, refused, empty or repeated."""
     requests = [
         CompletionRequest(
             answer_messages(draft.question.text, draft.excerpts, policy.form),
@@ -106,14 +106,14 @@ def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sam
     made = iter(policy.complete(requests))
     drawn = []
     for draft in drafts:
-        own = list(islice(made, sampling.asked))
-        texts = [quote(without_thinking(completion.text)) for completion in own if completion.finish_reason == "stop"]
+        completions = islice(made, sampling.asked)
+        texts = [quote(without_thinking(one.text)) for one in completions if one.finish_reason == "stop"]
         drawn.append(SampledResponses(draft, tuple(dict.fromkeys(text for text in texts if text)), policy.form))
     return drawn
 
 
 def response_seed(seed: int, draft: Draft, number: int) -> int:
-    """The seed of one response: another one for each prompt and each number, the same in every run."""
+    """The seed of one response: distinct for each prompt and number, the same in every run."""
     return int(content_id(str(seed), draft.question.id, str(_size(draft)), str(number))[:8], 16) >> 1
 
 
@@ -143,9 +143,9 @@ def _response_row(
 def rewards_of(
     drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
 ) -> dict[str, tuple[float, ...]]:
-    """Every component of every response; "gold" where the question names its documents, "judge" and "supported" where there is what gives them.
+    """Every component of every response; "gold" if the question has gold documents, "judge" and "supported" if there is a judge or verifier.
 
-    Nothing grounds or supports a response where nothing is quoted: there all get 0.
+    Without a context, no response is grounded or supported: all get 0.
     """
     draft, texts = drawn.draft, drawn.responses
     reasons = [parse_answer(text, drawn.form).reason or text for text in texts]
@@ -153,7 +153,7 @@ def rewards_of(
     rewards = {
         "correct": tuple(answer_reward(text, draft.question.answers) for text in texts),
         "format": tuple(format_reward(text, drawn.form) for text in texts),
-        "grounded": tuple(grounded_reward(one) for one in support),
+        "grounded": tuple(map(grounded_reward, support)),
         "citations": tuple(citation_reward(text, len(draft.excerpts)) for text in texts),
         "length": tuple(map(length_reward, texts)),
         "variety": tuple(map(variety_reward, texts)),
@@ -162,8 +162,8 @@ def rewards_of(
         gold = gold_numbers(draft)
         rewards["gold"] = tuple(gold_reward(text, gold, len(draft.excerpts)) for text in texts)
     if verifier is not None:
-        reading = SupportChecker(draft.excerpts, verifier)
-        rewards["supported"] = tuple(supported_reward(text, reading) for text in texts)
+        checker = SupportChecker(draft.excerpts, verifier)
+        rewards["supported"] = tuple(supported_reward(text, checker) for text in texts)
     if judge is not None:
         rewards["judge"] = tuple(judge(draft, texts))
     return {component: tuple(round(value, 4) for value in values) for component, values in rewards.items()}
@@ -176,7 +176,7 @@ def gold_numbers(draft: Draft) -> set[int]:
 
 
 def grounded_reward(support: Support) -> float:
-    """Nearness from 0 to 1 times the share of names found: a text that is near enough loses nothing by it.
+    """Similarity from 0 to 1, full from MIN_NEARNESS on, times the share of names found.
 
     >>> grounded_reward(Support(normalised_similarity=0.225, named=1.0)), grounded_reward(Support(normalised_similarity=0.8, named=0.5))
     (0.5, 0.5)
@@ -193,7 +193,7 @@ HIGHEST = 5
 
 
 class JudgeMark(ReplyModel):
-    """What the judging model replies."""
+    """The reply of the judging model."""
 
     mark: Literal[1, 2, 3, 4, 5]
 
@@ -204,14 +204,14 @@ def judge_by(model: LanguageModel) -> Judge:
 
 
 def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel) -> list[float]:
-    """(mark − 1) / 4 of each response; 0 where the model gave no mark, so that silence never helps."""
+    """(mark − 1) / 4 for each response; 0 if the model gave no mark, so that a missing mark is never rewarded."""
     requests = [_mark_request(draft, response) for response in responses]
     return [_mark_reward(completion) for completion in model.complete(requests)]
 
 
 def _mark_request(draft: Draft, response: str) -> CompletionRequest:
-    asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    text = fill("data_synth/judge.txt", question_over_passages=asked, answer=draft.answer, response=quote(response))
+    task = answer_messages(draft.question.text, draft.excerpts)[-1].content
+    text = fill("data_synth/judge.txt", question_over_passages=task, answer=draft.answer, response=quote(response))
     return CompletionRequest((Message("user", text),), MAX_MARK_TOKENS, seed=0, schema=strict_schema(JudgeMark))
 
 

@@ -1,4 +1,4 @@
-"""Rewards of a response by component, each from 0 to 1 and kept apart: training combines them by weights. And the form of response rows.
+"""Rewards of a response by component, each from 0 to 1 and stored separately (training combines them by weights), and the form of response rows.
 
 A component is a formula over one response and its question; "grounded" needs the encoder and comes from data_synth/preferences/support.py."""
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 LENGTH_WORDS = 120
-"""A response of up to so many words loses nothing by its length; one of twice as many loses all."""
+"""Responses of up to this many words get the full length reward; those of twice as many get none."""
 
 
 def answer_reward(response: str, golds: Sequence[str]) -> float:
-    """1 when the answer equals a gold one (case, citations and outer punctuation apart), else the best F1 of their words, at most one half.
+    """1 when the answer equals a gold one (ignoring case, citations and outer punctuation), else half of the best word F1.
 
     >>> answer_reward("###Reason: So. ###Answer: Tarn.", ["tarn"]), answer_reward("in Tarn", ["Tarn"])
     (1.0, 0.3333333333333333)
     """
     answer = normalise_answer(parse_answer(response).answer)
-    wanted = [normalise_answer(gold) for gold in golds]
-    if answer in wanted:
+    accepted = [normalise_answer(gold) for gold in golds]
+    if answer in accepted:
         return 1.0
-    return max((word_f1(answer.split(), gold.split()) for gold in wanted), default=0.0) / 2
+    return max((word_f1(answer.split(), gold.split()) for gold in accepted), default=0.0) / 2
 
 
 def format_reward(response: str, form: AnswerForm = "reasoned") -> float:
@@ -49,33 +49,33 @@ def format_reward(response: str, form: AnswerForm = "reasoned") -> float:
 
 
 def citation_reward(response: str, passages: int) -> float:
-    """The share of its own citations that name a passage of the prompt; 0 for none where there are passages, 1 for none where there are not.
+    """The share of a response's citations that name a passage of the prompt; without citations, 0 if there are passages and 1 if there are none.
 
     >>> citation_reward("So [1] [7].", 2), citation_reward("So.", 2), citation_reward("So.", 0)
     (0.5, 0.0, 1.0)
     """
-    own = own_citations(response, passages)
-    if not own.existing and not own.missing:
+    citations = own_citations(response, passages)
+    if not citations.existing and not citations.missing:
         return float(passages == 0)
-    return len(own.existing) / (len(own.existing) + len(own.missing))
+    return len(citations.existing) / (len(citations.existing) + len(citations.missing))
 
 
 def gold_reward(response: str, gold: Collection[int], passages: int) -> float:
-    """The share of its own citations that name a gold passage of the prompt; of a prompt without gold passages, 1 for none.
+    """The share of a response's citations that name a gold passage of the prompt; without citations, 1 if there is no gold passage, else 0.
 
     >>> gold_reward("Tarn [2]", {2}, 3), gold_reward("Tarn [1][2]", {2}, 3), gold_reward("Tarn", {2}, 3)
     (1.0, 0.5, 0.0)
     >>> gold_reward("not in the documents", set(), 3)
     1.0
     """
-    own = own_citations(response, passages)
-    named = len(own.existing) + len(own.missing)
-    return sum(number in gold for number in own.existing) / named if named else float(not gold)
+    citations = own_citations(response, passages)
+    total = len(citations.existing) + len(citations.missing)
+    return sum(number in gold for number in citations.existing) / total if total else float(not gold)
 
 
-def supported_reward(response: str, reading: SupportChecker) -> float:
-    """The share of its sentences that the passages of the prompt support; 0 where none can be judged, so that silence never helps."""
-    return reading.share_supported(response) or 0.0
+def supported_reward(response: str, checker: SupportChecker) -> float:
+    """The share of a response's sentences that the passages of the prompt support; 0 if none can be judged."""
+    return checker.share_supported(response) or 0.0
 
 
 def length_reward(response: str) -> float:
@@ -84,7 +84,7 @@ def length_reward(response: str) -> float:
 
 
 def variety_reward(response: str) -> float:
-    """Distinct words over words, 0.5 or more counting as 1: a text that runs in circles loses.
+    """Distinct words over all words, with 0.5 or more counting as 1: repetitive text loses.
 
     >>> variety_reward("so so so so so so so so"), variety_reward("The ferry left Tarn.")
     (0.25, 1.0)
@@ -94,8 +94,8 @@ def variety_reward(response: str) -> float:
 
 
 ABOUT = """\
-Prompts with K distinct responses each, drawn from one policy, and the rewards of each response by component (0 to 1; the weights
-are chosen at training). Responses that were cut, refused or said twice were dropped before."""
+Prompts with K distinct responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
+are chosen at training). Responses that were cut, refused or repeated are not included."""
 COMPONENTS = (
     "correct",
     "format",
@@ -113,7 +113,7 @@ COMPONENTS = (
 
 
 def response_problems(row: ResponseRow) -> list[str]:
-    """What keeps a row from being learned from, in words; none for a good one."""
+    """What makes a row unusable for training, in words; empty for a good row."""
     problems = []
     if not row.prompt or row.prompt[-1].role != "user":
         problems.append("the prompt does not end with a user's turn")
@@ -157,7 +157,7 @@ def response_schema() -> pa.Schema:
 
 
 def measure_rewards(rows: Sequence[ResponseRow]) -> dict[str, float]:
-    """Mean of each component over all responses, and the share of prompts whose responses it tells apart."""
+    """Mean of each component over all responses, and the share of prompts whose responses differ in it."""
     measures = {}
     for component in dict.fromkeys(component for row in rows for component in row.rewards):
         groups = [row.rewards[component] for row in rows if component in row.rewards]

@@ -1,6 +1,6 @@
-"""Reward at equal KL, and its report: each system's runs (several strengths, several seeds) make a frontier, read off where all systems reach.
+"""Reward at equal KL, with its report: each system's runs (several strengths and seeds) form a frontier, read off at KLs that all systems reach.
 
-A method that moves a policy farther can always be given more reward; so systems are compared at the same KL to the reference. A frontier starts at the reference itself (KL 0) and is linear between its runs."""
+A method that moves a policy farther from the reference can always gain more reward, so systems are compared at the same KL. A frontier starts at the reference (KL 0) and is linear between its runs."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ from graph.shared.jsonl import write_json
 from train.run.data import read_responses
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Of the largest KL that every frontier reaches: where they are read off."""
+"""Shares of the largest KL that every frontier reaches, at which the frontiers are read off."""
 
 
 def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) -> list[RewardAtKl]:
-    """Every system at every KL of the grid, with its difference from the system of the first run: prompts and seeds resampled, p
-    corrected over the systems at one KL.
+    """Every system's reward at every KL of the grid, with its difference from the first run's system.
+
+    Prompts and seeds are resampled; p is corrected over the systems at one KL.
     """
     first, *others = dict.fromkeys(run.system for run in runs)
-    found = []
+    results = []
     for kl in kl_grid(runs):
         rewards = {
             system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in (first, *others)
         }
         verdicts = compare_seeds({system: (rewards[system], rewards[first]) for system in others})
         for system, by_seed in rewards.items():
-            own = tuple(fmean(values) for values in by_seed)
-            found.append(RewardAtKl(system, kl, fmean(own), verdicts.get(system), own))
-    return found
+            seed_means = tuple(fmean(values) for values in by_seed)
+            results.append(RewardAtKl(system, kl, fmean(seed_means), verdicts.get(system), seed_means))
+    return results
 
 
 def kl_grid(runs: Sequence[MeasuredRun]) -> list[float]:
-    """SHARES of the largest KL that the frontier of every system and seed reaches; none where one never leaves the reference."""
+    """SHARES of the largest KL that every system and seed reaches; empty if one of them never leaves the reference."""
     farthest: defaultdict[tuple[str, int], float] = defaultdict(float)
     for run in runs:
         key = (run.system, run.seed)
@@ -55,7 +56,7 @@ def kl_grid(runs: Sequence[MeasuredRun]) -> list[float]:
 
 
 def rewards_by_seed(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[list[float]]:
-    """One system's reward at a KL: a list a seed, in their order, a figure a prompt."""
+    """One system's rewards at a KL: [seed][prompt], seeds in ascending order."""
     seeds = sorted({run.seed for run in runs})
     return [frontier_at([run for run in runs if run.seed == seed], reference_rewards, kl) for seed in seeds]
 
@@ -86,12 +87,12 @@ FIGURE_LABELS = {
     "self_bleu": "self-BLEU",
     "words": "words",
 }
-"""Figures of a run beside its reward, KL and entropy, as its table calls them."""
+"""Column headings of a run's figures other than reward, KL and entropy."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """All that was measured: runs, their reference, and every system at equal KL."""
+    """A complete measurement: the runs, their reference, and every system at equal KL."""
 
     runs: tuple[MeasuredRun, ...]
     reference: tuple[PromptFigures, ...]
@@ -100,7 +101,7 @@ class Alignment:
 
 
 def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawing: SamplingSettings) -> Alignment:
-    """The measurement with its comparison at equal KL."""
+    """The measurement together with its comparison at equal KL."""
     return Alignment(tuple(runs), tuple(reference), drawing, tuple(equal_kl(runs, [one.reward for one in reference])))
 
 
@@ -112,15 +113,15 @@ def align_runs(
     drawing: SamplingSettings,
     load: Load,
     draw: Draw = draw_here,
-    keep: Path | None = None,
+    cache_folder: Path | None = None,
 ) -> Alignment:
-    """The runs measured on the (first) prompts of a split of scored responses, and compared at equal KL."""
+    """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL."""
     rows = read_responses(data / f"{split}.jsonl")[:limit]
-    return align(*measure_runs(folders, rows, drawing, load, draw, keep), drawing)
+    return align(*measure_runs(folders, rows, drawing, load, draw, cache_folder), drawing)
 
 
-def runs_table(found: Alignment) -> Table:
-    """A row a run, the reference last."""
+def runs_table(alignment: Alignment) -> Table:
+    """One row per run, the reference last."""
     rows = [
         (
             run.folder.name,
@@ -131,21 +132,21 @@ def runs_table(found: Alignment) -> Table:
             *_figure_cells(run.figures),
             f"{run.record.train_seconds:.0f}",
         )
-        for run in found.runs
+        for run in alignment.runs
     ]
-    rows.append(("reference", "–", "–", "–", "–", *_figure_cells(found.reference), "–"))
+    rows.append(("reference", "–", "–", "–", "–", *_figure_cells(alignment.reference), "–"))
     head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "train s")
     note = (
-        f"{len(found.reference)} held-out prompts, {found.drawing.count} samples each at temperature 1, at most "
-        f"{found.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
+        f"{len(alignment.reference)} held-out prompts, {alignment.drawing.count} samples each at temperature 1, at most "
+        f"{alignment.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
         "Form: ###Reason … ###Answer. Cited: cites passages, and only those that the prompt shows. Distinct: different answers among a "
-        "prompt's samples, as a share; self-BLEU: of each sample against the others. Both tell how far a policy has gone to one mode."
+        "prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode."
     )
     return Table("Runs", head, tuple(rows), note)
 
 
-def equal_table(found: Alignment) -> Table:
-    """Reward of every system at equal KL; differences are from the first."""
+def equal_table(alignment: Alignment) -> Table:
+    """Every system's reward at equal KL; differences are from the first system."""
     rows = tuple(
         (
             f"{at.kl:.3g}",
@@ -154,37 +155,37 @@ def equal_table(found: Alignment) -> Table:
             ", ".join(f"{reward:.3f}" for reward in at.by_seed),
             *_difference_cells(at.difference),
         )
-        for at in found.equal
+        for at in alignment.equal
     )
-    first = found.equal[0].system if found.equal else "none"
+    first = alignment.equal[0].system if alignment.equal else "none"
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
         f"from {first} with 95 % bootstrap intervals over prompts and seeds; p of the sign test over prompts, after Holm over the systems "
-        f"at one KL. {verdict(found)}"
+        f"at one KL. {verdict(alignment)}"
     )
     return Table("Reward at equal KL", ("KL", "system", "reward", "by seed", "difference", "p"), rows, note)
 
 
-def verdict(found: Alignment) -> str:
-    """In words: at the largest common KL, which systems the first one is above, below, or not told apart from."""
-    if not found.equal:
+def verdict(alignment: Alignment) -> str:
+    """One sentence: at the largest common KL, which systems the first one is above, below or not distinguishable from."""
+    if not alignment.equal:
         return "No system left the reference: there is nothing to compare."
-    last = found.equal[-1].kl
+    last = alignment.equal[-1].kl
     words = []
-    for at in (at for at in found.equal if at.kl == last and at.system != found.equal[0].system):
+    for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):
         assert at.difference is not None
         side = "below" if at.difference.interval.mean > 0 else "above"
-        words.append(f"{side if at.difference.shown else 'not told apart from'} {at.system}")
-    return f"At KL {last:.3g}, {found.equal[0].system} is {', '.join(words) or 'alone'}."
+        words.append(f"{side if at.difference.shown else 'not distinguishable from'} {at.system}")
+    return f"At KL {last:.3g}, {alignment.equal[0].system} is {', '.join(words) or 'alone'}."
 
 
-def alignment_json(found: Alignment) -> dict[str, Any]:
-    """One object: what stands in the tables, and every prompt's figures."""
+def alignment_json(alignment: Alignment) -> dict[str, Any]:
+    """One JSON object: the contents of the tables and every prompt's figures."""
     return {
-        "drawing": asdict(found.drawing),
-        "verdict": verdict(found),
-        "equal_kl": [asdict(at) for at in found.equal],
-        "reference": [asdict(one) for one in found.reference],
+        "drawing": asdict(alignment.drawing),
+        "verdict": verdict(alignment),
+        "equal_kl": [asdict(at) for at in alignment.equal],
+        "reference": [asdict(one) for one in alignment.reference],
         "runs": [
             {
                 "folder": str(run.folder),
@@ -196,56 +197,58 @@ def alignment_json(found: Alignment) -> dict[str, Any]:
                 "kl": run.kl,
                 "prompts": [asdict(one) for one in run.figures],
             }
-            for run in found.runs
+            for run in alignment.runs
         ],
     }
 
 
-def write_alignment(found: Alignment, out: Path) -> None:
-    """alignment.json, alignment.md, alignment.html and frontier.png into `out`."""
+def write_alignment(alignment: Alignment, out: Path) -> None:
+    """Write alignment.json, alignment.md, alignment.html and frontier.png into `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    made = as_appendix(found)
-    write_json(out / "alignment.json", alignment_json(found))
-    for picture in made.pictures:
+    appendix = as_appendix(alignment)
+    write_json(out / "alignment.json", alignment_json(alignment))
+    for picture in appendix.pictures:
         (out / picture.file).write_bytes(picture.png)
-    parts = ["# Alignment", escape_markdown(verdict(found)), *sections(made.tables, made.pictures)]
+    parts = ["# Alignment", escape_markdown(verdict(alignment)), *sections(appendix.tables, appendix.pictures)]
     (out / "alignment.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    page = report_html("Alignment", verdict(found), made.tables, made.pictures)
+    page = report_html("Alignment", verdict(alignment), appendix.tables, appendix.pictures)
     (out / "alignment.html").write_text(page, encoding="utf-8")
 
 
-def as_appendix(found: Alignment) -> Appendix:
-    """The measurement as a part of a report."""
+def as_appendix(alignment: Alignment) -> Appendix:
+    """The measurement as an appendix to a report."""
     frontier = ReportFigure(
         "Reward against KL",
         FRONTIER_FIGURE,
-        draw_frontiers(found),
+        draw_frontiers(alignment),
         "Expected reward against KL to the reference",
-        "Expected reward against KL to the reference on held-out prompts: a colour a system, a line a seed, a dot a run.",
+        "Expected reward against KL to the reference on held-out prompts: one colour per system, one line per seed, one dot per run.",
     )
-    return Appendix((equal_table(found), runs_table(found)), (frontier,), {"alignment": alignment_json(found)})
+    return Appendix(
+        (equal_table(alignment), runs_table(alignment)), (frontier,), {"alignment": alignment_json(alignment)}
+    )
 
 
-def tables_as_text(found: Alignment) -> str:
+def tables_as_text(alignment: Alignment) -> str:
     """Both tables as a terminal shows them."""
-    return "\n\n".join(f"{as_text(table)}\n{table.note}" for table in (runs_table(found), equal_table(found)))
+    return "\n\n".join(f"{as_text(table)}\n{table.note}" for table in (runs_table(alignment), equal_table(alignment)))
 
 
-def draw_frontiers(found: Alignment) -> bytes:
-    """A PNG: reward against KL, a line a system and seed, from the reference on."""
+def draw_frontiers(alignment: Alignment) -> bytes:
+    """A PNG: reward against KL, one line per system and seed, starting at the reference."""
     figure = Figure(figsize=(7.5, 5.0), layout="constrained")
     axes = figure.subplots()
-    start = (0.0, fmean(one.reward for one in found.reference))
-    for number, system in enumerate(dict.fromkeys(run.system for run in found.runs)):
-        runs = of_system(found.runs, system)
-        for place, seed in enumerate(sorted({run.seed for run in runs})):
+    start = (0.0, fmean(one.reward for one in alignment.reference))
+    for number, system in enumerate(dict.fromkeys(run.system for run in alignment.runs)):
+        runs = of_system(alignment.runs, system)
+        for index, seed in enumerate(sorted({run.seed for run in runs})):
             points = sorted([start, *((run.kl, run.reward) for run in runs if run.seed == seed)])
-            label = system if place == 0 else None
+            label = system if index == 0 else None
             axes.plot(*zip(*points, strict=True), "o-", color=f"C{number}", alpha=0.7, markersize=4, label=label)
     axes.plot(*start, "k*", markersize=12, label="reference")
     axes.set_xlabel("KL to the reference, nats")
     axes.set_ylabel("expected reward")
-    axes.set_title(f"{len(found.reference)} held-out prompts; a line a seed", fontsize=10)
+    axes.set_title(f"{len(alignment.reference)} held-out prompts; one line per seed", fontsize=10)
     axes.legend(frameon=False, fontsize=9)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -255,8 +258,8 @@ def draw_frontiers(found: Alignment) -> bytes:
 def _difference_cells(verdict: Verdict | None) -> tuple[str, str]:
     if verdict is None:
         return "–", "–"
-    found = verdict.interval
-    return f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]", f"{verdict.corrected_p:.2g}"
+    interval = verdict.interval
+    return f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]", f"{verdict.corrected_p:.2g}"
 
 
 def _figure_cells(figures: Sequence[PromptFigures]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Runs measured on held-out prompts: samples drawn, rewarded as the training data were, and scored under the policy and its reference; figures are cached.
+"""Measure runs on held-out prompts: draw samples, reward them as the training data were, score them under the policy and its reference, and cache the figures.
 
-The cache's key is all that figures come from, so that a killed command goes on and commands share them."""
+The cache key covers everything the figures depend on, so a killed command can resume and commands can share figures."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from train.run.record import RunRecord, read_run
 class PromptFigures:
     """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats.
 
-    How alike its samples are: `distinct` answers, as a share of the samples, and `self_bleu`, the mean BLEU of each against the others
-    (Zhu et al. 2018). A policy that seeks one mode has few distinct answers and a self-BLEU near 1.
+    Diversity: `distinct` is the number of different answers as a share of the samples, `self_bleu` the mean BLEU of each sample against the
+    others (Zhu et al. 2018). A policy that seeks one mode has few distinct answers and a self-BLEU near 1.
     """
 
     reward: float
@@ -51,7 +51,7 @@ class PromptFigures:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run and its figures on every held-out prompt, in their order."""
+    """A run and its figures on every held-out prompt, in prompt order."""
 
     folder: Path
     record: RunRecord
@@ -59,7 +59,7 @@ class MeasuredRun:
 
     @property
     def system(self) -> str:
-        """What a claim about it must name, but for the strength of the tie: the method with its K, ε of pairs, and where pairs are of scored responses."""
+        """The label that a claim must name, without the strength of the tie to the reference: method, K, ε of pairs, and whether pairs come from scored responses."""
         settings, smoothing = self.record.settings, self.record.label_smoothing
         method = "IPO" if settings.get("loss") == "ipo" else self.record.stage.upper()
         parts = [f"{method} K = {self.record.responses_per_prompt}"]
@@ -86,7 +86,7 @@ class MeasuredRun:
 class RewardAtKl:
     """A system's reward at a given KL, and its difference from the first system's there (None: it is the first).
 
-    `by_seed` are the rewards of its seeds, each the mean over prompts: what another seed may bring.
+    `by_seed` are the rewards of its seeds, each the mean over prompts: they show how much another seed may change.
     """
 
     system: str
@@ -104,29 +104,29 @@ def cache_key(
     drawing: SamplingSettings,
     engine: str,
 ) -> str:
-    """The hash of what figures come from: the weights of both policies, the prompts with their gold answers, rewards and sampling."""
-    asked = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
-    told = json.dumps([dict(weights), asdict(drawing), engine], sort_keys=True)
-    return content_id(model_name(source), model_name(reference), told, *asked)
+    """The hash of everything the figures depend on: the weights of both policies, the prompts with their gold answers, the reward weights and the sampling."""
+    row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
+    settings = json.dumps([dict(weights), asdict(drawing), engine], sort_keys=True)
+    return content_id(model_name(source), model_name(reference), settings, *row_texts)
 
 
 def cached_or_measured(
     folder: Path | None, key: str, measure: Callable[[], list[PromptFigures]]
 ) -> list[PromptFigures]:
-    """The figures kept under `key`, or those of `measure`, which are then kept; a folder of None keeps nothing."""
+    """The figures cached under `key`, else those of `measure`, which are then cached; without a folder nothing is cached."""
     if folder is None:
         return measure()
     file = folder / f"{key}.json"
     if file.is_file():
         return [PromptFigures(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
-    found = measure()
+    figures = measure()
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, [asdict(one) for one in found])
-    return found
+    write_json(file, [asdict(one) for one in figures])
+    return figures
 
 
 Load = Callable[[str], tuple[Any, Any]]
-"""A model's source to (model, tokenizer), ready to generate and to score."""
+"""A function from a model's source to (model, tokenizer), ready to generate and to score."""
 
 REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
     "correct": lambda text, row: answer_reward(text, row.answers),
@@ -135,7 +135,7 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
     "length": lambda text, row: length_reward(text),
     "variety": lambda text, row: variety_reward(text),
 }
-"""The components that can be measured on a new text without an index, the passages with their titles, or another model."""
+"""The reward components that can be computed for a new text without an index, the passages with their titles, or another model."""
 
 
 def measure_runs(
@@ -144,11 +144,11 @@ def measure_runs(
     drawing: SamplingSettings,
     load: Load,
     draw: Draw = draw_here,
-    keep: Path | None = None,
+    cache_folder: Path | None = None,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Every run on every row, and their reference; UserError unless all have one reference and the same weights of rewards.
+    """Measure every run, and their reference, on every row; UserError unless all runs share one reference and the same reward weights.
 
-    Figures are kept in the folder `keep`, if one is given, and not measured again.
+    Figures cached in `cache_folder`, if given, are not measured again.
     """
     records = [read_run(folder) for folder in folders]
     weights = common_weights(folders, records)
@@ -158,7 +158,9 @@ def measure_runs(
     def figures_of(policy: str) -> list[PromptFigures]:
         key = cache_key(policy, source, rows, weights, drawing, engine_of(draw))
         return cached_or_measured(
-            keep, key, lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), drawing, draw)
+            cache_folder,
+            key,
+            lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), drawing, draw),
         )
 
     measured = [
@@ -180,11 +182,11 @@ def measure_run(
     if reason := can_pack(policy.model):
         found = f"{policy.source}: its samples cannot be scored together ({reason})"
         raise UserError(found, "full attention", "leave it out")
-    whole = [tokenize_row(policy.tokenizer, row.prompt, row.responses[0]) for row in rows]
-    prompts = [Prompt(row.id, one.ids[: one.prompt_tokens]) for row, one in zip(rows, whole, strict=True)]
+    tokenized = [tokenize_row(policy.tokenizer, row.prompt, row.responses[0]) for row in rows]
+    prompts = [Prompt(row.id, one.ids[: one.prompt_tokens]) for row, one in zip(rows, tokenized, strict=True)]
     drawn = draw(policy, prompts, drawing)
-    waiting = track(zip(rows, drawn, strict=True), Path(policy.source).name, len(rows))
-    return [figures_of_prompt(row, samples, weights, policy.model, reference) for row, samples in waiting]
+    progress = track(zip(rows, drawn, strict=True), Path(policy.source).name, len(rows))
+    return [figures_of_prompt(row, samples, weights, policy.model, reference) for row, samples in progress]
 
 
 def figures_of_prompt(
@@ -208,7 +210,7 @@ def figures_of_prompt(
 
 
 def engine_of(draw: Draw) -> str:
-    """What tells samples of two engines apart: they have other random numbers."""
+    """The engine's name for the cache key: engines draw different random numbers."""
     return getattr(draw, "__name__", type(draw).__name__)
 
 
@@ -216,7 +218,7 @@ def self_bleu(texts: Sequence[str]) -> float:
     """Mean BLEU of each text against all others (Zhu et al. 2018, Texygen); 1 for a single text."""
     if len(texts) < 2:
         return 1.0
-    return fmean(bleu(text, [*texts[:place], *texts[place + 1 :]]) for place, text in enumerate(texts))
+    return fmean(bleu(text, [*texts[:index], *texts[index + 1 :]]) for index, text in enumerate(texts))
 
 
 def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> float:
@@ -225,30 +227,30 @@ def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> floa
 
 
 def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dict[str, float]:
-    """The weights of rewards that the runs on scored responses were trained with: runs on pairs know none, and follow.
+    """The reward weights of the runs trained on scored responses; runs on pairs record none and adopt these.
 
-    Runs on pairs alone are rewarded for correct answers. UserError when weights differ, or none of them can be measured.
+    Runs on pairs alone are rewarded for correct answers. UserError when weights differ, or when none of the components can be measured.
     """
-    told = [
+    run_weights = [
         (folder, dict(record.settings.get("rewards") or {})) for folder, record in zip(folders, records, strict=True)
     ]
-    given = [(folder, weights) for folder, weights in told if weights]
-    if not given:
+    weighted = [(folder, weights) for folder, weights in run_weights if weights]
+    if not weighted:
         return {"correct": 1.0}
-    first = given[0][1]
-    for folder, weights in given:
+    first = weighted[0][1]
+    for folder, weights in weighted:
         if weights != first:
             found = f"{folder}: rewards {weights}, not {first}"
             raise UserError(found, "runs that were trained for the same reward", "compare runs of one reward")
     if not set(first) & set(REWARDS):
         raise UserError(
-            f"{given[0][0]}: rewards {first}", f"at least one of {', '.join(REWARDS)}", "train with another reward"
+            f"{weighted[0][0]}: rewards {first}", f"at least one of {', '.join(REWARDS)}", "train with another reward"
         )
     return first
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
-    """What all runs started from; UserError when they did not start from the same."""
+    """The model that all runs started from; UserError when they started from different ones."""
     for folder, record in zip(folders, records, strict=True):
         if record.beta is None:
             raise UserError(f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave it out")

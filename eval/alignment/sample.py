@@ -1,7 +1,6 @@
-"""Samples of a policy with their log-probabilities: the token ids that were drawn are the ones that are scored.
+"""Samples of a policy with their log-probabilities: the token ids drawn are the ones scored.
 
-They are drawn here by transformers, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt.
-"""
+They are drawn by transformers in this process, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from train.model.packing import TokenizedGroup, pack_rows, packed_logps
 
 @dataclass(frozen=True)
 class Samples:
-    """M samples of one prompt: their token ids behind it (an end token last, unless they were cut), and their texts behind any thinking."""
+    """M samples of one prompt: their token ids after the prompt (ending with an end token unless cut), and their texts after any thinking."""
 
     group: TokenizedGroup
     texts: tuple[str, ...]
@@ -38,7 +37,7 @@ class SamplingSettings:
 
 @dataclass(frozen=True)
 class Policy:
-    """A model to draw from and to score with, and where it came from."""
+    """A model to draw from and to score with, and its source."""
 
     source: str
     model: Any
@@ -54,24 +53,24 @@ class Prompt:
 
 
 Draw = Callable[[Policy, Sequence[Prompt], SamplingSettings], Iterator[Samples]]
-"""A policy and prompts to the samples of each, in order."""
+"""A function from a policy and prompts to the samples of each prompt, in order."""
 
 
 def draw_here(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSettings) -> Iterator[Samples]:
-    """By transformers, prompt after prompt (a Draw)."""
+    """Draw with transformers, one prompt at a time (a Draw)."""
     for prompt in prompts:
         yield draw_samples(policy.model, policy.tokenizer, prompt.ids, drawing, prompt.id)
 
 
 def seed_of(drawing: SamplingSettings, prompt_id: str) -> int:
-    """A seed for each prompt, the same under every policy."""
+    """A prompt's seed, the same under every policy."""
     return int(content_id(str(drawing.seed), prompt_id)[:8], 16) >> 1
 
 
 def draw_samples(
     model: Any, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawing: SamplingSettings, prompt_id: str
 ) -> Samples:
-    """Draws from softmax(logits) at temperature 1; the same for the same seed and prompt."""
+    """Draw from softmax(logits) at temperature 1; reproducible for the same seed and prompt."""
     torch.manual_seed(seed_of(drawing, prompt_id))
     settings = GenerationConfig(
         do_sample=True,
@@ -95,7 +94,7 @@ def draw_samples(
 def samples_of(
     tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawn: Sequence[Sequence[int]]
 ) -> Samples:
-    """Drawn token ids with their texts behind any thinking."""
+    """Drawn token ids with their texts after any thinking."""
     opening = reply_opening(tokenizer)
     texts = (opening + tokenizer.decode(list(ids), skip_special_tokens=True) for ids in drawn)
     group = TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, drawn)))
@@ -103,13 +102,13 @@ def samples_of(
 
 
 def cut_at_end(ids: Sequence[int], end_id: int) -> list[int]:
-    """The ids up to and with the first end token.
+    """The ids up to and including the first end token.
 
     >>> cut_at_end([5, 6, 2, 2, 2], 2), cut_at_end([5, 6], 2)
     ([5, 6, 2], [5, 6])
     """
-    place = ids.index(end_id) + 1 if end_id in ids else len(ids)
-    return list(ids[:place])
+    end = ids.index(end_id) + 1 if end_id in ids else len(ids)
+    return list(ids[:end])
 
 
 def logps_of_samples(model: Any, samples: Samples) -> Tensor:

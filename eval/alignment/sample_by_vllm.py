@@ -1,8 +1,7 @@
-"""Samples drawn by vLLM, many prompts at once, from a server of its own for each policy.
+"""Samples drawn by vLLM, many prompts at once, from a private server for each policy.
 
-An adapter is merged first: on two cores vLLM then draws some 600 tokens a second of a model of 135 M parameters, with the adapter
-beside it 200; transformers' `generate` 30.
-"""
+An adapter is merged first: on two cores vLLM then draws some 600 tokens a second from a model of 135 M parameters, against 200 with a separate
+adapter and 30 with transformers' `generate`."""
 
 from __future__ import annotations
 
@@ -26,9 +25,9 @@ TIMEOUT_S = 900.0
 
 
 def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSettings) -> Iterator[Samples]:
-    """By vLLM (a Draw); UserError when it does not start."""
+    """Draw with vLLM (a Draw); UserError when it does not start."""
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
-        save_whole(policy, Path(folder))
+        save_merged(policy, Path(folder))
         with (
             closing(OwnServer(spec_of(folder, {}))) as server,
             httpx2.Client(
@@ -40,8 +39,8 @@ def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSet
             yield from pool.map(lambda prompt: _draw(client, server, policy, prompt, drawing), prompts)
 
 
-def save_whole(policy: Policy, folder: Path) -> None:
-    """The policy as a whole model with its tokenizer, its adapter merged; the model itself is left as it is."""
+def save_merged(policy: Policy, folder: Path) -> None:
+    """Save the policy as a full model with its tokenizer, its adapter merged; the model in memory is unchanged."""
     model = policy.model
     if isinstance(model, PeftModel):
         model = copy.deepcopy(model).merge_and_unload()
@@ -52,7 +51,7 @@ def save_whole(policy: Policy, folder: Path) -> None:
 def _draw(
     client: httpx2.Client, server: OwnServer, policy: Policy, prompt: Prompt, drawing: SamplingSettings
 ) -> Samples:
-    asked = {
+    body = {
         "model": server.name,
         "prompt": list(prompt.ids),
         "n": drawing.count,
@@ -65,9 +64,9 @@ def _draw(
         "seed": seed_of(drawing, prompt.id),
         "return_token_ids": True,
     }
-    answer = client.post(f"{server.url}/completions", json=asked)
-    if answer.status_code != 200:
-        told = " ".join(answer.text.split())[:300]
-        raise UserError(f"vLLM: status {answer.status_code} ({told})", "samples", f"see {server.log}")
-    choices = sorted(answer.json()["choices"], key=lambda choice: choice["index"])
+    response = client.post(f"{server.url}/completions", json=body)
+    if response.status_code != 200:
+        detail = " ".join(response.text.split())[:300]
+        raise UserError(f"vLLM: status {response.status_code} ({detail})", "samples", f"see {server.log}")
+    choices = sorted(response.json()["choices"], key=lambda choice: choice["index"])
     return samples_of(policy.tokenizer, prompt.ids, [choice["token_ids"] for choice in choices])

@@ -1,6 +1,6 @@
-"""`modegraph compare`: which models there are, their greedy answers and log-probabilities of held-out pairs, then the measures.
+"""`modegraph compare`: resolve the models, collect their greedy answers and their log-probabilities of held-out pairs, then compute the measures.
 
-One model is in memory at a time, and a model that serves twice (the SFT run is also the reference of MS and DPO) scores once."""
+One model is in memory at a time, and a model with two roles (the SFT run is also the reference of MS and DPO) is scored once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TUNED = ("sft", "ms", "dpo")
 
 
 def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
-    """The runs in the order given, then the untuned model: `base`, or else what the first run's chain started from.
+    """The runs in the order given, then the untuned model: `base`, or else the model at the start of the first run's chain.
 
     Raises UserError for a folder that is not a finished run, and for a model given twice.
     """
@@ -59,7 +59,7 @@ def _run_policy(folder: Path, name: str) -> Policy:
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path, with as many parents as tell the folders apart; "untuned" is kept for the base.
+    """The last part of each path, with as many parents as make the names unique; "untuned" is reserved for the base.
 
     >>> short_names([Path("a/ms"), Path("b/ms")])
     ['a/ms', 'b/ms']
@@ -74,12 +74,12 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def untuned_model(run: Path) -> str:
-    """Follow `base_model` back to the first model that is no fine-tuned run of ours: a hub name or a pretrained folder."""
-    model, seen = str(run), set[Path]()
+    """Follow `base_model` back to the first model that is not a fine-tuned run of ours: a hub name or a pretrained folder."""
+    model, visited = str(run), set[Path]()
     while (Path(model) / RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED:
-        if Path(model).resolve() in seen:
+        if Path(model).resolve() in visited:
             raise UserError(f"{model}: its base models run in a circle", "a chain of runs", "give --base")
-        seen.add(Path(model).resolve())
+        visited.add(Path(model).resolve())
         model = record.base_model
     return model
 
@@ -130,7 +130,7 @@ def compare(
     seed: int,
     answers_only: bool = False,
 ) -> Comparison:
-    """Every policy on `rows`; `train_rows` only tell the majority class. Differences are taken from the first policy."""
+    """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy."""
     prompts, pairs = unique_prompts(rows), [] if answers_only else rows
     scores: dict[str, list[PairScore]] = {}
 
@@ -144,9 +144,9 @@ def compare(
     for policy in policies:
         started = time.perf_counter()
         answers = answer_with(policy, prompts, open_model, max_answer_tokens)
-        own = tuple(scores_of(policy.source)) if pairs else ()
+        policy_scores = tuple(scores_of(policy.source)) if pairs else ()
         reference = tuple(scores_of(policy.reference)) if pairs and policy.reference else None
-        results.append(PolicyResult(policy, answers, own, reference, time.perf_counter() - started))
+        results.append(PolicyResult(policy, answers, policy_scores, reference, time.perf_counter() - started))
     measures = measures_of(prompts, pairs, results)
     choices, gold_choices = choice_scores(prompts, results, train_rows)
     return Comparison(
@@ -202,7 +202,7 @@ def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
 
 
 def score_with(source: str, rows: Sequence[HeldOutRow], load_policy: LoadPolicy) -> list[PairScore]:
-    """Log-probabilities of the rows' pairs under the model at `source`, which is loaded for this and let go."""
+    """Log-probabilities of the rows' pairs under the model at `source`, which is loaded for this call and then released."""
     model, tokenizer = load_policy(source)
     model.eval()
     return score_pairs(model, tokenizer, rows)
@@ -223,9 +223,9 @@ def compare_runs(
     seed: int = 0,
     answers_only: bool = False,
 ) -> tuple[Comparison, Appendix | None]:
-    """The runs and the model they grew from on held-out rows; with `responses`, reward, KL and entropy of the preference runs, too.
+    """Compare the runs and their untuned model on held-out rows; with `responses`, also reward, KL and entropy of the preference runs.
 
-    `context_sizes` keeps only rows over so many excerpts; `answers_only` scores no pairs. UserError for what is no finished run and for data without such rows.
+    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is not a finished run and for data without such rows.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
@@ -249,8 +249,8 @@ def compare_runs(
 
 
 def preference_runs(runs: Sequence[Path]) -> list[Path]:
-    """Those of the runs that have a reference to be measured against; UserError when none has."""
-    found = [run for run in runs if read_run(run).beta is not None]
-    if not found:
+    """The runs that have a reference; UserError when none has."""
+    with_reference = [run for run in runs if read_run(run).beta is not None]
+    if not with_reference:
         raise UserError("--responses without a preference run among --runs", "a run of train ms or dpo", "add one")
-    return found
+    return with_reference

@@ -1,4 +1,4 @@
-"""From answers and log-probabilities to a comparison's measures: one value a row for each policy that has it; the margin of the implicit reward among them. No torch.
+"""Compute a comparison's measures from answers and log-probabilities, the margin of the implicit reward among them: one value per row for each policy that has it. No torch.
 
 Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x."""
 
@@ -20,7 +20,7 @@ def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float
 
 
 def reward_margin_per_token(policy: PairScore, reference: PairScore, beta: float) -> float:
-    """β (Δ_w / |y_w| − Δ_l / |y_l|): the same margin where a longer side has no more say than a shorter one."""
+    """β (Δ_w / |y_w| − Δ_l / |y_l|): the same margin, normalised so that a longer side does not weigh more."""
     chosen = (policy.chosen_logp - reference.chosen_logp) / policy.chosen_tokens
     rejected = (policy.rejected_logp - reference.rejected_logp) / policy.rejected_tokens
     return beta * (chosen - rejected)
@@ -67,19 +67,19 @@ def measures_of(
 
 
 def answer_measures(prompts: Sequence[HeldOutRow], results: Sequence[PolicyResult]) -> list[Measure]:
-    """What can be said of every answer, and accuracy over the prompts whose gold answer is yes, no or maybe."""
+    """The measures that apply to every answer, and accuracy over the prompts whose gold answer is yes, no or maybe."""
     questions = tuple(row.question_id for row in prompts)
     measures = [
         Measure(name, questions, {r.policy.name: tuple(of(answer) for answer in r.answers) for r in results}, share)
         for name, of, share in ANSWER_MEASURES
     ]
-    asked = choice_prompts(prompts)
-    if asked:
+    labels = choice_prompts(prompts)
+    if labels:
         right = {
-            result.policy.name: tuple(float(result.answers[index].choice == gold) for index, gold in asked.items())
+            result.policy.name: tuple(float(result.answers[index].choice == gold) for index, gold in labels.items())
             for result in results
         }
-        measures.append(Measure("yes/no/maybe accuracy", tuple(questions[index] for index in asked), right, True))
+        measures.append(Measure("yes/no/maybe accuracy", tuple(questions[index] for index in labels), right, True))
     return measures
 
 
@@ -112,7 +112,7 @@ def _margins(of: OfMargin, chosen_rows: Sequence[int], results: Sequence[PolicyR
         record = result.policy.record
         if record is not None and record.beta is not None and result.reference_scores is not None:
             scored = [(result.scores[index], result.reference_scores[index], record.beta) for index in chosen_rows]
-            values[result.policy.name] = tuple(of(*each) for each in scored)
+            values[result.policy.name] = tuple(of(*score) for score in scored)
     return values
 
 
@@ -136,7 +136,7 @@ def choice_prompts(prompts: Sequence[HeldOutRow]) -> dict[int, str]:
 
 
 def choice_label(row: HeldOutRow) -> str:
-    """The yes/no/maybe that a row's gold answer is, or ""."""
+    """A row's gold answer if it is yes, no or maybe, else ""."""
     golds = {normalise(answer) for answer in row.answers}
     return golds.pop() if len(golds) == 1 and golds <= set(CHOICES) else ""
 
@@ -146,15 +146,15 @@ def choice_scores(
 ) -> tuple[tuple[ChoiceScore, ...], dict[str, int]]:
     """Yes/no/maybe accuracy of each policy and of always giving the train split's majority label; and the gold counts.
 
-    Train labels count once a question. No scores when no prompt is such a question.
+    Train labels count once per question. No scores when no prompt is such a question.
     """
-    asked = choice_prompts(prompts)
-    gold = list(asked.values())
+    labels = choice_prompts(prompts)
+    gold = list(labels.values())
     if not gold:
         return (), {}
     train_labels = {row.question_id: label for row in train_rows if (label := choice_label(row))}
     majority = majority_class(list(train_labels.values()))
-    predicted = {result.policy.name: [result.answers[index].choice for index in asked] for result in results}
+    predicted = {result.policy.name: [result.answers[index].choice for index in labels] for result in results}
     if majority:
         predicted[f"always “{majority}” (majority of train)"] = [majority] * len(gold)
     scores = [ChoiceScore(name, accuracy(p, gold), accuracy_per_class(p, gold)) for name, p in predicted.items()]

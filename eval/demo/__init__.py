@@ -1,1 +1,1 @@
-"""`modegraph demo`: the whole road on examples/, by the very commands a user would type, in one process."""
+"""`modegraph demo`: the full pipeline on examples/, through the same commands a user would type, in one process."""

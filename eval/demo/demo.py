@@ -1,4 +1,4 @@
-"""One run of the demo: its steps in order, those that are up to date kept; then counts over the test questions, and three of them with every model's answer side by side."""
+"""One demo run: its steps in order, reusing those that are up to date; then counts over the test questions, and three of them with every model's answer side by side."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ COUNTED_MEASURES = {
     "a gold answer in it": "contains a gold answer",
     "cites a passage it was shown": "cites a passage that exists",
 }
-"""What is counted, by the name of its measure in a comparison."""
+"""What is counted: row title to the name of its measure in a comparison."""
 UNTUNED, TUNED = "untuned", "ms"
 MODEL_ORDER = (UNTUNED, "sft", "dpo", TUNED)
-"""How the models of the demo are called in its comparison."""
+"""Names of the demo's models in its comparison."""
 
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What one model answered: the answer, its reason ("" without), and the titles and files of what it cites, by number."""
+    """One model's answer, its reason ("" if none), and the titles and files of its citations, by number."""
 
     model: str
     answer: str
@@ -63,7 +63,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class AnswersToQuestion:
-    """A question, what its writers took for right, and every model's answer."""
+    """A question, its gold answer, and every model's answer."""
 
     question: str
     gold: str
@@ -76,30 +76,32 @@ class AnswersToQuestion:
     def as_text(self) -> str:
         """The question with its gold answer, then a block for each model: answer, reason, sources."""
         lines = textwrap.wrap(printable(f"{self.question} ({self.gold})"), WIDTH)
-        for each in self.answers:
-            lines += _block(each.model, each.answer or "(no answer)")
-            lines += _block("", each.reason) if each.reason else []
-            lines += [line for number, source in each.citations.items() for line in _block("", f"[{number}] {source}")]
+        for answer in self.answers:
+            lines += _block(answer.model, answer.answer or "(no answer)")
+            lines += _block("", answer.reason) if answer.reason else []
+            lines += [
+                line for number, source in answer.citations.items() for line in _block("", f"[{number}] {source}")
+            ]
         return "\n".join(lines)
 
 
 def side_by_side(
     questions: Sequence[Question], models: Sequence[str], replies: Sequence[Mapping[str, Any]]
 ) -> tuple[AnswersToQuestion, ...]:
-    """`replies` of `modegraph ask --json`, those of each model to all questions in turn, gathered by question."""
-    asked = len(questions)
+    """Group `replies` of `modegraph ask --json`, each model's to all questions in turn, by question."""
+    count = len(questions)
     return tuple(
         AnswersToQuestion(
             question.text,
             question.answers[0],
-            tuple(_answer(model, replies[row * asked + column]) for row, model in enumerate(models)),
+            tuple(_answer(model, replies[row * count + column]) for row, model in enumerate(models)),
         )
         for column, question in enumerate(questions)
     )
 
 
 def _answer(model: str, reply: Mapping[str, Any]) -> ModelAnswer:
-    cited = {number: f"{each['title']} · {each['source']}" for number, each in reply["citations"].items()}
+    cited = {number: f"{excerpt['title']} · {excerpt['source']}" for number, excerpt in reply["citations"].items()}
     return ModelAnswer(model, printable(reply["answer"]), printable(reply["reason"]), cited)
 
 
@@ -110,7 +112,7 @@ def _block(name: str, text: str) -> list[str]:
 
 
 def counts_text(report: Mapping[str, Any]) -> str:
-    """How many of the test questions each model answers how, by a comparison's report.json, and what that shows.
+    """A table of how each model answers the test questions, from a comparison's report.json, and a sentence on what it shows.
 
     >>> measures = {name: {"untuned": 0.25, "ms": 0.5} for name in COUNTED_MEASURES.values()}
     >>> report = {"questions": 8, "measures": measures, "policies": [{"name": "ms"}, {"name": "untuned"}]}
@@ -132,16 +134,17 @@ def counts_text(report: Mapping[str, Any]) -> str:
     lines = [f"Answers to {number} questions of the test split, drawn by the seed:"]
     lines += [f"{'':<{head}}" + "".join(f"  {name:>{widths[name]}}" for name in names)]
     lines += [
-        f"{row:<{head}}" + "".join(f"  {each[name]:>{widths[name]}}" for name in names) for row, each in counts.items()
+        f"{row:<{head}}" + "".join(f"  {row_counts[name]:>{widths[name]}}" for name in names)
+        for row, row_counts in counts.items()
     ]
-    held = counts["a gold answer in it"]
-    gained = held[TUNED] - held[UNTUNED]
-    what = (
+    contained = counts["a gold answer in it"]
+    gained = contained[TUNED] - contained[UNTUNED]
+    change = (
         f"{abs(gained)} {'more' if gained > 0 else 'fewer'} of them after MS than"
         if gained
         else "as many of them after MS as"
     )
-    lines.append(f"A gold answer is in {what} before. So few questions and so short a run decide nothing.")
+    lines.append(f"A gold answer is in {change} before. So few questions and so short a run decide nothing.")
     return "\n".join(lines)
 
 
@@ -156,16 +159,16 @@ Run = Callable[[Sequence[str]], int]
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The steps in order with those that were kept, the answers side by side, and where the comparison lies."""
+    """The steps in order, whether each was reused, the answers side by side, and the path of the comparison's report."""
 
     steps: tuple[FinishedStep, ...]
-    kept: tuple[bool, ...]
+    reused: tuple[bool, ...]
     shown: tuple[AnswersToQuestion, ...]
     report: Path
 
 
 def run_demo(out: Path, run: Run, show: Callable[[str], None], fresh: bool = False) -> DemoResult:
-    """Walk the road into the folder `out`; `show` gets each command line before it runs and its output after.
+    """Run the demo in the folder `out`; `show` receives each command line before it runs and its output after.
 
     Raises UserError when examples/ is missing, when `out` holds something else, or when a step fails.
     """
@@ -175,46 +178,46 @@ def run_demo(out: Path, run: Run, show: Callable[[str], None], fresh: bool = Fal
     base = base_of(out)
     if not base.configs:
         show(f"{NO_PRETRAINED}\n")
-    steps, kept = run_steps(out, demo_steps(out, base, [question.text for question in questions]), run, show)
+    steps, reused = run_steps(out, demo_steps(out, base, [question.text for question in questions]), run, show)
     answers = [json.loads(step.output) for step in steps if step.line.startswith("modegraph ask ")]
     shown = side_by_side(questions, list(demo_models(out, base)), answers)
-    return DemoResult(tuple(steps), tuple(kept), shown, out / "report" / "report.html")
+    return DemoResult(tuple(steps), tuple(reused), shown, out / "report" / "report.html")
 
 
 def run_steps(
     out: Path, planned: Sequence[PlannedStep], run: Run, show: Callable[[str], None]
 ) -> tuple[list[FinishedStep], list[bool]]:
-    """Every step, kept or run; each is noted as soon as it is done, so that an interrupted demo goes on where it was."""
+    """Run or reuse every step, recording each as soon as it is done, so that an interrupted demo can resume."""
     earlier, code = read_finished(out), code_checksum()
     steps: list[FinishedStep] = []
-    kept: list[bool] = []
-    for each in planned:
-        show(f"$ {each.line}")
-        done = earlier.get(each.line)
-        if done is not None and is_up_to_date(each, done, code):
+    reused: list[bool] = []
+    for step in planned:
+        show(f"$ {step.line}")
+        done = earlier.get(step.line)
+        if done is not None and is_up_to_date(step, done, code):
             show(f"{done.output}(kept; it took {done.seconds:.1f} s)\n")
-            kept.append(True)
+            reused.append(True)
         else:
-            done = run_step(each, run, code)
-            earlier[each.line] = done
+            done = run_step(step, run, code)
+            earlier[step.line] = done
             write_finished(out, list(earlier.values()))
-            show(f"{'' if each.live else done.output}({done.seconds:.1f} s)\n")
-            kept.append(False)
+            show(f"{'' if step.live else done.output}({done.seconds:.1f} s)\n")
+            reused.append(False)
         steps.append(done)
-    return steps, kept
+    return steps, reused
 
 
 def run_step(planned: PlannedStep, run: Run, code: str) -> FinishedStep:
-    """Run one command line, keeping its standard output; UserError when it ends with a status above 0.
+    """Run one command line and capture its standard output; UserError when its exit status is above 0.
 
-    What an earlier run of the same training left is removed first: training never overwrites a run.
+    The output of an earlier run of the same training is removed first: training never overwrites a run.
     """
     if planned.makes is not None and planned.words[0] == "train":
         shutil.rmtree(planned.makes, ignore_errors=True)
     needed, started, printed = checksums_of_inputs(planned), time.perf_counter(), io.StringIO()
     with contextlib.redirect_stdout(printed):
         status = run(planned.words)
-    gc.collect()  # a trainer's model and states refer to one another, and the next step needs the room
+    gc.collect()  # a trainer's model and states form reference cycles, and the next step needs the memory
     if status:
         print(printed.getvalue(), file=sys.stderr)
         raise UserError(
@@ -226,7 +229,7 @@ def run_step(planned: PlannedStep, run: Run, code: str) -> FinishedStep:
 
 
 def check_examples() -> None:
-    """UserError naming the first file or folder of the examples that is not beside the code."""
+    """UserError naming the first file or folder of the examples that is missing."""
     for name in (DOCUMENTS, QUESTIONS, f"{CONFIGS}/tiny.yaml"):
         if not (HOME / name).exists():
             remedy = "run the demo from a clone of the repository (pip install -e .)"
@@ -250,7 +253,7 @@ def demo_json(result: DemoResult) -> dict[str, Any]:
     return {
         "steps": [
             {"command": step.line, "seconds": round(step.seconds, 2), "kept": kept}
-            for step, kept in zip(result.steps, result.kept, strict=True)
+            for step, kept in zip(result.steps, result.reused, strict=True)
         ],
         "comparison": json.loads((result.report.parent / "report.json").read_text(encoding="utf-8")),
         "answers": [shown.as_json() for shown in result.shown],

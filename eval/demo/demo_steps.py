@@ -1,6 +1,6 @@
-"""The demo's steps as command lines, what each needs and makes, and which of them an earlier run has done already: same command line, inputs and code, results untouched.
+"""The demo's steps as command lines, their inputs and outputs, and which of them an earlier run has completed: same command line, inputs and code, results untouched.
 
-Every step is a command that a user could type. Sizes and learning rates are in configs/demo/ and here; they take some six minutes on two idle cores."""
+Every step is a command that a user could type. Sizes and learning rates are in configs/demo/ and here; the steps take some six minutes on two idle cores."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ PASSAGES = "2"
 PROMPTS, K, HELD_OUT = "3", "8", "8"
 MAX_SAMPLED_TOKENS, MAX_ANSWER_TOKENS = "48", "64"
 SHOWN_QUESTIONS = 3
-"""So many questions of the test split are shown with every answer: the first ones, whatever becomes of them."""
+"""Number of test questions shown with every answer: always the first ones, however well they are answered."""
 BASES = (QWEN_CODER_05B, SMOLLM2)
-"""Models that are tuned, the first that has been fetched."""
+"""Candidates for the model to tune: the first that has been fetched is used."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """The model that is tuned: its name for training, its SPEC for asking, and the ending of its configs' names."""
+    """The model to tune: its name for training, its SPEC for asking, and the suffix of its configs' names."""
 
     model: str
     spec: str
     configs: str
     needs: Path
-    """What tells whether it is still the same: its record in the cache, or its folder."""
+    """The path whose checksum identifies the model: its record in the cache, or its folder."""
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A command line without the program's name. What `makes` nothing only prints; `live` is done again in every run."""
+    """A command line without the program's name. A step without `makes` only prints; a `live` one is repeated in every run."""
 
     words: tuple[str, ...]
     needs: tuple[Path, ...]
@@ -58,35 +58,35 @@ class PlannedStep:
 
 
 def base_of(out: Path) -> Base:
-    """The first of BASES that has been fetched, else the tiny model that the demo trains; opened by transformers, before training as after."""
+    """The first of BASES that has been fetched, else the tiny model that the demo trains; transformers runs it both before and after training."""
     for model in BASES:
         if is_fetched(model):
             return Base(model.name, f"hf:{model.name}", f"-{model.name}", folder_of(model) / RECORD)
     return Base(f"{out}/tiny", f"hf:{out}/tiny", "", out / "tiny")
 
 
-def demo_steps(out: Path, base: Base, asked: Sequence[str]) -> list[PlannedStep]:
-    """All steps in order; the questions `asked` are put to the untuned model and to the MS run, with JSON replies."""
+def demo_steps(out: Path, base: Base, questions: Sequence[str]) -> list[PlannedStep]:
+    """All steps in order; the untuned model and the MS run answer each of `questions`, with JSON replies."""
     tiny = [] if base.configs else [tiny_step(base)]
-    return [*index_steps(out), *tiny, *tuning_steps(out, base), *question_steps(out, base, asked)]
+    return [*index_steps(out), *tiny, *tuning_steps(out, base), *question_steps(out, base, questions)]
 
 
 def index_steps(out: Path) -> list[PlannedStep]:
-    """Index, measure some modes, and make the rows that SFT learns from and those that the comparison asks."""
+    """Index, measure some modes, and make the rows for SFT and those for the comparison."""
     index, questions = out / "index", HOME / QUESTIONS
-    asked = [str(index), "--questions", short_path(questions)]
-    rows = ["synth", "preferences", *asked, "--top-k", PASSAGES, "--context-size", PASSAGES]
+    source = [str(index), "--questions", short_path(questions)]
+    rows = ["synth", "preferences", *source, "--top-k", PASSAGES, "--context-size", PASSAGES]
     both = (index, questions)
     return [
         command_step(["index", short_path(HOME / DOCUMENTS)], [HOME / DOCUMENTS], index),
-        command_step(["eval", "retrieval", *asked, "--split", "test", "--modes", "dense", "hybrid", "hops"], both),
+        command_step(["eval", "retrieval", *source, "--split", "test", "--modes", "dense", "hybrid", "hops"], both),
         command_step([*rows, "--split", "train"], both, out / "rows"),
         command_step([*rows, "--split", "train", "--split", "test"], both, out / "held-out"),
     ]
 
 
 def tiny_step(base: Base) -> PlannedStep:
-    """The model that stands in for a fetched one, trained on the documents."""
+    """Train the stand-in for a fetched model on the documents."""
     documents, file = HOME / DOCUMENTS, config_file("tiny")
     return command_step(
         ["train", "tiny", "--config", short_path(file), "--texts", short_path(documents)], (documents, file), base.needs
@@ -94,7 +94,7 @@ def tiny_step(base: Base) -> PlannedStep:
 
 
 def tuning_steps(out: Path, base: Base) -> list[PlannedStep]:
-    """SFT, K responses of it to each prompt, MS and DPO on these, and the comparison on held-out questions."""
+    """SFT, K of its responses to each prompt, MS and DPO on these, and the comparison on held-out questions."""
     index, questions, responses = out / "index", HOME / QUESTIONS, out / "responses"
     sft, ms, dpo, held_out = (out / name for name in ("sft", "ms", "dpo", "held-out"))
     draw = ["synth", "responses", str(index), "--questions", short_path(questions), "--policy", f"hf:{sft}"]
@@ -111,18 +111,18 @@ def tuning_steps(out: Path, base: Base) -> list[PlannedStep]:
     ]
 
 
-def question_steps(out: Path, base: Base, asked: Sequence[str]) -> list[PlannedStep]:
-    """Each question to each model of `answerers`, anew in every run."""
+def question_steps(out: Path, base: Base, questions: Sequence[str]) -> list[PlannedStep]:
+    """Ask each model of `demo_models` each question, again in every run."""
     options = ["--top-k", PASSAGES, "--max-answer-tokens", MAX_ANSWER_TOKENS, "--json"]
     return [
         PlannedStep(("ask", str(out / "index"), question, "--model", spec, *options), (), live=True)
         for spec in demo_models(out, base).values()
-        for question in asked
+        for question in questions
     ]
 
 
 def demo_models(out: Path, base: Base) -> dict[str, str]:
-    """What is shown side by side, with its SPEC: the untuned model, and the MS run, which comes after SFT."""
+    """The models shown side by side, with their SPECs: the untuned model, and the MS run, which comes after SFT."""
     return {"before": base.spec, "after": f"hf:{out}/ms"}
 
 
@@ -130,7 +130,7 @@ def train_step(stage: str, base: Base, model: str, start: Path, data: Path, outp
     """One fine-tuning command."""
     file = config_file(stage + base.configs)
     values = [f"model={model}", f"data={data}", f"output={output}"]
-    words = ["train", stage, "--config", short_path(file), *(word for each in values for word in ("--set", each))]
+    words = ["train", stage, "--config", short_path(file), *(word for value in values for word in ("--set", value))]
     return PlannedStep(tuple(words), (file, start, data), output)
 
 
@@ -152,13 +152,13 @@ def short_path(path: Path) -> str:
 MARKER, STEPS = ".modegraph-demo", "steps.json"
 CODE_FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 READER_FILES = ("-shm", ".lock")
-"""Endings of files that reading may change, and that hold nothing: SQLite's shared memory, locks."""
+"""Suffixes of files that reading may change and that hold no data: SQLite's shared memory, locks."""
 LIBRARIES = ("torch", "transformers", "peft", "trl")
 
 
 @dataclass(frozen=True)
 class FinishedStep:
-    """A step that was run: its seconds, what it printed, and the checksums of what it read and made."""
+    """A step that has run: its seconds, its output, and the checksums of what it read and made."""
 
     line: str
     seconds: float
@@ -169,7 +169,7 @@ class FinishedStep:
 
 
 def prepare_folder(out: Path, fresh: bool) -> None:
-    """A folder with our marker, emptied first if `fresh`; what the demo did not make is left alone (UserError)."""
+    """Create the folder with the demo's marker, emptying it first if `fresh`; UserError for a folder that the demo did not make."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file", "a folder for the demo", "choose another --out")
     if out.is_symlink() or (out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file()):
@@ -190,7 +190,7 @@ def read_finished(out: Path) -> dict[str, FinishedStep]:
 
 
 def write_finished(out: Path, done: Sequence[FinishedStep]) -> None:
-    """Replace the steps that are kept."""
+    """Replace the record of finished steps."""
     write_json(out / STEPS, [asdict(one) for one in done])
 
 
@@ -212,7 +212,7 @@ def checksum_of_results(planned: PlannedStep) -> str:
 
 
 def tree_checksum(path: Path) -> str:
-    """A hash of a file, or of the names and contents of all files below a folder; "" where nothing is."""
+    """A hash of a file, or of the names and contents of all files below a folder; "" if there are none."""
     if path.is_file():
         return checksum(path)
     files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.endswith(READER_FILES))
@@ -227,5 +227,5 @@ def code_checksum() -> str:
 
 
 def hash_of(lines: Sequence[str]) -> str:
-    """128 bits over lines."""
+    """A 128-bit hash of the lines."""
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""`modegraph lab modes`: which policy do MS and DPO lead to when the policy, which can have one mode, cannot match its target, which has two?
+"""`modegraph lab modes`: where do MS and DPO lead a policy that can have only one mode, when its target has two?
 
 Each objective moves the two parameters of a policy by Adam, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, are what mode-seeking and mode-covering mean.
 Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64; β_π is 1 throughout, since only then the K-response losses tend to the KL divergences between π and π* as K grows."""
@@ -131,7 +131,7 @@ class FittedPolicy:
 
 @dataclass(frozen=True)
 class Fit:
-    """The policies of one objective, one a seed (an exact objective draws nothing and has one)."""
+    """The policies of one objective, one per seed (an exact objective draws nothing and has only one)."""
 
     objective: Objective
     policies: tuple[FittedPolicy, ...]
@@ -167,8 +167,8 @@ def run_modes(line: Line, seeds: int, steps: int, objectives: Sequence[Objective
     """Fit every objective for the seeds 0 … seeds − 1."""
     with one_thread():
         fits = [
-            fit_objective(line, each, seeds, steps)
-            for each in track(objectives, "lab modes: objectives", len(objectives))
+            fit_objective(line, objective, seeds, steps)
+            for objective in track(objectives, "lab modes: objectives", len(objectives))
         ]
     return Experiment(line, seeds, steps, tuple(fits))
 
@@ -208,14 +208,14 @@ def sampled_losses(line: Line, objective: Objective, generators: Sequence[Genera
     """log π [S, T, X] to the mean loss [S, T] over groups that each call draws anew: the same for all starts of a seed."""
 
     def losses(log_policy_STX: Tensor) -> Tensor:
-        groups_SGK = torch.stack([draw_groups(line, objective, responses, each) for each in generators])
+        groups_SGK = torch.stack([draw_groups(line, objective, responses, generator) for generator in generators])
         return group_losses(line, objective, log_policy_STX, groups_SGK)
 
     return losses
 
 
 def draw_groups(line: Line, objective: Objective, responses: int, generator: Generator) -> Tensor:
-    """`responses` outcomes drawn from π_ref in groups of K: int64[G, K], places in X; hard pairs have the better first."""
+    """`responses` outcomes drawn from π_ref in groups of K: int64[G, K], indices into X; hard pairs have the better first."""
     drawn_N = torch.multinomial(line.log_reference_X.exp(), responses, replacement=True, generator=generator)
     groups_GK = drawn_N.view(-1, objective.responses_per_prompt or 1)
     if objective.labels != "hard":
@@ -227,14 +227,14 @@ def group_losses(line: Line, objective: Objective, log_policy_STX: Tensor, group
     """The mean over groups of the loss that train/preference/losses.py gives to each (float32 inside): [S, T]."""
     seeds, starts, _ = log_policy_STX.shape
     log_ratios_STX = (log_policy_STX - line.log_reference_X).float()
-    places_STN = groups_SGK.view(seeds, 1, -1).expand(-1, starts, -1)
-    log_ratios_STGK = log_ratios_STX.gather(2, places_STN).view(seeds, starts, *groups_SGK.shape[1:])
+    indices_STN = groups_SGK.view(seeds, 1, -1).expand(-1, starts, -1)
+    log_ratios_STGK = log_ratios_STX.gather(2, indices_STN).view(seeds, starts, *groups_SGK.shape[1:])
     rewards_S1GK = line.rewards_X[groups_SGK].unsqueeze(1)
     return response_losses(objective, log_ratios_STGK, rewards_S1GK, line.beta_reward).mean(dim=-1)
 
 
 def response_losses(objective: Objective, log_ratios_K: Tensor, rewards_K: Tensor, beta_reward: float) -> Tensor:
-    """The objective's function of train/preference/losses.py over the last axis; the others are kept."""
+    """The objective's function of train/preference/losses.py over the last axis; other axes are kept."""
     smoothing = objective.label_smoothing
     if smoothing is None:
         loss = mode_seeking_loss if objective.method == "MS" else dpo_loss
@@ -259,14 +259,14 @@ def descend(line: Line, losses: Losses, seeds: int, steps: int) -> Tensor:
 
 
 def best_starts(line: Line, objective: Objective, parameters_STP: Tensor, losses_ST: Tensor) -> Fit:
-    """For each seed the start with the lowest loss (ties: the first), and how it stands to the target."""
+    """For each seed the start with the lowest loss (ties: the first), compared with the target."""
     target_X, log_policy_STX = log_target(line), log_gaussian(line.points_X, parameters_STP)
     reverse_ST, forward_ST = kl(log_policy_STX, target_X), kl(target_X, log_policy_STX)
     reward_ST = (log_policy_STX.exp() * line.rewards_X).sum(dim=-1)
     policies = []
     for seed, start in enumerate(losses_ST.argmin(dim=1).tolist()):
         mean, log_width = parameters_STP[seed, start].tolist()
-        reverse, forward, reward = (each[seed, start].item() for each in (reverse_ST, forward_ST, reward_ST))
+        reverse, forward, reward = (values_ST[seed, start].item() for values_ST in (reverse_ST, forward_ST, reward_ST))
         from_reference = reverse_ST[seed, STARTS.index(REFERENCE)].item()
         policies.append(FittedPolicy(mean, math.exp(log_width), reverse, forward, reward, from_reference))
     return Fit(objective, tuple(policies))

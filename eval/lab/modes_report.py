@@ -1,4 +1,4 @@
-"""What `modegraph lab modes` shows: a headline, a table, and modes.json and modes.png in one folder."""
+"""The report of `modegraph lab modes`: a headline, a table, and modes.json and modes.png in one folder."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def draw_modes(experiment: Experiment, conditions: str, file: Path) -> None:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_ylim(bottom=0)
-    reading = "Of several starts the lowest loss counts, unless said otherwise; whiskers: lowest and highest seed"
-    figure.suptitle(f"A policy with one mode, a target with two. {conditions}\n{reading}", fontsize=10)
+    caption = "Of several starts the lowest loss counts, unless stated otherwise; whiskers: lowest and highest seed"
+    figure.suptitle(f"A policy with one mode, a target with two. {conditions}\n{caption}", fontsize=10)
     save_figure(figure, file)
 
 
@@ -125,22 +125,24 @@ def _draw_by_smoothing(axes: Axes, experiment: Experiment) -> None:
     axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.17))
 
 
-def _draw_line(axes: Axes, places: Sequence[float], fits: Sequence[Fit], colour: str, style: str, label: str) -> None:
+def _draw_line(
+    axes: Axes, positions: Sequence[float], fits: Sequence[Fit], colour: str, style: str, label: str
+) -> None:
     """Means over seeds, with whiskers from the lowest to the highest seed."""
     values = [[policy.reverse_kl for policy in fit.policies] for fit in fits]
-    means = [fmean(own) for own in values]
-    below = [mean - min(own) for mean, own in zip(means, values, strict=True)]
-    above = [max(own) - mean for mean, own in zip(means, values, strict=True)]
-    axes.errorbar(places, means, yerr=[below, above], fmt=style, color=colour, ms=5, capsize=3, label=label)
+    means = [fmean(seed_values) for seed_values in values]
+    below = [mean - min(seed_values) for mean, seed_values in zip(means, values, strict=True)]
+    above = [max(seed_values) - mean for mean, seed_values in zip(means, values, strict=True)]
+    axes.errorbar(positions, means, yerr=[below, above], fmt=style, color=colour, ms=5, capsize=3, label=label)
 
 
-def _label_means(axes: Axes, places: Sequence[float], fits: Sequence[Fit]) -> None:
-    """μ over each point: which mode the policy sits on, if any."""
-    for place, fit in zip(places, fits, strict=True):
+def _label_means(axes: Axes, positions: Sequence[float], fits: Sequence[Fit]) -> None:
+    """Annotate each point with μ: the mode that the policy sits on, if any."""
+    for position, fit in zip(positions, fits, strict=True):
         height, mean = (fmean(values) for values in zip(*((p.reverse_kl, p.mean) for p in fit.policies), strict=True))
         text = axes.annotate(
             f"μ {mean:.1f}".replace("-", "−"),
-            (place, height),
+            (position, height),
             (6, 7),
             textcoords="offset points",
             color=MS_COLOUR,
@@ -168,13 +170,15 @@ FIT_MEASURES: tuple[tuple[str, str, Callable[[FittedPolicy], float]], ...] = (
 
 
 def modes_headline(experiment: Experiment) -> str:
-    """Which K reach the reverse-KL optimum, with which β, and what the choice among starts is worth."""
+    """Which K reach the reverse-KL optimum, at which β, and how much the choice among starts matters."""
     exact = experiment.fit_of(REVERSE).policies[0]
     methods: tuple[Method, ...] = ("MS", "DPO")
-    told = "; ".join(f"{method} {_reached(experiment.fits_by(method, 'soft'), exact.reverse_kl)}" for method in methods)
+    reached = "; ".join(
+        f"{method} {_reached(experiment.fits_by(method, 'soft'), exact.reverse_kl)}" for method in methods
+    )
     return (
         f"Soft labels, β_r = {experiment.line.beta_reward:g}, β_π = {BETA_POLICY:g}, best of {len(STARTS)} starts: "
-        f"KL(π‖π*) within {NEAR_NATS} of the reverse-KL optimum, {exact.reverse_kl:.3f}, for every seed: {told}. "
+        f"KL(π‖π*) within {NEAR_NATS} of the reverse-KL optimum, {exact.reverse_kl:.3f}, for every seed: {reached}. "
         f"Started at π_ref alone, the exact reverse KL ends at {exact.reverse_kl_from_reference:.3f}."
     )
 
@@ -190,7 +194,7 @@ def _reached(fits: Sequence[Fit], optimum: float) -> str:
 
 
 def conditions_text(experiment: Experiment) -> str:
-    """β, seeds, steps and responses: the words that go with every table and figure."""
+    """β, seeds, steps and responses: the conditions to state with every table and figure."""
     return (
         f"β_r = {experiment.line.beta_reward:g}, β_π = {BETA_POLICY:g}; seeds 0 to {experiment.seeds - 1}, "
         f"{experiment.steps} steps of {RESPONSES_PER_STEP:,} responses drawn from π_ref"
@@ -198,9 +202,9 @@ def conditions_text(experiment: Experiment) -> str:
 
 
 def modes_table(experiment: Experiment) -> Table:
-    """One row an objective; means over seeds, the standard deviation behind ±."""
+    """One row per objective; means over seeds, the standard deviation after ±."""
     header = ("objective", "labels", "K", "ε", "β_r", "β_π", *(title for _, title, _ in FIT_MEASURES))
-    rows = tuple(_fit_row(each, experiment.line.beta_reward) for each in experiment.fits)
+    rows = tuple(_fit_row(fit, experiment.line.beta_reward) for fit in experiment.fits)
     note = (
         f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. Of {len(STARTS)} starts the one "
         "with the lowest loss counts; 'from π_ref' is where the start at the reference policy ended. Hard labels: "

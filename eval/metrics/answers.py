@@ -30,7 +30,7 @@ _MIRAGE_PATTERNS = (
 )
 """The patterns of `locate_answer` in MIRAGE's src/utils.py (Xiong et al. 2024), in its order."""
 _BRACKETED = r"^\s*\(({})\)"
-"""Not MIRAGE's: the form in which our own prompts show options."""
+"""Not from MIRAGE: the form in which our prompts show options."""
 
 
 def read_choice(answer: str, choices: Sequence[str] = CHOICES) -> str:
@@ -51,31 +51,31 @@ def find_letter(answer: str, letters: Sequence[str]) -> str:
     """
     either = "|".join(re.escape(letter) for letter in letters)
     for pattern in (*_MIRAGE_PATTERNS, _BRACKETED):
-        found = re.findall(pattern.format(either), answer)
-        if found:
-            return str(found[0])
+        matches = re.findall(pattern.format(either), answer)
+        if matches:
+            return str(matches[0])
     return ""
 
 
 def read_option(answer: str, options: Mapping[str, str]) -> str:
-    """The letter of the option that an answer names: by its whole text, or by its letter; "" for none (counted as wrong).
+    """The letter of the option that an answer names: by its full text, or by its letter; "" for none (counted as wrong).
 
     >>> read_option("hole", {"A": "mouse", "B": "Hole"}), read_option("(A) mouse", {"A": "mouse", "B": "hole"})
     ('B', 'A')
     """
-    told = normalise(answer)
+    normalised = normalise(answer)
     for letter, text in options.items():
-        if told and told in (normalise(text), normalise(f"{letter} {text}")):
+        if normalised and normalised in (normalise(text), normalise(f"{letter} {text}")):
             return letter
     return find_letter(answer, list(options))
 
 
 def mirage_letter(answer: str) -> str:
-    """MIRAGE's own reading of four options: as published, what no pattern finds counts as "A"."""
+    """The letter that MIRAGE reads from an answer to four options; as published, an answer that no pattern matches counts as "A"."""
     for pattern in _MIRAGE_PATTERNS:
-        found = re.findall(pattern.format("A|B|C|D"), answer)
-        if found:
-            return str(found[0])
+        matches = re.findall(pattern.format("A|B|C|D"), answer)
+        if matches:
+            return str(matches[0])
     return MIRAGE_FALLBACK
 
 
@@ -104,11 +104,11 @@ def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
 
 def accuracy_per_class(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
     """For each gold label (sorted), the share of its rows predicted right: a majority guesser shows 1, 0, 0."""
-    found: dict[str, float] = {}
+    accuracies: dict[str, float] = {}
     for label in sorted(set(gold)):
-        own = [p for p, g in zip(predicted, gold, strict=True) if g == label]
-        found[label] = accuracy(own, [label] * len(own))
-    return found
+        class_predictions = [p for p, g in zip(predicted, gold, strict=True) if g == label]
+        accuracies[label] = accuracy(class_predictions, [label] * len(class_predictions))
+    return accuracies
 
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -127,7 +127,7 @@ def bleu(answer: str, references: Sequence[str]) -> float:
 def meteor(answer: str, references: Sequence[str]) -> float:
     """METEOR (Lavie & Agarwal 2007; α .9, β 3, γ .5) of nltk with its exact and Porter-stem stages.
 
-    The third stage, WordNet synonyms, is left out because it needs data of its own: figures are a little lower than with it.
+    The third stage, WordNet synonyms, is left out because it needs extra data: figures are a little lower than with it.
     Words are those of nltk's Treebank-like tokenizer over the whole text.
     """
     tokenise, score, no_synonyms = _meteor()

@@ -1,4 +1,4 @@
-"""How an answer rests on its context: PankRAG's Eq. 6-8 (App. A.2.2) and RAGChecker's claim recall, as formulas, and a variant without a
+"""How well an answer is grounded in its context: PankRAG's Eq. 6-8 (App. A.2.2) and RAGChecker's claim recall, as formulas, and a variant without a
 language model, whose names end in `_by_encoder`.
 
 Legend: C claims (sentences of an answer), N sentences of the context, P its passages, G gold claims, D dimensions. Vectors are unit rows.
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 MIN_SUPPORT = 0.45
 MIN_RELEVANCE = 0.3
 """Cosines of all-MiniLM-L6-v2 over 150 items of PubMedQA. Support: 88 % of the sentences of a conclusion reach .45 in their own abstract, 1 %
-in another; relevance: 72 % of the sentences of a question's own abstract reach .30, 3 % of another's."""
+in another one; relevance: 72 % of the sentences of a question's own abstract reach .30, 3 % of another one's."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
@@ -41,9 +41,9 @@ def share(true_X: Bools | Sequence[bool]) -> float | None:
     return float(np.mean(true_X)) if len(true_X) else None
 
 
-def answer_relevance(question_D: Floats, asked_ND: Floats) -> float | None:
-    """Eq. 6: the mean cosine of the question and n questions that were written from the answer."""
-    return float((asked_ND @ question_D).mean()) if len(asked_ND) else None
+def answer_relevance(question_D: Floats, generated_ND: Floats) -> float | None:
+    """Eq. 6: the mean cosine between the question and N questions generated from the answer."""
+    return float((generated_ND @ question_D).mean()) if len(generated_ND) else None
 
 
 def context_precision(relevant_P: Sequence[bool]) -> float | None:
@@ -65,23 +65,23 @@ def context_precision(relevant_P: Sequence[bool]) -> float | None:
 
 
 def claims_of(text: str) -> list[str]:
-    """The sentences of a text without citations: what stands for claims where no model takes it apart."""
+    """The sentences of a text without citations, which stand in for claims where no model extracts them."""
     return [unit.text for unit in split_units(check_citations(text, 0).text)]
 
 
 def supported_by_encoder(
     claims: Sequence[str], claims_CD: Floats, sentences: Sequence[str], sentences_ND: Floats
 ) -> Bools:
-    """bool[C]: a sentence of the context is near (cosine ≥ 0.45), and every number of the claim stands in the context.
+    """bool[C]: a sentence of the context is near (cosine ≥ 0.45), and every number of the claim occurs in the context.
 
-    Vectors alone would let 1911 pass for 1921.
+    With vectors alone, 1911 would pass for 1921.
     """
     if not len(claims) or not len(sentences):
         return np.zeros(len(claims), np.bool_)
     near_C = (claims_CD @ sentences_ND.T).max(axis=1) >= MIN_SUPPORT
     known = {number for sentence in sentences for number in _NUMBER.findall(sentence)}
-    told_C = np.array([set(_NUMBER.findall(claim)) <= known for claim in claims], np.bool_)
-    return np.asarray(near_C & told_C, np.bool_)
+    numbers_C = np.array([set(_NUMBER.findall(claim)) <= known for claim in claims], np.bool_)
+    return np.asarray(near_C & numbers_C, np.bool_)
 
 
 def relevant_by_encoder(question_D: Floats, sentences_ND: Floats) -> Bools:
@@ -92,10 +92,10 @@ def relevant_by_encoder(question_D: Floats, sentences_ND: Floats) -> Bools:
 def grounding_by_encoder(
     question: str, answer: str, golds: Sequence[str], passages: Sequence[str], encode: Encode
 ) -> Grounding:
-    """All five without a language model: sentences stand for claims, cosines for entailment and for generated questions.
+    """All five figures without a language model: sentences stand in for claims, cosines for entailment and for generated questions.
 
-    `answer` is the whole text with its reasoning; of the gold answers the first counts. Short gold answers make poor claims: they
-    are put behind their question.
+    `answer` is the full text with its reasoning; only the first gold answer counts. Short gold answers make poor claims, so they
+    are appended to their question.
     """
     claims, gold = claims_of(answer), claims_of(f"{question} {golds[0]}") if golds else []
     units = [claims_of(passage) for passage in passages]

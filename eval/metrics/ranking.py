@@ -16,12 +16,12 @@ def all_gold_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
 
 def reciprocal_rank(ranked: Sequence[str], gold: Sequence[str]) -> float:
     """1 / rank of the first gold source, 0.0 when none is ranked; its mean over questions is the MRR."""
-    wanted = set(gold)
-    return next((1.0 / rank for rank, source in enumerate(ranked, start=1) if source in wanted), 0.0)
+    relevant = set(gold)
+    return next((1.0 / rank for rank, source in enumerate(ranked, start=1) if source in relevant), 0.0)
 
 
 def ndcg_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
     """Normalised discounted cumulative gain, binary gains: Σ 1/log2(rank + 1) over the same sum of a perfect ranking."""
-    wanted = set(gold)
-    gained = sum(1.0 / math.log2(rank + 1) for rank, source in enumerate(ranked[:k], start=1) if source in wanted)
-    return gained / sum(1.0 / math.log2(rank + 1) for rank in range(1, min(len(wanted), k) + 1))
+    relevant = set(gold)
+    gained = sum(1.0 / math.log2(rank + 1) for rank, source in enumerate(ranked[:k], start=1) if source in relevant)
+    return gained / sum(1.0 / math.log2(rank + 1) for rank in range(1, min(len(relevant), k) + 1))

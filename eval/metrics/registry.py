@@ -1,8 +1,7 @@
-"""Metrics by name: what a task or a configuration may ask for, and how an output is scored by it.
+"""Metrics by name, for tasks and configurations, and how to score an output by one.
 
-A metric is a pure function of a question and what a system produced for it. Where it does not apply (no gold answer, no gold
-documents, no model asked) its value is None; a value that is not a number is an error, never an average.
-"""
+A metric is a pure function of a question and a system's output for it. Where it does not apply (no gold answer, no gold
+documents, no model) its value is None; a value that is not a number is an error, never an average."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ Needs = Literal["answer", "ranking", "context", "grounding"]
 
 @dataclass(frozen=True)
 class Output:
-    """What one system produced for one question.
+    """A system's output for one question.
 
     `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. `text` is the model's
-    whole text and `answer` what it answers; both None where no model was asked. `grounding` holds the figures of eval/metrics/grounding.py
-    and SUPPORTED, those that were asked for.
+    full text and `answer` the answer in it; both are None if there is no model. `grounding` holds the requested figures of
+    eval/metrics/grounding.py and SUPPORTED.
     """
 
     ranked: tuple[str, ...] = ()
@@ -39,7 +38,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: `share` says that means are shares of 1, printed as percentages; `right_or_wrong`, that values are 0 or 1."""
+    """One metric; if `right_or_wrong`, its values are 0 or 1."""
 
     name: str
     needs: Needs
@@ -73,7 +72,7 @@ def _mirage_choice(question: Question, output: Output) -> float | None:
 
 
 def _answer_in_context(question: Question, output: Output) -> float | None:
-    """Whether a gold answer stands in the excerpts: what a reader could answer at all. Not of yes and no, which stand anywhere."""
+    """Whether the excerpts contain a gold answer, so that a reader could answer at all; None for yes, no and maybe, which occur anywhere."""
     if not question.answers or {normalise(answer) for answer in question.answers} <= {"yes", "no", "maybe"}:
         return None
     return contains_answer("\n".join(output.context), question.answers)
@@ -137,9 +136,9 @@ def score_output(metric: Metric, question: Question, output: Output) -> float | 
 
 
 def check_answer(question: Question, answer: str) -> None:
-    """UserError for an empty prediction, which would otherwise be scored 0 without a word."""
+    """UserError for an empty prediction, which would otherwise silently score 0."""
     if not answer.strip():
         found = f"question {question.id!r}: the prediction is empty"
         raise UserError(
-            found, "a text", "see why the model wrote nothing, or say empty_answers: wrong to count it as wrong"
+            found, "a text", "find out why the model wrote nothing, or set empty_answers: wrong to count it as wrong"
         )

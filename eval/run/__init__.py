@@ -1,1 +1,1 @@
-"""`modegraph eval run`: systems × tasks. Settings → cells (what each system did, one file each) → scores → report."""
+"""`modegraph eval run`: systems × tasks. Settings → cells (each system's results on each task, one file per cell) → scores → report."""

@@ -1,6 +1,6 @@
-"""The cells that a configuration asks for, each keyed by what it depends on, and cells on disk.
+"""The cells that a configuration asks for, each keyed by everything it depends on, and their files on disk.
 
-One JSON file each, named by the cell's key and code, written whole or not at all; so a killed run loses only what was under way, and what other code filled stays beside it."""
+A cell is one JSON file, named by its key and code and written atomically; so a killed run loses only unfinished cells, and cells filled by other code stay next to it."""
 
 from __future__ import annotations
 
@@ -29,69 +29,75 @@ CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
 
 
 def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> Matrix:
-    """Read the tasks below `base` / data and name every system; UserError for data, metrics or settings that are wrong."""
+    """Read the tasks below `base` / data and name every system; UserError for invalid data, metrics or settings."""
     systems = systems_of(settings)
     names = [system.name for system in systems]
     if settings.baseline and settings.baseline not in names:
         raise UserError(f"baseline {settings.baseline!r}", f"a system: {', '.join(names)}", "change the value")
     for name in settings.metrics:
         find_metric(name)
-    tasks = tuple(_task_data(name, each, settings, base, out) for name, each in settings.tasks.items())
+    tasks = tuple(
+        _task_data(name, task_settings, settings, base, out) for name, task_settings in settings.tasks.items()
+    )
     contents, code = Fingerprints(open_encoder), cell_code()
     cells = tuple(_cell(system, task, settings, contents, code) for task in tasks for system in systems)
     return Matrix(systems, tasks, cells)
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
-    """indexes × retrievers × models; a name is made of the parts that have one. UserError for a retriever without passages and model."""
-    found = []
+    """indexes × retrievers × models; a name joins the names of the parts that have one. UserError for a retriever with neither passages nor model."""
+    systems = []
     for (index, values), (retriever, retrieve), (model, spec) in product(
         settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]
     ):
         if retrieve is None and not spec:
             raise UserError(f"retrievers.{retriever}: no retrieval and no model", "something to measure", "add models")
-        chosen = parse_settings(IndexSettings, values, f"indexes.{index}")
+        index_settings = parse_settings(IndexSettings, values, f"indexes.{index}")
         name = " + ".join(part for part in (retriever, index, model) if part)
-        found.append(System(name, chosen, retrieve, spec))
-    return tuple(found)
+        systems.append(System(name, index_settings, retrieve, spec))
+    return tuple(systems)
 
 
 def groups_of(cells: tuple[Cell, ...], out: Path) -> list[Group]:
-    """Cells by the index they share, the largest corpus first."""
-    shared: dict[Path, list[Cell]] = {}
+    """Cells grouped by the index they share, the largest corpus first."""
+    by_index: dict[Path, list[Cell]] = {}
     for cell in cells:
-        shared.setdefault(cell.task.index or out / INDEXES / cell.index_key, []).append(cell)
-    groups = [Group(folder, tuple(own)) for folder, own in shared.items()]
+        by_index.setdefault(cell.task.index or out / INDEXES / cell.index_key, []).append(cell)
+    groups = [Group(folder, tuple(group_cells)) for folder, group_cells in by_index.items()]
     return sorted(groups, key=lambda group: -bytes_of(group.cells[0].task.documents))
 
 
-def _task_data(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> TaskData:
-    benchmark = find_task(wanted.task)
-    source = base / settings.data / wanted.source
+def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> TaskData:
+    benchmark = find_task(task_settings.task)
+    source = base / settings.data / task_settings.source
     loaded = load_task(benchmark, source)
-    questions = [one for one in loaded.questions if wanted.split in (None, one.split)][: wanted.limit]
+    questions = [question for question in loaded.questions if task_settings.split in (None, question.split)][
+        : task_settings.limit
+    ]
     if not questions:
-        raise UserError(f"tasks.{name}: no questions of split {wanted.split}", "train, dev or test", "change the split")
-    if wanted.index and settings.indexes != {"": {}}:
-        found = f"tasks.{name}.index beside `indexes`"
-        raise UserError(found, "an index that is there, or settings to make one by", "drop one of them")
-    documents = base / settings.data / wanted.documents if wanted.documents else source / "corpus.jsonl"
-    if loaded.documents and not wanted.documents:
+        raise UserError(
+            f"tasks.{name}: no questions of split {task_settings.split}", "train, dev or test", "change the split"
+        )
+    if task_settings.index and settings.indexes != {"": {}}:
+        found = f"tasks.{name}.index together with `indexes`"
+        raise UserError(found, "an existing index, or settings to make one", "drop one of them")
+    documents = base / settings.data / task_settings.documents if task_settings.documents else source / "corpus.jsonl"
+    if loaded.documents and not task_settings.documents:
         write_task(loaded, out / CORPORA / name)
         documents = out / CORPORA / name / "corpus.jsonl"
-    index = base / settings.data / wanted.index if wanted.index else None
+    index = base / settings.data / task_settings.index if task_settings.index else None
     if index is not None and not (index / MANIFEST).is_file():
         raise UserError(f"tasks.{name}: {index} is no finished index", "one of `modegraph index`", "check the path")
     if index is None and not documents.exists():
         raise UserError(f"tasks.{name}: {documents} is not there", "documents to index", f"set tasks.{name}.documents")
-    shown = sorted(questions, key=lambda one: content_id("shown", str(settings.seed), one.id))[
+    shown = sorted(questions, key=lambda question: content_id("shown", str(settings.seed), question.id))[
         : settings.shown_questions
     ]
     return TaskData(
         name=name,
-        benchmark=wanted.task,
+        benchmark=task_settings.task,
         questions=tuple(questions),
-        shown=frozenset(one.id for one in shown),
+        shown=frozenset(question.id for question in shown),
         documents=index or documents,
         documents_hash=content_hash(index / MANIFEST if index else documents),
         index=index,
@@ -103,7 +109,7 @@ def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Fi
     index = contents.index(system.index)
     depends: dict[str, Any] = {
         "format": FORMAT,
-        "questions": content_id(*(_canonical_json(question_row(one)) for one in task.questions)),
+        "questions": content_id(*(_canonical_json(question_row(question)) for question in task.questions)),
         "shown": sorted(task.shown),
         "documents": task.documents_hash,
         "index": index,
@@ -119,7 +125,7 @@ def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Fi
 
 
 def fill_time_metrics(metrics: tuple[str, ...]) -> list[str]:
-    """The metrics that are taken while a cell is filled, because they need the texts of the passages."""
+    """The metrics computed while a cell is filled, because they need the texts of the passages."""
     return [name for name in metrics if find_metric(name).needs in ("context", "grounding")]
 
 
@@ -138,17 +144,17 @@ def _canonical_json(value: Any) -> str:
 
 
 def cell_file(out: Path, cell: Cell) -> Path:
-    """Where a cell lies."""
+    """The path of a cell."""
     return out / CELLS / f"{cell.key}-{cell.code}.json"
 
 
 def was_filled(out: Path, cell: Cell) -> bool:
-    """Whether the code of now or of another time filled the cell."""
+    """Whether the cell was filled by any version of the code."""
     return any((out / CELLS).glob(f"{cell.key}-*.json"))
 
 
 def write_cell(out: Path, cell: Cell, results: Sequence[QuestionResult], seconds: float) -> None:
-    """A finished cell, with what a reader needs to know of it."""
+    """Write a finished cell, with a head that describes it to readers."""
     file = cell_file(out, cell)
     file.parent.mkdir(parents=True, exist_ok=True)
     retrieve = cell.system.retrieve
@@ -161,19 +167,19 @@ def write_cell(out: Path, cell: Cell, results: Sequence[QuestionResult], seconds
         "code": cell.code,
         "seconds": round(seconds, 3),
     }
-    write_json(file, {**head, "results": [asdict(one) for one in results]})
+    write_json(file, {**head, "results": [asdict(result) for result in results]})
 
 
 def read_cell(out: Path, cell: Cell) -> tuple[QuestionResult, ...]:
-    """What a finished cell holds, in the order of the task's questions; UserError for a file that is no such cell."""
+    """The results in a finished cell, in the order of the task's questions; UserError for a file that is not such a cell."""
     file = cell_file(out, cell)
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))["results"]
-        found = {row["id"]: _question_result(row) for row in rows}
-        return tuple(found[key] for key in question_texts(cell.task))
+        results = {row["id"]: _question_result(row) for row in rows}
+        return tuple(results[key] for key in question_texts(cell.task))
     except (ValueError, KeyError, TypeError) as problem:
-        found_text = f"{file}: {type(problem).__name__} {problem}"
-        raise UserError(found_text, "a finished cell", "remove the file and run again") from None
+        found = f"{file}: {type(problem).__name__} {problem}"
+        raise UserError(found, "a finished cell", "remove the file and run again") from None
 
 
 def _question_result(row: dict[str, Any]) -> QuestionResult:

@@ -20,7 +20,7 @@ Matrix = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="YAML file of tasks, retrievers, indexes, models and metrics.")
 ]
 EvalRunA = Annotated[Path, typer.Argument(metavar="A", help="Folder of a run of `modegraph eval run`.")]
-EvalRunB = Annotated[Path, typer.Argument(metavar="B", help="Folder of another one, over the same questions.")]
+EvalRunB = Annotated[Path, typer.Argument(metavar="B", help="Folder of another run, over the same questions.")]
 FinishedRun = Annotated[
     Path | None,
     typer.Option(
@@ -43,16 +43,16 @@ def add_run(commands: typer.Typer, open_model: OpenModel, run_command: Callable[
     ) -> None:
         """Measure every retriever, index and model on every task, and write a report.
 
-        --out is runs/eval-NAME by default; what is finished there is kept, so that a later run goes on. A `data` of --set starts
-        from this folder, one of CONFIG from the file's. Exits with 1 when a cell could not be filled.
+        --out is runs/eval-NAME by default; finished cells in it are reused, so that a later run resumes. A `data` path in --set is relative
+        to this folder, one in CONFIG to the folder of that file. Exits with 1 when a cell could not be filled.
         """
         from eval.run.runner import run_matrix
 
         folder = out or _run_folder(config)
-        ended = run_matrix(config, settings or [], folder, open_model, run_command)
-        print_json(ended.json) if as_json else print(ended.text)
+        report = run_matrix(config, settings or [], folder, open_model, run_command)
+        print_json(report.json) if as_json else print(report.text)
         say(f"report: {folder / 'report.html'}")
-        if ended.failed:
+        if report.failed:
             raise typer.Exit(1)
 
     commands.command("diff", cls=Command)(diff)
@@ -71,12 +71,12 @@ def diff(
 ) -> None:
     """Show what changed from run A to run B, question by question.
 
-    Covers every system and task that both have; the tests are corrected for their number.
+    Covers every system and task that both runs have; the tests are corrected for their number.
     """
     from eval.run.diff import diff_json, diff_runs, diff_text
 
-    found = diff_runs(run_a, run_b, seed)
-    print_json(diff_json(found)) if as_json else print(diff_text(found))
+    differences = diff_runs(run_a, run_b, seed)
+    print_json(diff_json(differences)) if as_json else print(diff_text(differences))
 
 
 def ragas(
@@ -88,8 +88,8 @@ def ragas(
 ) -> None:
     """Write a finished run as data sets for ragas.
 
-    Each system and task gets a file that EvaluationDataset.from_jsonl reads, in --out, by default ragas/ in the run's folder.
-    It holds the questions that the report shows: `shown_questions` of CONFIG says how many.
+    Writes a file for each system and task, readable by EvaluationDataset.from_jsonl, into --out (by default ragas/ in the run's folder).
+    It holds the questions that the report shows; `shown_questions` of CONFIG sets their number.
     """
     from dataclasses import asdict
 
@@ -98,7 +98,7 @@ def ragas(
     folder = run or _run_folder(config)
     written = write_ragas(config, settings or [], folder, out or folder / "ragas")
     if as_json:
-        print_json({"files": [{**asdict(one), "file": str(one.file)} for one in written]})
+        print_json({"files": [{**asdict(file), "file": str(file.file)} for file in written]})
         return
-    for one in written:
-        print(f"{one.file}: {one.system} on {one.task}, {one.rows:,} of {one.questions:,} questions")
+    for file in written:
+        print(f"{file.file}: {file.system} on {file.task}, {file.rows:,} of {file.questions:,} questions")

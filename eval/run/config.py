@@ -1,4 +1,4 @@
-"""What a configuration of `modegraph eval run` says (systems = indexes × retrievers × models, and tasks), and the nouns that it becomes: a system, a task with its data, a cell to fill, what a finished cell holds."""
+"""The settings of `modegraph eval run` (systems = indexes × retrievers × models, and tasks), and the data model of a run: a system, a task with its data, a cell to fill, a finished cell's results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graph.store.index_settings import IndexSettings
 
 
 class TaskSettings(Settings):
-    """One task: its questions, and the documents to index (none: corpus.jsonl beside the questions, or those that the task brings)."""
+    """One task: its questions, and the documents to index (by default corpus.jsonl beside the questions, or the documents that come with the task)."""
 
     task: str = Field(description="a name of `modegraph eval tasks`")
     source: str = Field(description="file or folder of the questions, below `data`")
@@ -27,9 +27,9 @@ class TaskSettings(Settings):
 
 
 class StepSettings(Settings):
-    """A command of modegraph to run before, unless `makes` is there already. Paths are those of the working directory.
+    """A modegraph command to run first, unless `makes` exists already. Paths are relative to the working directory.
 
-    {name} in both is a value of `each` or of the configuration's `variables`.
+    {name} in either is a value of `each` or of the configuration's `variables`.
     """
 
     run: str = Field(description="the command line, without the program's name")
@@ -67,7 +67,7 @@ class MatrixSettings(Settings):
 
 @dataclass(frozen=True)
 class System:
-    """One way to answer. `retrieve` None: no passages; `model` "": nothing but retrieval is measured."""
+    """One way to answer. `retrieve` None: no passages; `model` "": only retrieval is measured."""
 
     name: str
     index: IndexSettings
@@ -77,9 +77,9 @@ class System:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task of the configuration, its data read: `documents` is what to index, `documents_hash` of its content.
+    """A task of the configuration with its data; `documents` is what to index, `documents_hash` the hash of its content.
 
-    `index` is a finished index to use; with None one is made.
+    `index` is a finished index to use; if None, one is made.
     """
 
     name: str
@@ -94,9 +94,9 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Cell:
-    """One system on one task; `key` is the hash of all that its outcome depends on but `code`, the version of the code that fills it.
+    """One system on one task; `key` is the hash of everything its outcome depends on except `code`, the version of the code that fills it.
 
-    `index_key` is the hash of all that its index comes from, again without the code.
+    `index_key` is the hash of everything its index is made from, again without the code.
     """
 
     key: str
@@ -108,7 +108,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that share an index, which lies in `index_folder`."""
+    """Cells that share the index in `index_folder`."""
 
     index_folder: Path
     cells: tuple[Cell, ...]
@@ -116,12 +116,12 @@ class Group:
 
 @dataclass(frozen=True)
 class QuestionResult:
-    """What a system did for one question.
+    """A system's result for one question.
 
     `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
-    their batch. `layers` counts the passages and summaries that were found, by the layer of the hierarchy that each is of, passages in
-    layer 0. Of `calls`, `replayed` came from the helper's ledger and count with the tokens and time of their making, but for the time of
-    `untimed` ones, not known. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
+    their batch. `layers` counts the passages and summaries found, by their layer of the hierarchy, passages being layer 0. Of `calls`,
+    `replayed` came from the helper's ledger and count with their original tokens and time; the time of the `untimed` ones is unknown.
+    `evidence` (title, source, text) and `steps` are only stored for the questions that the report shows.
     """
 
     id: str
@@ -144,7 +144,7 @@ class QuestionResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell that could not be filled, and why."""
+    """A cell that could not be filled, and the reason."""
 
     system: str
     task: str
@@ -162,7 +162,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left: cells found finished, cells filled now (`again` of them, since other code filled them before), and failures."""
+    """A run's cells: found finished, filled now (`again` counts those filled before by other code), and failures."""
 
     found: int
     filled: int

@@ -31,7 +31,7 @@ class Difference:
 
 
 def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
-    """Everything that both runs measured; all p-values corrected together. UserError for runs over different questions."""
+    """Compare everything that both runs measured; all p-values are corrected together. UserError for runs over different questions."""
     (questions_a, values_a), (questions_b, values_b) = read_values(a), read_values(b)
     for task in questions_a:
         if task in questions_b:
@@ -43,11 +43,18 @@ def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
     pairs: dict[str, tuple[list[float], list[float]]] = {}
     keys: dict[str, Key] = {}
     for key in shared:
-        kept = [one for one in values_a[key] if values_a[key][one] is not None and values_b[key][one] is not None]
-        if kept:
+        ids = [
+            question_id
+            for question_id in values_a[key]
+            if values_a[key][question_id] is not None and values_b[key][question_id] is not None
+        ]
+        if ids:
             name = "\n".join(key)
             keys[name] = key
-            pairs[name] = ([values_b[key][one] or 0.0 for one in kept], [values_a[key][one] or 0.0 for one in kept])
+            pairs[name] = (
+                [values_b[key][question_id] or 0.0 for question_id in ids],
+                [values_a[key][question_id] or 0.0 for question_id in ids],
+            )
     verdicts = compare_paired(pairs, seed)
     return [
         Difference(*keys[name], _mean(pairs[name][1]), _mean(pairs[name][0]), verdict)
@@ -56,7 +63,7 @@ def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
 
 
 def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, Mapping[str, float | None]]]:
-    """(question texts by task and id, values by task, system and metric) of a run; UserError for what is no run."""
+    """(question texts by task and id, values by task, system and metric) of a run; UserError for a folder that is not a run."""
     file = run / VALUES
     if not file.is_file():
         raise UserError(f"{file}: not there", "the folder of a run of `modegraph eval run`", "check the path")
@@ -74,20 +81,23 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, Mapping
     return questions, dict(values)
 
 
-def diff_text(found: list[Difference]) -> str:
-    """One line each, those that are shown first."""
-    ordered = sorted(found, key=lambda one: (not one.verdict.shown, one.task, one.system, one.metric))
+def diff_text(differences: list[Difference]) -> str:
+    """One line per difference, those that are shown first."""
+    ordered = sorted(
+        differences,
+        key=lambda difference: (not difference.verdict.shown, difference.task, difference.system, difference.metric),
+    )
     lines = [
-        f"{one.task} · {one.system} · {one.metric}: {one.mean_a:.3f} → {one.mean_b:.3f}; {verdict_text(one.verdict, 'B', 'A')}"
-        for one in ordered
+        f"{difference.task} · {difference.system} · {difference.metric}: {difference.mean_a:.3f} → {difference.mean_b:.3f}; {verdict_text(difference.verdict, 'B', 'A')}"
+        for difference in ordered
     ]
-    shown = sum(one.verdict.shown for one in found)
-    return "\n".join([*lines, f"{shown:,} of {len(found):,} differences are shown."])
+    shown = sum(difference.verdict.shown for difference in differences)
+    return "\n".join([*lines, f"{shown:,} of {len(differences):,} differences are shown."])
 
 
-def diff_json(found: list[Difference]) -> dict[str, Any]:
+def diff_json(differences: list[Difference]) -> dict[str, Any]:
     """All differences."""
-    return {"differences": [{**asdict(one), "shown": one.verdict.shown} for one in found]}
+    return {"differences": [{**asdict(difference), "shown": difference.verdict.shown} for difference in differences]}
 
 
 def _mean(values: list[float]) -> float:

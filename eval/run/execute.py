@@ -1,4 +1,4 @@
-"""Filling cells: retrieve for every question, then answer with every model; each finished cell is written at once, several indexes at a time in processes of their own."""
+"""Fill cells: retrieve for every question, then answer with every model; each finished cell is written at once, several indexes at a time in separate processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
 
 @dataclass(frozen=True)
 class RunContext:
-    """What filling works with: how encoders and models are opened, the settings that are the same for all cells, and the files of all."""
+    """What filling a cell needs: how to open encoders and models, the settings shared by all cells, and the files of all cells."""
 
     out: Path
     open_encoder: OpenEncoder
@@ -49,7 +49,7 @@ class RunContext:
 
 
 def fill_group(group: Group, run: RunContext) -> list[Failure]:
-    """Fill the group's cells that are not there yet; a cell that cannot be filled is a Failure, and the others go on."""
+    """Fill the group's missing cells; a cell that cannot be filled becomes a Failure, and the others continue."""
     try:
         index = group_index(group.cells[0], group.index_folder, run.open_encoder, run.open_model)
     except UserError as problem:
@@ -63,7 +63,7 @@ def fill_group(group: Group, run: RunContext) -> list[Failure]:
 
 
 def _fill_cells(index: Index, cells: Sequence[Cell], helper: LanguageModel | None, run: RunContext) -> list[Failure]:
-    """Cells of one model, which is let go of before the next one is opened."""
+    """Fill the cells of one model, which is released before the next one is opened."""
     model = cells[0].system.model
     try:
         opened = run.open_model(model) if model else None
@@ -83,7 +83,7 @@ def _fill_cells(index: Index, cells: Sequence[Cell], helper: LanguageModel | Non
 
 
 def _note_filled(run: RunContext) -> str:
-    """Note how many of all cells there are, other workers' among them, and say so, with the time that the rest will take."""
+    """Record how many cells are filled, by all workers, and return that with the estimated time left."""
     filled = sum(file.is_file() for file in run.files)
     note_progress(run.out, filled, len(run.files))
     under_way = read_progress(run.out)
@@ -94,21 +94,21 @@ def _note_filled(run: RunContext) -> str:
 def results_of(
     index: Index, cell: Cell, model: LanguageModel | None, helper: LanguageModel | None, run: RunContext
 ) -> Iterator[QuestionResult]:
-    """What one system does for every question of its task, in order."""
+    """A system's results for every question of its task, in order."""
     task, settings = cell.task, cell.system.retrieve
     _check_gold_indexed(index, task)
-    found = (
+    evidences = (
         _retrieved(index, task.questions, settings, helper) if settings is not None else _no_evidence(task.questions)
     )
     for start in range(0, len(task.questions), PROMPTS_AT_ONCE):
-        here = slice(start, start + PROMPTS_AT_ONCE)
-        questions, evidence = task.questions[here], found[here]
+        batch = slice(start, start + PROMPTS_AT_ONCE)
+        questions, evidence = task.questions[batch], evidences[batch]
         contexts = [_context_of(one, settings, model) for one in evidence]
         started = time.perf_counter()
-        made = _answers(model, questions, contexts, run.max_answer_tokens) if model is not None else None
-        seconds = (time.perf_counter() - started) / len(questions) if made is not None else 0.0
+        completions = _answers(model, questions, contexts, run.max_answer_tokens) if model is not None else None
+        seconds = (time.perf_counter() - started) / len(questions) if completions is not None else 0.0
         for row, (question, one, context) in enumerate(zip(questions, evidence, contexts, strict=True)):
-            result = _result(index, task, question, one, context, made[row] if made is not None else None)
+            result = _result(index, task, question, one, context, completions[row] if completions is not None else None)
             if result.text is not None and not run.empty_is_wrong:
                 check_answer(question, result.text)
             yield replace(result, answer_seconds=seconds)
@@ -117,16 +117,16 @@ def results_of(
 def _retrieved(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
-    """Evidence for every question. One is asked before the clocks start, so that loading the encoder is billed to nobody."""
+    """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is billed to no question."""
     retrieve_many(index, [questions[0].text], settings, helper)
-    found: list[Evidence] = []
+    evidences: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):
         texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]
-        found += retrieve_many(index, texts, settings, helper)
-    stopped = [one.trace.stopped for one in found if one.trace.stopped]
+        evidences += retrieve_many(index, texts, settings, helper)
+    stopped = [one.trace.stopped for one in evidences if one.trace.stopped]
     if stopped:
         raise UserError(f"a retrieval stopped before it was done ({stopped[0]})", "a model that answers", "run again")
-    return found
+    return evidences
 
 
 def _no_evidence(questions: Sequence[Question]) -> list[Evidence]:
@@ -147,14 +147,14 @@ def _answers(
 ) -> list[Completion]:
     """Greedy answers; UserError for a request that the server refuses."""
     pairs = zip(questions, contexts, strict=True)
-    made = model.complete(
+    completions = model.complete(
         [CompletionRequest(answer_messages(q.text, context, model.form), max_tokens) for q, context in pairs]
     )
-    for question, completion in zip(questions, made, strict=True):
+    for question, completion in zip(questions, completions, strict=True):
         if completion.finish_reason == "refused":
             found = f"question {question.id!r}: refused ({completion.text})"
-            raise UserError(found, "a request that the server takes", "lower top_k, or set max_context_tokens")
-    return made
+            raise UserError(found, "a request that the server accepts", "lower top_k, or set max_context_tokens")
+    return completions
 
 
 def _result(
@@ -163,10 +163,10 @@ def _result(
     question: Question,
     evidence: Evidence,
     context: Sequence[Excerpt],
-    made: Completion | None,
+    completion: Completion | None,
 ) -> QuestionResult:
     trace, texts = evidence.trace, tuple(excerpt.text for excerpt in context)
-    output = output_from_text(made.text) if made is not None else Output()
+    output = output_from_text(completion.text) if completion is not None else Output()
     shown = question.id in task.shown
     return QuestionResult(
         id=question.id,
@@ -177,13 +177,13 @@ def _result(
         seconds=trace.seconds,
         encoder_seconds=trace.encoder_seconds,
         answer_seconds=0.0,
-        prompt_tokens=trace.prompt_tokens + (made.prompt_tokens if made is not None else 0),
-        completion_tokens=trace.completion_tokens + (made.completion_tokens if made is not None else 0),
-        calls=trace.model_calls + (made is not None),
+        prompt_tokens=trace.prompt_tokens + (completion.prompt_tokens if completion is not None else 0),
+        completion_tokens=trace.completion_tokens + (completion.completion_tokens if completion is not None else 0),
+        calls=trace.model_calls + (completion is not None),
         replayed=trace.replayed_calls,
         untimed=trace.untimed_calls,
         layers=count_layers(evidence),
-        evidence=tuple((one.title, one.source, one.text) for one in context) if shown else (),
+        evidence=tuple((excerpt.title, excerpt.source, excerpt.text) for excerpt in context) if shown else (),
         steps=trace.steps if shown else (),
     )
 
@@ -191,7 +191,7 @@ def _result(
 def _values(
     index: Index, task: TaskData, question: Question, output: Output, context: Sequence[Excerpt]
 ) -> dict[str, float | None]:
-    """The metrics that need the texts; grounding is measured only where one of its figures is asked for, and of answers alone."""
+    """The metrics that need the texts; grounding is measured only if one of its figures is requested, and only of answers."""
     names = fill_time_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
         grounding = grounding_by_encoder(
@@ -206,21 +206,23 @@ def _values(
 
 def _check_gold_indexed(index: Index, task: TaskData) -> None:
     """UserError when a gold document is not in the index: the figures would blame the retriever for it."""
-    wanted = {source for question in task.questions for source in question.gold_sources}
-    missing = sorted(wanted - set(index.sources()))
+    gold = {source for question in task.questions for source in question.gold_sources}
+    missing = sorted(gold - set(index.sources()))
     if missing:
         found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
         raise UserError(found, "the documents that the questions ask about", f"fix tasks.{task.name}.documents")
 
 
 def missing_cells(group: Group, out: Path) -> Group:
-    """The group without the cells that are there."""
+    """The group without the cells that are finished."""
     return replace(group, cells=tuple(cell for cell in group.cells if not cell_file(out, cell).is_file()))
 
 
 def fill_cells(matrix: Matrix, run: RunContext, workers: int) -> Outcome:
-    """Fill what is missing. With several workers each group of cells that share an index is one process's work."""
-    groups = [some for group in groups_of(matrix.cells, run.out) if (some := missing_cells(group, run.out)).cells]
+    """Fill the missing cells. With several workers, each process fills one group of cells that share an index at a time."""
+    groups = [
+        unfinished for group in groups_of(matrix.cells, run.out) if (unfinished := missing_cells(group, run.out)).cells
+    ]
     left = [cell for group in groups for cell in group.cells]
     again = {(cell.system.name, cell.task.name) for cell in left if was_filled(run.out, cell)}
     changed = f" ({len(again):,} of them again: the code has changed)" if again else ""
@@ -228,10 +230,10 @@ def fill_cells(matrix: Matrix, run: RunContext, workers: int) -> Outcome:
         f"{len(matrix.cells):,} cells: {len(matrix.cells) - len(left):,} are there already, {len(left):,} to fill{changed}"
     )
     failures: list[Failure] = []
-    for found in (
+    for group_failures in (
         _in_processes(groups, run, workers) if min(workers, len(groups)) > 1 else _in_this_process(groups, run)
     ):
-        failures += found
+        failures += group_failures
     again -= {(failure.system, failure.task) for failure in failures}
     return Outcome(len(matrix.cells) - len(left), len(left) - len(failures), len(again), tuple(failures))
 

@@ -1,6 +1,6 @@
-"""By what a cell is known: the contents behind the names in its configuration, and the code that made it or its index.
+"""What identifies a cell: the contents behind the names in its configuration, and the code that made it or its index.
 
-Code is followed from import to import, those inside functions too, so that a report's layout changes no cell's code."""
+Code is followed through imports, including those inside functions, so that changing a report's layout changes no cell's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graph.types import OpenEncoder
 CODE_FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 CELL_CODE = ("eval.run.execute", "serve.engines")
 INDEX_CODE = ("graph.build.build", "graph.documents.read")
-"""What a model read or summed up is in the index's ledger of calls, whatever the code of its engine."""
+"""A model's extractions and summaries are in the index's ledger of calls, independent of the code of its engine."""
 VERSION_DIGITS = 12
 
 
@@ -59,7 +59,7 @@ def sources_of(modules: Sequence[str], home: Path) -> list[Path]:
 
 
 def _source_file(module: str, home: Path) -> Path | None:
-    """The file of a module of ours; None for any other name."""
+    """The file of a module in CODE_FOLDERS; None for any other name."""
     path = home.joinpath(*module.split("."))
     if module.split(".")[0] not in CODE_FOLDERS:
         return None
@@ -72,7 +72,7 @@ def _parsed_imports(source: bytes) -> tuple[str, ...]:
 
 
 def _imports_of(file: Path) -> tuple[str, ...]:
-    """Every name that a file imports, wherever in it: modules, and what may be a module in a package."""
+    """Every name that a file imports, anywhere in it: modules, and names that may be modules of a package."""
     return _parsed_imports(file.read_bytes())
 
 
@@ -91,7 +91,7 @@ TRAINED_SETTINGS = ("selector", "router", "reranker")
 
 
 class Fingerprints:
-    """The contents behind names, each read once; an encoder's fingerprint is asked of `open_encoder`."""
+    """The contents behind names, each read once; `open_encoder` provides an encoder's fingerprint."""
 
     def __init__(self, open_encoder: OpenEncoder) -> None:
         self._open_encoder = open_encoder
@@ -100,7 +100,7 @@ class Fingerprints:
         self._hash = cache(content_hash)
 
     def index(self, settings: IndexSettings) -> dict[str, Any]:
-        """All that an index of given documents comes from: its settings, and the contents of what they name."""
+        """Everything that an index of given documents is made from: its settings, and the contents of what they name."""
         values = settings.model_dump()
         return {
             "settings": values,
@@ -117,7 +117,7 @@ class Fingerprints:
         return {"settings": values, "trained": self._of_paths(values, TRAINED_SETTINGS)}
 
     def _encoder(self, spec: str) -> str:
-        """The fingerprint; "" where there is no such encoder, so that its cells fail by themselves and the others go on."""
+        """The fingerprint; "" if there is no such encoder, so that only its own cells fail."""
         try:
             return self._open_encoder(spec).fingerprint
         except UserError:
@@ -129,7 +129,7 @@ class Fingerprints:
 
 
 def model_identity(spec: str) -> str:
-    """A SPEC, by the fingerprint of the model where it lies in a folder here.
+    """A SPEC; the name of a model in a local folder is replaced by its fingerprint.
 
     >>> model_identity("openai:m@http://localhost/v1")
     'openai:m@http://localhost/v1'
@@ -144,7 +144,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def content_hash(path: Path) -> str:
-    """The hash of a file, or of a folder's files by their places in it."""
+    """The hash of a file, or of a folder's files and their relative paths."""
     digest = blake2b(digest_size=16)
     for file in files_of(path):
         content = blake2b(file.read_bytes(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""The index that a group of cells shares: made once, and again when the code that makes indexes has changed; each text of a corpus is encoded once in a process.
+"""The index that a group of cells shares: made once, and again when the indexing code has changed; each text of a corpus is encoded once per process.
 
 Legend: N texts, D dims."""
 
@@ -26,7 +26,7 @@ from graph.types import Encoder, Floats, OpenEncoder, OpenModel, Prompts
 
 
 class CachingEncoder:
-    """An encoder that keeps every vector it has made."""
+    """An encoder that caches every vector."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -35,37 +35,39 @@ class CachingEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """That of the encoder behind it."""
+        """The wrapped encoder's fingerprint."""
         return self._encoder.fingerprint
 
     @property
     def prompts(self) -> Prompts:
-        """Those of the encoder behind it."""
+        """The wrapped encoder's prompts."""
         return self._encoder.prompts
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """N texts -> float32[N, D]; only texts that were never asked for go to the encoder."""
+        """N texts -> float32[N, D]; only texts that are not cached go to the encoder."""
         return _encode_cached(self._encoder.encode, self._vectors, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """The same for questions, whose prompt is another."""
+        """The same for questions, which have another prompt."""
         return _encode_cached(self._encoder.encode_queries, self._query_vectors, texts)
 
     def count_tokens(self, text: str) -> int:
-        """As the encoder behind it counts."""
+        """The wrapped encoder's count."""
         return self._encoder.count_tokens(text)
 
 
-def _encode_cached(encode: Callable[[Sequence[str]], Floats], kept: dict[str, Floats], texts: Sequence[str]) -> Floats:
-    new = [text for text in dict.fromkeys(texts) if text not in kept]
+def _encode_cached(
+    encode: Callable[[Sequence[str]], Floats], cached: dict[str, Floats], texts: Sequence[str]
+) -> Floats:
+    new = [text for text in dict.fromkeys(texts) if text not in cached]
     share_cores()
     vectors_ND = encode(new)
-    kept.update(zip(new, vectors_ND, strict=True))
-    return np.stack([kept[text] for text in texts]) if texts else vectors_ND
+    cached.update(zip(new, vectors_ND, strict=True))
+    return np.stack([cached[text] for text in texts]) if texts else vectors_ND
 
 
 def caching_encoder(open_encoder: OpenEncoder, spec: str, documents: Path) -> CachingEncoder:
-    """The encoder for the indexes of a corpus; what was kept for another corpus, or made by another encoder of the name, is let go."""
+    """The encoder for the indexes of a corpus; vectors of another corpus, or of another encoder of that name, are dropped."""
     return _last_encoder(open_encoder, spec, documents, open_encoder(spec).fingerprint)
 
 
@@ -76,9 +78,9 @@ def _last_encoder(open_encoder: OpenEncoder, spec: str, documents: Path, fingerp
 
 
 def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel) -> Index:
-    """The index of a cell in `folder`, made if it is not there, was left half-made, or is the work of other code.
+    """The index of a cell in `folder`, made if it is missing, unfinished, or made by other code.
 
-    A finished index that the task names is taken as it is.
+    A finished index that the task names is used as it is.
     """
     if cell.task.index is not None:
         return open_index(folder, open_encoder)
@@ -91,14 +93,14 @@ def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model:
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_text(made_by, code)
         corpus = cell.task.documents
-        keeping = partial(caching_encoder, open_encoder, documents=corpus)
-        build_index(folder, read_documents(corpus, say), cell.system.index, keeping, open_model)
+        open_caching = partial(caching_encoder, open_encoder, documents=corpus)
+        build_index(folder, read_documents(corpus, say), cell.system.index, open_caching, open_model)
         say(f"{cell.task.name}: indexed ({time.perf_counter() - started:.1f} s)")
     return open_index(folder, open_encoder)
 
 
 def remove_index(folder: Path) -> None:
-    """Remove an index but for its ledger: a language model's calls are not made again for the same prompts."""
+    """Remove an index except its ledger, so that a language model's calls are not repeated for the same prompts."""
     for file in folder.iterdir() if folder.is_dir() else ():
         if file.is_dir():
             shutil.rmtree(file)

@@ -1,6 +1,6 @@
-"""`modegraph eval ragas`: what the systems of a finished run did, as files that ragas reads; ragas itself is not needed here.
+"""`modegraph eval ragas`: write the results of a finished run as files that ragas reads; ragas itself is not needed here.
 
-A row has the fields of ragas's SingleTurnSample (ragas 0.2 to 0.4): user_input, retrieved_contexts, response and reference. All rows of a file have the same ones of the middle two, since ragas looks at the first to see what it may measure."""
+A row has the fields of ragas's SingleTurnSample (ragas 0.2 to 0.4): user_input, retrieved_contexts, response and reference. All rows of a file have the same two middle fields, because ragas decides by the first row what it can measure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graph.types import Excerpt, OpenEncoder
 
 @dataclass(frozen=True)
 class RagasFile:
-    """A file for one system on one task: it holds `rows` of the task's `questions`."""
+    """The file of one system on one task: `rows` of the task's `questions`."""
 
     system: str
     task: str
@@ -35,7 +35,7 @@ class RagasFile:
 def write_ragas(
     config: Path, overrides: Sequence[str], run: Path, out: Path, encoder: OpenEncoder = open_encoder
 ) -> list[RagasFile]:
-    """One file below `out` for every cell of `config`, all of which `run` must hold; UserError for what is no finished run of it."""
+    """Write one file below `out` for every cell of `config`; UserError unless `run` is a finished run of it."""
     if not (run / CELLS).is_dir():
         found = f"{run}: not the folder of a run, it has no {CELLS}/"
         raise UserError(found, "what `modegraph eval run` filled", f"run `modegraph eval run {config}` first")
@@ -57,18 +57,20 @@ def write_ragas(
 
 
 def ragas_rows(cell: Cell, results: Sequence[QuestionResult]) -> list[dict[str, Any]]:
-    """The rows of a cell: of a system that retrieves, the questions whose passages were kept. UserError where none were."""
+    """The rows of a cell; if the system retrieves, only questions with stored passages. UserError if there are none."""
     retrieves = cell.system.retrieve is not None
     questions = questions_by_id(cell.task)
-    rows = [_ragas_row(questions, one, retrieves) for one in results if not retrieves or one.id in cell.task.shown]
+    rows = [
+        _ragas_row(questions, result, retrieves) for result in results if not retrieves or result.id in cell.task.shown
+    ]
     if not rows:
-        found = f"{cell.system.name} on {cell.task.name}: no passages were kept"
+        found = f"{cell.system.name} on {cell.task.name}: no passages were stored"
         raise UserError(found, "shown_questions of 1 or more", "set it and run again")
     return rows
 
 
 def _ragas_row(questions: Mapping[str, Question], result: QuestionResult, retrieves: bool) -> dict[str, Any]:
-    """The passages stand as a prompt shows them, after their titles; the response is all that the model wrote; the first answer counts."""
+    """Passages are shown as in a prompt, after their titles; the response is the model's full text; only the first answer counts."""
     question = questions[result.id]
     row: dict[str, Any] = {"user_input": question.text}
     if retrieves:

@@ -1,4 +1,4 @@
-"""A whole run of `modegraph eval run`: settings, steps to prepare, matrix, cells, figures, report."""
+"""A complete run of `modegraph eval run`: settings, preparation steps, matrix, cells, figures, report."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from graph.types import OpenEncoder, OpenModel
 
 DATA_OVERRIDE = "data="
 SETTINGS = "settings.yaml"
-"""The configuration as it was run, in the run's folder."""
+"""The configuration as run, in the run's folder."""
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """How a run ended, for the terminal."""
+    """A run's result for the terminal."""
 
     text: str
     json: dict[str, Any]
@@ -45,7 +45,7 @@ def run_matrix(
     run: Run,
     encoder: OpenEncoder = open_encoder,
 ) -> RunReport:
-    """Fill the cells that `config` asks for into `out` and write the report; UserError for settings or data that are wrong."""
+    """Fill the cells that `config` asks for into `out` and write the report; UserError for invalid settings or data."""
     settings = read_config(config, overrides)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / SETTINGS, yaml.safe_dump(settings.recorded(), sort_keys=False, allow_unicode=True))
@@ -76,7 +76,7 @@ def _run(
 
 
 def read_config(config: Path, overrides: Sequence[str]) -> MatrixSettings:
-    """The configuration with `overrides` laid over it, a data= among them relative to the working directory."""
+    """The configuration with `overrides` applied; a data= among them is relative to the working directory."""
     return load_settings(MatrixSettings, config, [_from_here(override) for override in overrides])
 
 

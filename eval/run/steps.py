@@ -1,6 +1,6 @@
-"""The commands that a run needs before it: in order, each unless what it makes is there; those of one step several at a time.
+"""The commands that a run needs first: in order, skipping those whose output exists; the commands of one step run in parallel.
 
-A run that was killed goes on with the first step whose file is missing; steps.jsonl records what each took."""
+A killed run resumes with the first step whose file is missing; steps.jsonl records the duration of each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Run = Callable[[Sequence[str]], int]
 
 
 def expand_steps(steps: Sequence[StepSettings], variables: Mapping[str, str]) -> list[list[StepSettings]]:
-    """The commands of each step: one for every combination of its `each`; {name} in a command is that name's value.
+    """The commands of each step: one for every combination of its `each`; {name} in a command is replaced by that name's value.
 
-    UserError for a {name} that neither `variables` nor `each` has.
+    UserError for a {name} that is in neither `variables` nor `each`.
     """
     return [
         [
@@ -41,19 +41,19 @@ def expand_steps(steps: Sequence[StepSettings], variables: Mapping[str, str]) ->
 
 
 def run_steps(steps: Sequence[Sequence[StepSettings]], run: Run, out: Path, workers: int) -> None:
-    """Every command whose file is not there; UserError when one ends with a status above 0 or does not make its file.
+    """Run every command whose file is missing; UserError when one exits with a status above 0 or does not make its file.
 
-    A step of several commands runs up to `workers` of them at once, each in a process of its own; the others are then let finish.
+    A step of several commands runs up to `workers` of them at once, each in its own process; when one fails, the others are still finished.
     """
     for commands in steps:
-        left = [one for one in commands if not Path(one.makes).exists()]
-        if min(len(left), workers) > 1:
-            _run_apart(left, out, workers)
+        missing = [command for command in commands if not Path(command.makes).exists()]
+        if min(len(missing), workers) > 1:
+            _run_apart(missing, out, workers)
             continue
-        for one in left:
-            say(f"$ modegraph {one.run}")
+        for command in missing:
+            say(f"$ modegraph {command.run}")
             started = time.perf_counter()
-            _log_step(one, run(shlex.split(one.run)), time.perf_counter() - started, out)
+            _log_step(command, run(shlex.split(command.run)), time.perf_counter() - started, out)
 
 
 def _run_apart(commands: Sequence[StepSettings], out: Path, workers: int) -> None:
@@ -62,7 +62,7 @@ def _run_apart(commands: Sequence[StepSettings], out: Path, workers: int) -> Non
         threads_each(workers),
         ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_worker, max_tasks_per_child=1) as pool,
     ):
-        running = {pool.submit(run_here, one.run): one for one in commands}
+        running = {pool.submit(run_here, command.run): command for command in commands}
         for done in as_completed(running):
             status, seconds = done.result()
             try:
@@ -75,7 +75,7 @@ def _run_apart(commands: Sequence[StepSettings], out: Path, workers: int) -> Non
 
 
 def run_here(command: str) -> tuple[int, float]:
-    """Run modegraph's own command line in this process: its exit status and seconds."""
+    """Run a modegraph command line in this process; returns its exit status and seconds."""
     say(f"$ modegraph {command}")
     started, sys.argv = time.perf_counter(), ["modegraph", *shlex.split(command)]
     try:
@@ -87,15 +87,15 @@ def run_here(command: str) -> tuple[int, float]:
 
 
 def _log_step(step: StepSettings, status: int, seconds: float, out: Path) -> None:
-    """A line of the log; UserError for a step that failed."""
+    """Append a line to the log; UserError for a step that failed."""
     made = Path(step.makes).exists()
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     line = {"run": step.run, "makes": step.makes, "seconds": round(seconds, 1), "status": status, "ended": ended}
     out.mkdir(parents=True, exist_ok=True)
     append_jsonl(out / STEPS, line)
     if status or not made:
-        why = f"ended with status {status}" if status else f"did not make {step.makes}"
-        raise UserError(f"prepare: `modegraph {step.run}` {why}", "every step to succeed", "see its message above")
+        reason = f"ended with status {status}" if status else f"did not make {step.makes}"
+        raise UserError(f"prepare: `modegraph {step.run}` {reason}", "every step to succeed", "see its message above")
 
 
 def _filled(step: StepSettings, values: Mapping[str, str]) -> StepSettings:

@@ -1,4 +1,4 @@
-"""Processes that work for a run: none that outlives the run that started it, and the machine's cores shared evenly among those that are busy."""
+"""Worker processes of a run: none outlives the run that started it, and the busy ones share the machine's cores evenly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def start_worker() -> None:
-    """To be called first in a worker: it ends when the run that started it is gone (killed, say)."""
+    """Call first in a worker: it ends when the run that started it is gone (for example killed)."""
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 
 @contextmanager
 def threads_each(workers: int) -> Iterator[None]:
-    """Processes started in the block compute on an even share of the cores."""
+    """Give processes started in the block an even share of the cores."""
     before = os.environ.get(THREADS)
     os.environ[THREADS] = str(max(1, (os.cpu_count() or 1) // workers))
     try:
@@ -42,14 +42,14 @@ _busy_workers: Synchronized[int] | None = None
 
 
 def join_workers(at_work: Synchronized[int]) -> None:
-    """Make this process a worker; `at_work` counts, across all of them, those that are busy."""
+    """Make this process a worker; `at_work` counts the busy workers of all processes."""
     global _busy_workers
     _busy_workers = at_work
 
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """This worker counts as busy as long as the block runs."""
+    """Count this worker as busy while the block runs."""
     _add_busy(1)
     try:
         yield
@@ -58,7 +58,7 @@ def busy() -> Iterator[None]:
 
 
 def share_cores() -> None:
-    """Set how many threads torch computes with, in this thread, to this worker's share; nothing where there are no workers."""
+    """Set torch's threads, in this thread, to this worker's share of the cores; does nothing without workers."""
     if _busy_workers is not None:
         import torch
 

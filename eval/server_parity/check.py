@@ -1,6 +1,6 @@
-"""`modegraph serve check`: one server against one run, in prompts, log-probabilities of training's answers, and greedy replies one at a time and sixteen at once.
+"""`modegraph serve check`: compare one server with one run in prompts, log-probabilities of training's answers, and greedy replies, one at a time and sixteen at once.
 
-The run's own side (as trained, without its adapter, with it twice), the server's (running already, or llama.cpp's own for a GGUF file), the check, and its report for the terminal."""
+Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF file), the check, and its report for the terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from train.run.record import RunRecord
 
 
 class RunPolicy:
-    """The model of a run; what it said of a row is kept."""
+    """The model of a run; its scores of a row are cached."""
 
     def __init__(self, run: Path, record: RunRecord) -> None:
         settings = record.settings
@@ -58,7 +58,7 @@ class RunPolicy:
         self._cache: dict[tuple[TokenizedRow, How], CompletionScores] = {}
 
     def score_completion(self, rows: Sequence[TokenizedRow], how: How) -> list[CompletionScores]:
-        """What the model says of each row's completion; without an adapter, `how` makes no difference."""
+        """The model's scores of each row's completion; without an adapter, `how` makes no difference."""
         for row in rows:
             if (row, how) not in self._cache:
                 with self._as(how):
@@ -79,7 +79,7 @@ class RunPolicy:
 def open_target(spec: str) -> Iterator[tuple[str, Server]]:
     """(name, server) of `gguf:FILE`, `gguf:FOLDER`, `gguf:NAME` of the catalogue, `openai:NAME@URL`, or a URL, whose name is "".
 
-    UserError for anything else, and for a file that llama.cpp does not open.
+    UserError for anything else, and for a file that llama.cpp cannot open.
     """
     kind, _, target = spec.partition(":")
     if kind != "gguf":
@@ -110,28 +110,28 @@ BATCHES = (1, 16)
 
 
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
-    """Compare the model `name` of a server ("": the one called like the run, or the only one) with `run`, and its base with the run's.
+    """Compare the model `name` of a server ("": the one named like the run, or the only one) with `run`, and its base with the run's base.
 
-    UserError when the server cannot be reached, or has no such model.
+    UserError when the server cannot be reached or has no such model.
     """
     record = language_run(run)
     parents = server.parents()
     name = name or _name_of(run, parents, server.called)
-    for each in filter(None, (name, base)):
-        if each not in parents:
-            raise UserError(f"{server.called}: no model {each!r}", f"one of {', '.join(parents)}", "give its name")
+    for model in filter(None, (name, base)):
+        if model not in parents:
+            raise UserError(f"{server.called}: no model {model!r}", f"one of {', '.join(parents)}", "give its name")
     say(f"opening {run}")
     policy = RunPolicy(run, record)
     check = _Check(server, policy, str(run), tolerance)
-    _, asked = read_probe_conversations(record, policy.tokenizer, conversations)
-    check.model(name, asked, "trained")
+    _, probes = read_probe_conversations(record, policy.tokenizer, conversations)
+    check.model(name, probes, "trained")
     if policy.has_adapter:
-        rows = [each.row for each in asked]
+        rows = [probe.row for probe in probes]
         effect = adapter_effect(policy.score_completion(rows, "trained"), policy.score_completion(rows, "bare"))
         if effect <= tolerance.token:
             check.faults.append(no_effect_fault(str(run), effect))
-        if below := base or parents[name]:
-            check.model(below, asked, "bare")
+        if base_name := base or parents[name]:
+            check.model(base_name, probes, "bare")
         else:
             check.unchecked.append(
                 f"{name} without its adapter: {server.called} names no base; name it with --base-name, if it serves one"
@@ -148,7 +148,7 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
 
 @dataclass
 class _Check:
-    """What one check has found so far."""
+    """The results of one check so far."""
 
     server: Server
     policy: RunPolicy
@@ -158,35 +158,35 @@ class _Check:
     faults: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
-    def model(self, name: str, asked: Sequence[ProbeConversation], expected: How) -> None:
-        """All that there is to check of one served model, which should say what the run says as `expected`."""
-        if not self._training(name, asked, expected):
+    def model(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> None:
+        """Check everything about one served model, which should behave as the run does in state `expected`."""
+        if not self._training(name, probes, expected):
             self.unchecked.append(
-                f"{name}: log-probabilities of training's answers: the server gives none for the tokens of a prompt"
+                f"{name}: log-probabilities of training's answers: the server returns none for the tokens of a prompt"
             )
-        same_prompts = self._template(name, asked)
+        same_prompts = self._template(name, probes)
         if same_prompts is False:
             return
         for batch in BATCHES:
-            self._greedy(name, asked, expected, batch, same_prompts is None)
+            self._greedy(name, probes, expected, batch, same_prompts is None)
 
-    def _training(self, name: str, asked: Sequence[ProbeConversation], expected: How) -> bool:
-        """Log-probabilities of the answers that training saw, one at a time; False when the server does not tell them."""
-        say(f"{name}: {len(asked)} conversations of training")
-        told: list[ServedLogps] = []
-        for row in (each.row for each in asked):
+    def _training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
+        """Compare log-probabilities of training's answers, one at a time; False when the server does not return them."""
+        say(f"{name}: {len(probes)} conversations of training")
+        served: list[ServedLogps] = []
+        for row in (probe.row for probe in probes):
             logps = self.server.prompt_logps(name, row.ids)
             if logps is None:
                 return False
-            told.append(ServedLogps(row, logps[row.prompt_tokens - 1 :]))
-        self._compare(name, told, expected, 1, greedy=False)
+            served.append(ServedLogps(row, logps[row.prompt_tokens - 1 :]))
+        self._compare(name, served, expected, 1, greedy=False)
         return True
 
-    def _template(self, name: str, asked: Sequence[ProbeConversation]) -> bool | None:
-        """Whether the server writes prompts as training did; None when it does not tell their tokens."""
-        for number, each in enumerate(asked, start=1):
-            ours = each.prompt
-            theirs = self.server.prompt_ids(name, each.messages)
+    def _template(self, name: str, probes: Sequence[ProbeConversation]) -> bool | None:
+        """Whether the server writes prompts as training did; None when it does not return their tokens."""
+        for number, probe in enumerate(probes, start=1):
+            ours = probe.prompt
+            theirs = self.server.prompt_ids(name, probe.messages)
             if theirs is None:
                 return None
             if theirs != ours:
@@ -194,36 +194,36 @@ class _Check:
                 return False
         return True
 
-    def _greedy(self, name: str, asked: Sequence[ProbeConversation], expected: How, batch: int, count: bool) -> None:
-        """Greedy replies along which the run says the same; with `count`, prompts are told apart by their number of tokens."""
-        repeated = repeated_to(asked, batch)
+    def _greedy(self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool) -> None:
+        """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
+        repeated = repeated_to(probes, batch)
         say(f"{name}: {len(repeated)} greedy replies, {batch} at once")
         replies = at_once(
-            lambda each: self.server.greedy(name, each.messages, REPLY_TOKENS, self.policy.tokenizer), repeated, batch
+            lambda probe: self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer), repeated, batch
         )
-        for number, (each, reply) in enumerate(zip(repeated, replies, strict=True), start=1):
-            if count and reply.prompt_tokens and reply.prompt_tokens != each.row.prompt_tokens:
-                fault = template_count_fault(name, self.run, number, each.row.prompt_tokens, reply.prompt_tokens)
+        for number, (probe, reply) in enumerate(zip(repeated, replies, strict=True), start=1):
+            if count and reply.prompt_tokens and reply.prompt_tokens != probe.row.prompt_tokens:
+                fault = template_count_fault(name, self.run, number, probe.row.prompt_tokens, reply.prompt_tokens)
                 self._fault(fault)
                 return
-        told = [each for each in map(_served_logps, repeated, replies) if each is not None]
-        if told:
-            self._compare(name, told, expected, batch, greedy=True)
-        if len(told) < len(replies):
-            self.unchecked.append(f"{name}: some greedy replies: the server does not tell their tokens")
+        served = [probe for probe in map(_served_logps, repeated, replies) if probe is not None]
+        if served:
+            self._compare(name, served, expected, batch, greedy=True)
+        if len(served) < len(replies):
+            self.unchecked.append(f"{name}: some greedy replies: the server does not return their tokens")
 
-    def _compare(self, name: str, told: Sequence[ServedLogps], expected: How, batch: int, greedy: bool) -> None:
-        """Note the gaps, and a fault when they are out of tolerance; one fault of log-probabilities a model is enough."""
-        rows = [each.row for each in told]
+    def _compare(self, name: str, served: Sequence[ServedLogps], expected: How, batch: int, greedy: bool) -> None:
+        """Record the gaps, and a fault if they are out of tolerance; one fault of log-probabilities per model is enough."""
+        rows = [row_logps.row for row_logps in served]
         ours = self.policy.score_completion(rows, expected)
-        gaps = gaps_between(told, ours)
+        gaps = gaps_between(served, ours)
         behind = [
-            (gap, row, place) for row, own in zip(rows, ours, strict=True) for place, gap in enumerate(own.behind)
+            (gap, row, index) for row, scores in zip(rows, ours, strict=True) for index, gap in enumerate(scores.behind)
         ]
         share = sum(gap == 0 for gap, _, _ in behind) / len(behind)
-        kind, tokens = "greedy" if greedy else "training", sum(len(each.logps) for each in told)
+        kind, tokens = "greedy" if greedy else "training", sum(len(row_logps.logps) for row_logps in served)
         self.measured.append(
-            Measurement(name, expected == "trained", kind, batch, len(told), tokens, gaps, share if greedy else None)  # type: ignore[arg-type]
+            Measurement(name, expected == "trained", kind, batch, len(served), tokens, gaps, share if greedy else None)  # type: ignore[arg-type]
         )
         if any(fault.startswith(f"{name}: ") for fault in self.faults):
             return
@@ -231,15 +231,15 @@ class _Check:
             near = {expected: gaps}
             if self.policy.has_adapter:
                 near |= {
-                    how: gaps_between(told, self.policy.score_completion(rows, how))
+                    how: gaps_between(served, self.policy.score_completion(rows, how))
                     for how in get_args(How)
                     if how != expected
                 }
             self._fault(logps_fault(name, self.run, expected, near, batch, self.tolerance))
             return
-        worst, row, place = max(behind, key=lambda each: each[0])
+        worst, row, index = max(behind, key=lambda row_logps: row_logps[0])
         if greedy and worst > self.tolerance.conversation:
-            written = self.policy.tokenizer.decode(row.ids[row.prompt_tokens : row.prompt_tokens + place + 1])
+            written = self.policy.tokenizer.decode(row.ids[row.prompt_tokens : row.prompt_tokens + index + 1])
             self._fault(greedy_fault(name, written, worst))
 
     def _fault(self, fault: str) -> None:
@@ -247,15 +247,15 @@ class _Check:
             self.faults.append(fault)
 
 
-def repeated_to(asked: Sequence[ProbeConversation], batch: int) -> list[ProbeConversation]:
-    """The conversations, again and again where they do not fill one batch."""
-    return list(islice(cycle(asked), max(len(asked), batch)))
+def repeated_to(probes: Sequence[ProbeConversation], batch: int) -> list[ProbeConversation]:
+    """The conversations, repeated until they fill one batch."""
+    return list(islice(cycle(probes), max(len(probes), batch)))
 
 
-def _served_logps(each: ProbeConversation, reply: Reply) -> ServedLogps | None:
+def _served_logps(probe: ProbeConversation, reply: Reply) -> ServedLogps | None:
     if not reply.ids or len(reply.ids) != len(reply.logps):
         return None
-    return ServedLogps(each.answered_by(reply.ids), reply.logps)
+    return ServedLogps(probe.answered_by(reply.ids), reply.logps)
 
 
 def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
@@ -284,28 +284,28 @@ HEADER = (
 
 
 def parity_text(report: Report) -> str:
-    """Gaps are nats between the server's log-probabilities and the run's."""
+    """The report as text; gaps are nats between the server's log-probabilities and the run's."""
     rows = [HEADER, *map(_measurement_row, report.measured)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     allowed = f"{report.tolerance.conversation:g} nats a conversation, {report.tolerance.token:g} a token in the mean"
     lines += ["", f"tolerance: {allowed}"]
     lines += [f"fault: {fault}" for fault in report.faults]
-    lines += [f"not checked: {what}" for what in report.unchecked]
+    lines += [f"not checked: {item}" for item in report.unchecked]
     return "\n".join(
         lines if report.faults else [*lines, f"{report.server} gives what {report.run} was trained to give"]
     )
 
 
-def _measurement_row(each: Measurement) -> tuple[str, ...]:
-    gaps = (each.gaps.conversation, each.gaps.token, each.gaps.largest)
+def _measurement_row(measurement: Measurement) -> tuple[str, ...]:
+    gaps = (measurement.gaps.conversation, measurement.gaps.token, measurement.gaps.largest)
     return (
-        each.model,
-        "on" if each.adapter else "off",
-        each.asked,
-        str(each.batch),
-        str(each.conversations),
-        str(each.tokens),
+        measurement.model,
+        "on" if measurement.adapter else "off",
+        measurement.asked,
+        str(measurement.batch),
+        str(measurement.conversations),
+        str(measurement.tokens),
         *(f"{gap:.2g}" for gap in gaps),
-        "–" if each.likeliest is None else f"{each.likeliest:.1%}",
+        "–" if measurement.likeliest is None else f"{measurement.likeliest:.1%}",
     )

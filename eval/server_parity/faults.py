@@ -1,4 +1,4 @@
-"""How far a server's log-probabilities are from the run's, what may be, and what gaps mean: one line that names fault, likely cause and remedy."""
+"""Gaps between a server's log-probabilities and the run's, their tolerance, and their diagnosis: one line with the fault, its likely cause and the remedy."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from train.export.divergence import CompletionScores, first_difference
 from train.model.logps import TokenizedRow
 
 How = Literal["trained", "bare", "twice"]
-"""A run as it was trained, without its adapter, and with the adapter counted twice."""
+"""The state of a run: as trained, without its adapter, or with the adapter applied twice."""
 
 
 @dataclass(frozen=True)
 class ServedLogps:
-    """What a server told of one conversation: log-probabilities of the tokens `row.ids[row.prompt_tokens:]`, in nats."""
+    """A server's log-probabilities of the tokens `row.ids[row.prompt_tokens:]` of one conversation, in nats."""
 
     row: TokenizedRow
     logps: Sequence[float]
@@ -35,21 +35,21 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What gaps may be, in nats."""
+    """The largest gaps allowed, in nats."""
 
     conversation: float
     token: float
 
     def holds(self, gaps: Gaps) -> bool:
-        """Whether they are."""
+        """Whether gaps are within the tolerance."""
         return gaps.conversation <= self.conversation and gaps.token <= self.token
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the report: a served model, asked `batch` conversations at a time for what training saw or for greedy replies.
+    """One line of the report: a served model, sent `batch` conversations at a time, for training's answers or for greedy replies.
 
-    `likeliest` is the share of the tokens of greedy replies that are the run's first choice too.
+    `likeliest` is the share of the tokens of greedy replies that are also the run's first choice.
     """
 
     model: str
@@ -64,7 +64,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Report:
-    """What was measured, each fault in one line, and what could not be checked. Nothing is wrong when `faults` is empty."""
+    """The measurements, one line per fault, and what could not be checked. No faults were found if `faults` is empty."""
 
     server: str
     run: str
@@ -75,19 +75,22 @@ class Report:
 
 
 EXPLAINED_SHARE = 0.25
-"""Another way to serve the run explains a gap when it leaves less than this share of it."""
+"""Another state of the run explains a gap if it leaves less than this share of it."""
 
 
-def gaps_between(told: Sequence[ServedLogps], ours: Sequence[CompletionScores]) -> Gaps:
-    """How far a server is from the run, over conversations of one token or more.
+def gaps_between(served: Sequence[ServedLogps], ours: Sequence[CompletionScores]) -> Gaps:
+    """The gaps between a server and the run, over conversations of one token or more.
 
     >>> from train.model.logps import TokenizedRow
     >>> gaps_between([ServedLogps(TokenizedRow((1, 2, 3), 1), (-1.0, -2.0))], [CompletionScores((-1.5, -1.75), (0.0, 0.0))])
     Gaps(conversation=0.25, token=0.375, largest=0.5)
     """
-    apart = [[a - b for a, b in zip(each.logps, own.logps, strict=True)] for each, own in zip(told, ours, strict=True)]
-    tokens = [abs(gap) for row in apart for gap in row]
-    return Gaps(max(abs(sum(row)) for row in apart), sum(tokens) / len(tokens), max(tokens))
+    differences = [
+        [a - b for a, b in zip(row_logps.logps, scores.logps, strict=True)]
+        for row_logps, scores in zip(served, ours, strict=True)
+    ]
+    tokens = [abs(gap) for row in differences for gap in row]
+    return Gaps(max(abs(sum(row)) for row in differences), sum(tokens) / len(tokens), max(tokens))
 
 
 def adapter_effect(trained: Sequence[CompletionScores], bare: Sequence[CompletionScores]) -> float:
@@ -101,7 +104,7 @@ def adapter_effect(trained: Sequence[CompletionScores], bare: Sequence[Completio
 
 
 def explained_by(expected: How, near: Mapping[How, Gaps]) -> How | None:
-    """The other way to serve a run that a server's log-probabilities are near to; None when it is none."""
+    """The other state of the run that a server's log-probabilities are close to; None if there is none."""
     nearest = min(near, key=lambda how: near[how].token)
     return nearest if nearest != expected and near[nearest].token < EXPLAINED_SHARE * near[expected].token else None
 
@@ -119,7 +122,7 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
         case "trained", "twice":
             return (
                 f"{name}: the adapter counts twice: log-probabilities are those of base + 2 × adapter ({apart}); "
-                "it was merged into the model below it already, or has scale 2: serve it over the base it was trained on at scale 1, or the merged model alone"
+                "it is already merged into the model below it, or has scale 2: serve it over the base it was trained on at scale 1, or the merged model alone"
             )
         case "bare", ("trained" | "twice"):
             return f"{name}: the base already holds the adapter ({apart}): it was merged; serve the base that the run was trained on"
@@ -139,16 +142,16 @@ def no_effect_fault(run: str, effect: float) -> str:
 
 
 def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> str:
-    """The line for a prompt that the server's chat template writes in other tokens."""
-    place, here, there = first_difference(ours, theirs, tokenizer)
+    """The line for a prompt that the server's chat template writes as other tokens."""
+    position, ours_text, theirs_text = first_difference(ours, theirs, tokenizer)
     return (
         f"{name}: another chat template: the prompt of conversation {number} has {len(theirs)} tokens, training's {len(ours)}; "
-        f"from token {place} on it reads {there} for {here}; {_template_remedy(run)}"
+        f"from token {position} on it reads {theirs_text} for {ours_text}; {_template_remedy(run)}"
     )
 
 
 def template_count_fault(name: str, run: str, number: int, ours: int, theirs: int) -> str:
-    """The same where the server tells no tokens, only how many it read."""
+    """The same if the server returns no tokens, only how many it read."""
     return (
         f"{name}: another chat template: the server reads {theirs} tokens in the prompt of conversation {number}, "
         f"training {ours}; {_template_remedy(run)}"

@@ -1,6 +1,6 @@
-"""The benchmarks by name; their questions and documents read from files as published, from our own layout or from the hub; and written in our own layout.
+"""The benchmarks by name; their questions and documents, read from published files, from modegraph's own layout or from the hub, and written in that layout.
 
-A source is a file (.jsonl, .json) or a folder. In a folder, questions.jsonl (and corpus.jsonl) are read in our own layout; otherwise every .json and .jsonl file in it is read row by row."""
+A source is a file (.jsonl, .json) or a folder. In a folder, questions.jsonl (and corpus.jsonl) are read in modegraph's layout; otherwise every .json and .jsonl file in it is read row by row."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def find_task(name: str) -> Task:
 
 
 HUB = "hub"
-MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def load_task(task: Task, source: Path) -> Loaded:
-    """Everything in `source`; UserError for a missing source (saying how to get it) and for a row of another shape."""
+    """Everything in `source`; UserError for a missing source (saying how to get it) and for a row of another form."""
     if not source.exists():
         hub = f", or --source {HUB}" if task.hub is not None else ""
         raise UserError(f"{task.name}: {source} is not there", "its data", f"get {task.get}{hub}")
@@ -81,7 +81,7 @@ def load_task(task: Task, source: Path) -> Loaded:
 
 
 def load_from_hub(task: Task) -> Loaded:
-    """The task's split on the hub, by `datasets`; UserError where it has none, or the hub does not give it."""
+    """The task's split on the hub, read by `datasets`; UserError if it has none, or the hub does not provide it."""
     if task.hub is None:
         raise UserError(f"{task.name}: not on the hub in a form that is read here", "a file", f"get {task.get}")
     try:
@@ -110,9 +110,9 @@ def _read_row(read: Read, row: Row, where: str) -> Item:
         return read(row)
     except UserError as problem:
         raise UserError(f"{where}, {problem}", "", "") from None
-    except MISSHAPEN as problem:
+    except MALFORMED as problem:
         found = f"{where}: {type(problem).__name__} {problem}"
-        raise UserError(found, "a row as published", "name the task that the file is of, or fix the row") from None
+        raise UserError(found, "a row as published", "name the task that the file belongs to, or fix the row") from None
 
 
 def _file_rows(file: Path) -> Iterator[tuple[str, Row]]:
@@ -159,7 +159,7 @@ def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
 
 
 def task_json(task: Task) -> dict[str, Any]:
-    """The same as data."""
+    """The same as JSON data."""
     return {
         "name": task.name,
         "title": task.title,
@@ -173,7 +173,7 @@ def task_json(task: Task) -> dict[str, Any]:
 
 
 def write_task(loaded: Loaded, out: Path) -> None:
-    """questions.jsonl, and corpus.jsonl where the task brings its documents, into `out`."""
+    """Write questions.jsonl, and corpus.jsonl if the task comes with documents, into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     write_questions(loaded.questions, out / "questions.jsonl")
     if loaded.documents:
@@ -183,7 +183,7 @@ def write_task(loaded: Loaded, out: Path) -> None:
 
 
 def write_questions(questions: Sequence[Question], file: Path) -> None:
-    """Questions as graph/documents/questions.py reads them."""
+    """Write questions in the form that graph/documents/questions.py reads."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(file, (question_row(question) for question in questions))
 
@@ -205,7 +205,7 @@ def question_row(question: Question) -> dict[str, Any]:
 
 
 def describe_collection(index: Index) -> list[str]:
-    """What a collection is about, in at most 40 texts: its widest summaries, or its first passages where it has none."""
+    """A description of a collection in at most 40 texts: its widest summaries, or its first passages if it has none."""
     data = index.data
     rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MOST_DESCRIBED]
     if rows:

@@ -1,4 +1,4 @@
-"""The commands on benchmarks: `modegraph eval tasks`, `modegraph eval score` and `modegraph eval abstract`."""
+"""The benchmark commands: `modegraph eval tasks`, `modegraph eval score` and `modegraph eval abstract`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graph.types import OpenModel
 
 SOURCE = typer.Option(
-    metavar="PATH", rich_help_panel=INPUT, help="Data of the task: a file, a folder, or hub to fetch them."
+    metavar="PATH", rich_help_panel=INPUT, help="Data of the task: a file, a folder, or hub to download it."
 )
 TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
@@ -34,7 +34,10 @@ Metrics = Annotated[
 EmptyIsWrong = Annotated[
     bool,
     typer.Option(
-        "--empty-is-wrong", metavar="", rich_help_panel=INPUT, help="Score an empty prediction 0, not refuse it."
+        "--empty-is-wrong",
+        metavar="",
+        rich_help_panel=INPUT,
+        help="Score an empty prediction 0 instead of refusing it.",
     ),
 ]
 Users = Annotated[int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Users to invent.")]
@@ -61,7 +64,7 @@ def tasks(
 ) -> None:
     """List the benchmarks: size, licence, metrics, and where their data come from.
 
-    With a TASK and --source, its data are read; --out is the folder for questions.jsonl and corpus.jsonl.
+    With a TASK and --source, reads its data; --out is the folder for questions.jsonl and corpus.jsonl.
     """
     from eval.tasks.catalogue import task_json, task_lines, write_task
 
@@ -102,16 +105,18 @@ def score(
     from eval.tasks.catalogue import find_task
     from eval.tasks.score_file import read_predictions, score_json, score_predictions, score_table
 
-    metrics = [find_metric(one) for one in metric or find_task(name).metrics]
-    wrong = [one.name for one in metrics if one.needs != "answer"]
+    metrics = [find_metric(item) for item in metric or find_task(name).metrics]
+    wrong = [item.name for item in metrics if item.needs != "answer"]
     if metric and wrong:
-        raise UserError(f"--metric {wrong[0]}", "a metric of answers: predictions hold nothing else", "choose another")
+        raise UserError(
+            f"--metric {wrong[0]}", "a metric of answers, since predictions contain nothing else", "choose another"
+        )
     loaded = _load(name, source)
-    questions = [one for one in loaded.questions if split in (None, one.split)]
+    questions = [item for item in loaded.questions if split in (None, item.split)]
     if not questions:
         raise UserError(f"--split {split}: no such questions", "train, dev or test", "change the split")
     answers = read_predictions(predictions, questions, empty_is_wrong)
-    scores = score_predictions(questions, answers, [one for one in metrics if one.needs == "answer"])
+    scores = score_predictions(questions, answers, [item for item in metrics if item.needs == "answer"])
     print_json(score_json(scores)) if as_json else print(as_text(score_table(scores)))
 
 
@@ -134,12 +139,14 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
         from eval.tasks.sets.abstract import generate_questions
         from graph.index.index import open_index
 
-        found, lacking = generate_questions(
+        generated, lacking = generate_questions(
             describe_collection(open_index(index)), open_model(model), users, tasks_per_user, questions_per_task
         )
-        write_questions(found, out)
-        result = {"questions": len(found), "lacking": lacking, "file": str(out)}
-        print_json(result) if as_json else print(f"{out}: {len(found):,} questions, {lacking:,} fewer than asked for")
+        write_questions(generated, out)
+        result = {"questions": len(generated), "lacking": lacking, "file": str(out)}
+        print_json(result) if as_json else print(
+            f"{out}: {len(generated):,} questions, {lacking:,} fewer than asked for"
+        )
         if lacking:
             raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`modegraph eval score`: a file of predictions against a task's questions."""
+"""`modegraph eval score`: score a file of predictions for a task's questions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graph.text.replies import without_thinking
 
 @dataclass(frozen=True)
 class Scores:
-    """Each metric's mean with its interval and how many questions it applies to; None where it applies to none."""
+    """Each metric's mean with its interval, None if it applies to no question, and the number of questions it applies to."""
 
     means: Mapping[str, Interval | None]
     counts: Mapping[str, int]
@@ -28,9 +28,9 @@ class Scores:
 
 
 def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: bool) -> dict[str, str]:
-    """Every question's prediction from lines of {"id", "answer"}; UserError for a bad row, a missing or an unknown question."""
+    """Every question's prediction, from lines of {"id", "answer"}; UserError for an invalid row, and for a missing or unknown question."""
     known = {question.id: question for question in questions}
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for line, row in read_jsonl(file):
         key, answer = row.get("id"), row.get("answer")
         if not isinstance(key, str) or key not in known:
@@ -39,16 +39,16 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
             raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a text", "fix the row")
         if not empty_is_wrong:
             check_answer(known[key], answer)
-        found[key] = answer
-    missing = [key for key in known if key not in found]
+        answers[key] = answer
+    missing = [key for key in known if key not in answers]
     if missing:
         what = f"{file}: {len(missing):,} of {len(known):,} questions have no prediction, {missing[0]!r} first"
         raise UserError(what, "one for every question", "answer them, or choose another --split")
-    return found
+    return answers
 
 
 def output_from_text(text: str) -> Output:
-    """A model's text behind its thinking as an output: the answer is what follows ###Answer:, without citations, or the whole text."""
+    """A model's text after its thinking as an output: the answer is what follows ###Answer:, without citations, or else the full text."""
     text = without_thinking(text)
     return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
 
@@ -56,18 +56,18 @@ def output_from_text(text: str) -> Output:
 def score_predictions(
     questions: Sequence[Question], predictions: Mapping[str, str], metrics: Sequence[Metric]
 ) -> Scores:
-    """All metrics over the questions; UserError when a metric is no number."""
+    """All metrics over the questions; UserError when a metric is not a number."""
     outputs = {question.id: output_from_text(predictions[question.id]) for question in questions}
     values = {
         metric.name: [v for q in questions if (v := score_output(metric, q, outputs[q.id])) is not None]
         for metric in metrics
     }
-    means = {name: bootstrap_mean(found) if found else None for name, found in values.items()}
-    return Scores(means, {name: len(found) for name, found in values.items()}, len(questions))
+    means = {name: bootstrap_mean(metric_values) if metric_values else None for name, metric_values in values.items()}
+    return Scores(means, {name: len(metric_values) for name, metric_values in values.items()}, len(questions))
 
 
 def score_table(scores: Scores) -> Table:
-    """One row a metric."""
+    """One row per metric."""
     rows = [
         (name, "–", "–", "0")
         if mean is None
@@ -78,6 +78,6 @@ def score_table(scores: Scores) -> Table:
 
 
 def score_json(scores: Scores) -> dict[str, Any]:
-    """Means with intervals, and to how many questions each applies."""
+    """Means with intervals, and the number of questions that each metric applies to."""
     means = {name: None if mean is None else asdict(mean) for name, mean in scores.means.items()}
     return {"questions": scores.questions, "metrics": means, "counts": dict(scores.counts)}

@@ -1,4 +1,4 @@
-"""What every adapter does with an index and the settings of `retrieve`."""
+"""Shared by all adapters: opening an index, and retrieving with the settings of `retrieve`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from modegraph.indexes import Index
 
 
 def open_if_path(index: Index | str | Path) -> Index:
-    """An index as it is, or opened from its folder; UserError when there is none."""
+    """The index itself, or the one opened from a folder; UserError when there is none."""
     return index if isinstance(index, Index) else Index(index)
 
 
-def metadata_of(found: Scored[Passage]) -> dict[str, Any]:
-    """Where a passage stands and how it was scored, for frameworks that carry a mapping along."""
-    item = found.item
+def metadata_of(scored: Scored[Passage]) -> dict[str, Any]:
+    """A passage's location and score, for frameworks that attach metadata as a mapping."""
+    passage = scored.item
     return {
-        "id": item.id,
-        "source": item.source,
-        "title": item.title,
-        "start": item.start,
-        "end": item.end,
-        "score": found.score,
-        **({"page": item.page} if item.page is not None else {}),
+        "id": passage.id,
+        "source": passage.source,
+        "title": passage.title,
+        "start": passage.start,
+        "end": passage.end,
+        "score": scored.score,
+        **({"page": passage.page} if passage.page is not None else {}),
     }
 
 

@@ -20,11 +20,11 @@ class ModegraphRM(dspy.Module):
         self._index, self._settings = open_if_path(index), dict(settings or {})
 
     def forward(self, query: str, k: int | None = None) -> dspy.Prediction:
-        """The passages for a query, their scores and sources beside them."""
+        """The passages for a query, with their scores and sources."""
         settings = self._settings if k is None else {**self._settings, "top_k": k}
-        found = passages(self._index, query, settings)
+        scored = passages(self._index, query, settings)
         return dspy.Prediction(
-            passages=[each.item.text for each in found],
-            scores=[each.score for each in found],
-            sources=[each.item.source for each in found],
+            passages=[passage.item.text for passage in scored],
+            scores=[passage.score for passage in scored],
+            sources=[passage.item.source for passage in scored],
         )

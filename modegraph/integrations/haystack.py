@@ -21,19 +21,19 @@ class ModegraphRetriever:
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, Any]:
         """The documents for a query, best first."""
-        found = passages(self._index, query, self._settings)
+        scored = passages(self._index, query, self._settings)
         documents = [
-            Document(id=each.item.id, content=each.item.text, meta=metadata_of(each), score=each.score)
-            for each in found
+            Document(id=passage.item.id, content=passage.item.text, meta=metadata_of(passage), score=passage.score)
+            for passage in scored
         ]
         return {"documents": documents}
 
     def to_dict(self) -> dict[str, Any]:
-        """For a pipeline that is written down."""
+        """Serialise for a saved pipeline."""
         return dict(default_to_dict(self, index=self._folder, settings=self._settings))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModegraphRetriever:
-        """From a pipeline that was written down."""
-        made: ModegraphRetriever = default_from_dict(cls, data)
-        return made
+        """Deserialise from a saved pipeline."""
+        retriever: ModegraphRetriever = default_from_dict(cls, data)
+        return retriever

@@ -26,5 +26,8 @@ class ModegraphRetriever(BaseRetriever):
         self._opened = open_if_path(self.index)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        found = passages(self._opened, query, self.settings)
-        return [Document(id=each.item.id, page_content=each.item.text, metadata=metadata_of(each)) for each in found]
+        scored = passages(self._opened, query, self.settings)
+        return [
+            Document(id=passage.item.id, page_content=passage.item.text, metadata=metadata_of(passage))
+            for passage in scored
+        ]

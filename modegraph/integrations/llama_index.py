@@ -21,10 +21,11 @@ class ModegraphRetriever(BaseRetriever):
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = passages(self._index, query_bundle.query_str, self._settings)
+        scored = passages(self._index, query_bundle.query_str, self._settings)
         return [
             NodeWithScore(
-                node=TextNode(id_=each.item.id, text=each.item.text, metadata=metadata_of(each)), score=each.score
+                node=TextNode(id_=passage.item.id, text=passage.item.text, metadata=metadata_of(passage)),
+                score=passage.score,
             )
-            for each in found
+            for passage in scored
         ]

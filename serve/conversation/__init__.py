@@ -1,1 +1,1 @@
-"""A conversation: what its last turn asks for, what is searched for it, and which turns the model is shown."""
+"""Conversations: what the last turn asks for, the query to search for it, and the turns that the model is shown."""

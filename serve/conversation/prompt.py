@@ -1,8 +1,8 @@
 """The prompt of a conversation's last turn, and how much of it the model's window holds.
 
 Passages matter more than earlier turns, but a follow-up means nothing without the turn before it: earlier turns may take a quarter of the
-room, then come the best passages, then as many more turns as fit. The oldest turns and the worst passages are left out. A chat client's own
-task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on without a search; the oldest of its history goes first."""
+space, then come the best passages, then as many more turns as fit. The oldest turns and the worst passages are left out. A chat client's own
+task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on without a search; its history is cut from the oldest end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOO_LONG = re.compile(
 
 
 def is_too_long(refusal: str) -> bool:
-    """Whether a refusal is about the length of the prompt.
+    """Whether a server's refusal is about the length of the prompt.
 
     >>> is_too_long("This model's maximum context length is 1024 tokens"), is_too_long("n must be at most 4")
     (True, False)
@@ -34,32 +34,32 @@ def is_too_long(refusal: str) -> bool:
 
 
 MAX_EXCHANGES, MAX_CHARACTERS = 20, 24_000
-"""How far back a conversation is read, however large the window of the model."""
+"""How far back a conversation is read, however large the model's window."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A turn of the user and the reply to it, without citations: their numbers meant other passages than the next prompt's."""
+    """A user's turn and the reply to it, without citations: their numbers refer to other passages than the next prompt's."""
 
-    asked: str
-    replied: str
+    question: str
+    reply: str
 
     @property
     def answer(self) -> str:
-        """The reply's answer alone, as one line; "" where it says that there is none."""
-        answer = " ".join(parse_answer(self.replied).answer.split())
+        """The answer of the reply, as one line; "" where the reply says that there is none."""
+        answer = " ".join(parse_answer(self.reply).answer.split())
         return "" if is_no_answer(answer) else answer
 
     def messages(self) -> tuple[Message, Message]:
-        """As a prompt shows it."""
-        return Message("user", self.asked), Message("assistant", self.replied)
+        """The two messages in a prompt."""
+        return Message("user", self.question), Message("assistant", self.reply)
 
 
 def exchanges_of(history: Iterable[Message]) -> tuple[Exchange, ...]:
-    """The latest turns in pairs, as chat templates want them; what is said before a first question or after no reply is left out.
+    """The latest turns in pairs, as chat templates need them; turns before the first question and questions without a reply are left out.
 
     >>> exchanges_of([Message("user", "Who built it?"), Message("assistant", "The yard [2]."), Message("user", "When?")])
-    (Exchange(asked='Who built it?', replied='The yard.'),)
+    (Exchange(question='Who built it?', reply='The yard.'),)
     """
     paired: list[list[Message]] = []
     for turn in history:
@@ -67,14 +67,14 @@ def exchanges_of(history: Iterable[Message]) -> tuple[Exchange, ...]:
             paired.append([turn])
         elif paired:
             paired[-1].append(turn)
-    latest, room = [], MAX_CHARACTERS
+    latest, remaining_chars = [], MAX_CHARACTERS
     for turns in reversed(paired[-MAX_EXCHANGES:]):
-        asked, replied = _text_of_role(turns, "user"), _text_of_role(turns, "assistant")
-        room -= len(asked) + len(replied)
-        if room < 0:
+        question, reply = _text_of_role(turns, "user"), _text_of_role(turns, "assistant")
+        remaining_chars -= len(question) + len(reply)
+        if remaining_chars < 0:
             break
-        if replied:
-            latest.append(Exchange(asked, check_citations(replied, 0).text))
+        if reply:
+            latest.append(Exchange(question, check_citations(reply, 0).text))
     return tuple(reversed(latest))
 
 
@@ -83,23 +83,23 @@ def _text_of_role(turns: Iterable[Message], role: str) -> str:
 
 
 ANSWER_SHARE = 4
-"""A quarter of the window is kept for the answer, or what the request allows it, if that is less."""
+"""A quarter of the window is reserved for the answer, or the request's limit, if that is less."""
 TURNS_SHARE = 4
 
 
 class PromptTooLong(UserError):
-    """Even the least of a prompt is longer than the model's window."""
+    """Even the shortest form of a prompt is longer than the model's window."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the engine reads. `ranked` are excerpts, best first, `exchanges` earlier turns, oldest first; `left_out` did not fit.
+    """The model's input. `ranked` are excerpts, best first, `exchanges` earlier turns, oldest first; `left_out` excerpts did not fit.
 
-    Where no earlier turn is shown the question is asked as it was searched for, which stands alone.
+    Where no earlier turn is shown, the question is the search query, which can be understood alone.
     """
 
     intent: Intent
-    asked: str
+    turn: str
     instructions: str
     evidence: Evidence
     ranked: tuple[Excerpt, ...]
@@ -110,41 +110,40 @@ class Prompt:
 
     @property
     def excerpts(self) -> tuple[Excerpt, ...]:
-        """In the order of their numbers."""
+        """The excerpts in the order of their numbers."""
         return in_prompt_order(self.ranked, self.evidence)
 
     def messages(self) -> list[Message]:
-        """System, earlier turns, and the question after its passages in the form of training; special tokens are broken in all."""
-        shown = self.asked if self.exchanges or self.intent == "request" else self.evidence.query
-        system, user = answer_messages(shown, self.excerpts, self.form)
+        """System message, earlier turns, then passages and question, in the form used in training; special tokens are escaped in all."""
+        question = self.turn if self.exchanges or self.intent == "request" else self.evidence.query
+        system, user = answer_messages(question, self.excerpts, self.form)
         if self.intent == "remark":
-            system, user = Message("system", read_prompt("serve/remark.txt")), Message("user", self.asked)
-        told = [system.content, *([read_prompt("serve/request.txt")] if self.intent == "request" else [])]
-        told += [self.instructions] if self.instructions else []
-        turns = [turn for exchange in self.exchanges for turn in exchange.messages()]
-        whole = [Message("system", "\n\n".join(told)), *turns, user]
-        return [replace(turn, content=self.escape(turn.content)) for turn in whole]
+            system, user = Message("system", read_prompt("serve/remark.txt")), Message("user", self.turn)
+        instructions = [system.content, *([read_prompt("serve/request.txt")] if self.intent == "request" else [])]
+        instructions += [self.instructions] if self.instructions else []
+        turns = [message for exchange in self.exchanges for message in exchange.messages()]
+        messages = [Message("system", "\n\n".join(instructions)), *turns, user]
+        return [replace(message, content=self.escape(message.content)) for message in messages]
 
     def with_less(self, exchanges: int, ranked: Sequence[Excerpt]) -> Prompt:
-        """With so many of the latest turns, and these excerpts."""
-        kept = self.exchanges[len(self.exchanges) - exchanges :]
-        return replace(
-            self, exchanges=kept, ranked=tuple(ranked), left_out=self.left_out + len(self.ranked) - len(ranked)
-        )
+        """The prompt with the latest `exchanges` turns and these excerpts."""
+        latest = self.exchanges[len(self.exchanges) - exchanges :]
+        left_out = self.left_out + len(self.ranked) - len(ranked)
+        return replace(self, exchanges=latest, ranked=tuple(ranked), left_out=left_out)
 
     def halved(self) -> Prompt | None:
-        """With half of the passages and of the turns; None where that is all the same."""
+        """The prompt with half of the passages and turns; None where that changes nothing."""
         half = self.with_less(len(self.exchanges) // 2, self.ranked[: -(-len(self.ranked) // 2)])
         return half if (half.exchanges, half.ranked) != (self.exchanges, self.ranked) else None
 
 
 def standalone_prompt(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt:
-    """The prompt of a question that stands alone; its special tokens are the engine's care."""
+    """The prompt of a question without a conversation; the engine escapes its special tokens."""
     return Prompt("question", evidence.query, "", evidence, ranked, (), str)
 
 
 def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> tuple[Prompt, int]:
-    """What of a prompt the window of `model` holds, in the form of its answers, and how long one may be; all of it where no window is known.
+    """The part of a prompt that fits the window of `model`, in its answer form, and the answer's limit in tokens; all of it where no window is known.
 
     PromptTooLong when not even the shortest passage fits, or, where none was found, the question alone.
     """
@@ -158,32 +157,32 @@ def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> 
         return model.prompt_tokens(prompt.with_less(exchanges, ranked).messages())
 
     exchanges, ranked = len(prompt.exchanges), prompt.ranked
-    if (whole := length(exchanges, ranked)) > limit:
-        alone = length(0, ())
-        share = alone + max(limit - alone, 0) // TURNS_SHARE
-        exchanges = largest_fitting(exchanges, lambda last: length(last, ()) <= share)
-        ranked = fit_excerpts(ranked, lambda first: length(exchanges, first) <= limit)
+    if (prompt_tokens := length(exchanges, ranked)) > limit:
+        question_tokens = length(0, ())
+        share = question_tokens + max(limit - question_tokens, 0) // TURNS_SHARE
+        exchanges = largest_fitting(exchanges, lambda count: length(count, ()) <= share)
+        ranked = fit_excerpts(ranked, lambda excerpts: length(exchanges, excerpts) <= limit)
         if ranked == prompt.ranked:
-            exchanges = largest_fitting(len(prompt.exchanges), lambda last: length(last, ranked) <= limit)
-        if (whole := length(exchanges, ranked)) > limit or len(ranked) < min(len(prompt.ranked), 1):
-            least = min((length(0, (each,)) for each in prompt.ranked), default=alone)
+            exchanges = largest_fitting(len(prompt.exchanges), lambda count: length(count, ranked) <= limit)
+        if (prompt_tokens := length(exchanges, ranked)) > limit or len(ranked) < min(len(prompt.ranked), 1):
+            shortest = min((length(0, (excerpt,)) for excerpt in prompt.ranked), default=question_tokens)
             raise PromptTooLong(
-                f"a prompt of {least:,} tokens at least, {alone:,} of them the question and its instructions",
-                f"{limit:,} of the model's window of {window:,}, the rest being for the answer",
+                f"a prompt of {shortest:,} tokens at least, {question_tokens:,} of them the question and its instructions",
+                f"at most {limit:,} of the model's window of {window:,}; the rest is reserved for the answer",
                 "ask in fewer words, use a model with a larger window, or index with a smaller max_passage_tokens",
             )
-    return prompt.with_less(exchanges, ranked), min(max_answer_tokens, window - whole)
+    return prompt.with_less(exchanges, ranked), min(max_answer_tokens, window - prompt_tokens)
 
 
 TASK_REPLY_SHARE = 4
-"""A quarter of the window is kept for the reply, or what the request allows it, if that is less."""
+"""A quarter of the window is reserved for the reply, or the request's limit, if that is less."""
 MIN_HISTORY_CHARS = 200
 TASK_HEADING, HISTORY_START, HISTORY_END = "### Task:\n", "<chat_history>", "</chat_history>"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task: its instructions, before and after the history, and the history. `system` are the client's own system messages."""
+    """A task of the chat client: instructions before and after the history, and the history. `system` is the client's own system message."""
 
     system: str
     before: str
@@ -191,19 +190,19 @@ class Task:
     after: str
 
     def messages(self) -> list[Message]:
-        """What the model reads."""
-        told = [Message("system", self.system)] if self.system else []
-        return [*told, Message("user", self.before + self.history + self.after)]
+        """The model's input."""
+        system = [Message("system", self.system)] if self.system else []
+        return [*system, Message("user", self.before + self.history + self.after)]
 
     def halved(self) -> Task | None:
-        """With the later half of the history; None where little of it is left."""
+        """The task with the later half of its history; None where little of it is left."""
         if len(self.history) < MIN_HISTORY_CHARS:
             return None
         return replace(self, history=self.history[len(self.history) // 2 :])
 
 
 def read_task(turns: Sequence[str], system: str) -> Task | None:
-    """The task that a conversation of the user's `turns` alone is; None for one that asks the documents.
+    """The task in a conversation whose user turns are `turns`; None where it asks the documents.
 
     >>> task = read_task(["### Task:\\nFind a title.\\n<chat_history>\\nUSER: Hi\\n</chat_history>"], "")
     >>> task is not None and task.history, read_task(["What is a ### Task:?"], "")
@@ -217,11 +216,11 @@ def read_task(turns: Sequence[str], system: str) -> Task | None:
 
 
 def fit_task(task: Task, model: LanguageModel, max_answer_tokens: int) -> tuple[Task, int]:
-    """What of a task the window of `model` holds, and how long the reply may be then; all of it where no window is known."""
+    """The part of a task that fits the window of `model`, and the reply's limit in tokens; all of it where no window is known."""
     window = model.window()
     if window is None:
         return task, max_answer_tokens
     limit = window - min(max_answer_tokens, window // TASK_REPLY_SHARE)
-    while model.prompt_tokens(task.messages()) > limit and (less := task.halved()) is not None:
-        task = less
+    while model.prompt_tokens(task.messages()) > limit and (shorter := task.halved()) is not None:
+        task = shorter
     return task, max(1, min(max_answer_tokens, window - model.prompt_tokens(task.messages())))

@@ -1,8 +1,8 @@
 """What a turn asks for, and whether its question stands alone, by rules over its words.
 
 `intent`: an answer from the documents, the last answer in another form, or nothing (a remark); only words of closed lists make a turn anything
-but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second one?"), when a pronoun has nothing before
-it to stand for ("Who bred it?"), or when it says little and names nothing. Rules of English; of other languages only the length is judged.
+but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second one?"), when a pronoun has no antecedent in
+it ("Who bred it?"), or when it says little and names nothing. The rules are for English; in other languages only the length counts.
 When in doubt a turn is a question, and the question stands alone."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 MAX_INTENT_CHARS = 200
-"""In characters: a longer turn asks something."""
+"""Characters; a longer turn is a question."""
 _TURN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _REMARK = _set(
     """awesome bye cheers clear cool excellent fine good goodbye great hello helpful helps hey hi interesting lovely nice no ok okay
@@ -57,7 +57,7 @@ _PHRASES: dict[str, Intent] = {
 
 
 def intent(text: str) -> Intent:
-    """What the last turn of a conversation with an answer in it asks for.
+    """What the last turn of a conversation that already has an answer asks for.
 
     >>> [intent(each) for each in ("Thanks!", "Shorter, please", "And in German?", "List the ferries.", "And in 2023?")]
     ['remark', 'request', 'request', 'question', 'question']
@@ -74,8 +74,8 @@ def intent(text: str) -> Intent:
     return "request" if _made_of(words, _REQUEST, _REQUEST_FILLERS) else "question"
 
 
-def _made_of(words: list[str], saying: frozenset[str], beside: frozenset[str]) -> bool:
-    return not saying.isdisjoint(words) and all(word in saying or word in beside for word in words)
+def _made_of(words: list[str], required: frozenset[str], fillers: frozenset[str]) -> bool:
+    return not required.isdisjoint(words) and all(word in required or word in fillers for word in words)
 
 
 AUXILIARY = _set(
@@ -84,7 +84,7 @@ AUXILIARY = _set(
 )
 ASKING = _set("how what when where which who whom whose why")
 ASKING_HOW = _set("how when where why")
-"""Question words after which a whole question has an auxiliary."""
+"""Question words that an auxiliary follows in a complete question."""
 AMOUNTS = _set("many much")
 IMPERATIVES = _set("compare describe explain find give list name say show summarise summarize tell")
 PREPOSITIONS = _set(
@@ -95,12 +95,12 @@ SUBJECTS, OBJECTS, POSSESSIVES = _set("he it she they"), _set("her him it them")
 DEMONSTRATIVES = _set("that these this those")
 SUBORDINATE = _set("although because if since that though until when where which while who whom whose")
 ORDINALS = _set("another first last new next old other second that third this which")
-"""What stands before "one" where it means one of several."""
+"""Words before "one" where it means one of several."""
 MEASURES = _set(
     """big century cost costs date dates day days far heavy high hour hours kind large long minute minutes month months name number
     often old person people place sort tall thing things time times town week weeks year years"""
 )
-"""What a question asks for, and not what it asks about."""
+"""Nouns for what a question asks for, not for what it is about."""
 COLLECTION = _set("collection corpus document documents index passage passages source sources text texts")
 STOP_WORDS = (
     AUXILIARY
@@ -120,20 +120,20 @@ STOP_WORDS = (
         there third though today together too two up us use used very we well went whether yes yet you your"""
     )
 )
-"""Words that say nothing of what is looked for."""
+"""Words that say nothing about the topic of a question."""
 ENGLISH = STOP_WORDS - _set(
     "a am an as at but come do even for had he her i in is me no once or over see so under up was we will"
 )
-"""Words that show that a text is English, without those that stand in other languages too."""
+"""Words that identify a text as English, without those that other languages share."""
 
 
 Dependence = Literal["alone", "leans", "unknown"]
 """`unknown`: in another language."""
 
 FEW_WORDS = 3
-"""So many words of its own make a search by keywords; with no more of them and no name a definite noun leans."""
+"""With this many content words a question is a keyword search; with no more than that and no name, a definite noun leans."""
 LONG_CHARACTERS = 400
-"""A longer question says enough."""
+"""A longer question is taken to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
 """The longest question of another language that may lean: in words, or in characters where a script puts no space between words."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*|[,;:?!]")
@@ -149,59 +149,59 @@ _EXPLETIVE = re.compile(r"(?:is|was|would|will) it \w+\b.* (?:for|if|that|to|whe
 
 
 def dependence(question: str) -> Dependence:
-    """Whether the question can be searched for without what was said before it.
+    """Whether the question can be searched for without the conversation before it.
 
     >>> [dependence(each) for each in ("When was that?", "And in 2023?", "When was the Marlow Yard founded?", "Wann war das?")]
     ['leans', 'leans', 'alone', 'unknown']
     """
     if len(question) > LONG_CHARACTERS:
         return "alone"
-    asked = _OPENING.sub("", question.strip())
-    spelt = _TOKEN.findall(asked.replace("’", "'"))
-    words = [word.casefold() for word in spelt]
+    body = _OPENING.sub("", question.strip())
+    tokens = _TOKEN.findall(body.replace("’", "'"))
+    words = [word.casefold() for word in tokens]
     if ENGLISH.isdisjoint(_TOKEN.findall(question.casefold())):
         return "unknown"
-    own = [place for place, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
-    if _WHAT_ABOUT.match(asked) or _is_fragment(words, len(own), asked != question.strip()):
+    content = [position for position, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
+    if _WHAT_ABOUT.match(body) or _is_fragment(words, len(content), body != question.strip()):
         return "leans"
-    if _EXPLETIVE.match(asked) or _DEFINITION.fullmatch(asked):
+    if _EXPLETIVE.match(body) or _DEFINITION.fullmatch(body):
         return "alone"
-    capital = [place for place in own if spelt[place][0].isupper()]
-    names = frozenset(place for place in capital if place or 1 in capital or not spelt[0][1:].islower())
-    if any(_is_unresolved_pronoun(words, place, names) for place in range(len(words))):
+    capital = [position for position in content if tokens[position][0].isupper()]
+    names = frozenset(position for position in capital if position or 1 in capital or not tokens[0][1:].islower())
+    if any(_is_unresolved_pronoun(words, position, names) for position in range(len(words))):
         return "leans"
-    if names or any(words[place][0].isdigit() for place in own):
+    if names or any(words[position][0].isdigit() for position in content):
         return "alone"
-    said = {words[place] for place in own} - MEASURES - IMPERATIVES
-    if not COLLECTION.isdisjoint(said):
+    topic_words = {words[position] for position in content} - MEASURES - IMPERATIVES
+    if not COLLECTION.isdisjoint(topic_words):
         return "alone"
-    return "leans" if len(said) <= 1 or (len(said) <= FEW_WORDS and _has_bare_noun(words)) else "alone"
+    return "leans" if len(topic_words) <= 1 or (len(topic_words) <= FEW_WORDS and _has_bare_noun(words)) else "alone"
 
 
 def is_short(question: str) -> bool:
-    """Whether a question of an unknown language says so little that it is likely to lean."""
+    """Whether a question in an unknown language is so short that it is likely to lean."""
     unspaced = "".join(unspaced_runs(question))
     return len(unspaced) <= SHORT_CHARACTERS if unspaced else len(question.split()) <= SHORT_WORDS
 
 
-def _is_fragment(words: Sequence[str], own: int, opened: bool) -> bool:
-    """Whether there is no verb, as far as the words tell, nor, where nothing opens the question, enough for keywords."""
+def _is_fragment(words: Sequence[str], content_words: int, opened: bool) -> bool:
+    """Whether the question has no verb that the word lists know, nor, without an opening such as "and", enough words for a keyword search."""
     if not AUXILIARY.isdisjoint(words) or (words and words[0] in IMPERATIVES):
         return False
-    if own >= FEW_WORDS and not opened:
+    if content_words >= FEW_WORDS and not opened:
         return False
-    asking = next((word for word in words if word in ASKING), None)
+    question_word = next((word for word in words if word in ASKING), None)
     if not AMOUNTS.isdisjoint(words):
-        return own <= 1
-    return asking is None or asking in ASKING_HOW or sum(word[0].isalnum() for word in words) <= 2
+        return content_words <= 1
+    return question_word is None or question_word in ASKING_HOW or sum(word[0].isalnum() for word in words) <= 2
 
 
-def _is_unresolved_pronoun(words: Sequence[str], place: int, names: frozenset[int]) -> bool:
-    """Whether the word in `place` is a pronoun and nothing before it in the question is what it stands for."""
-    word, previous = words[place], words[place - 1] if place else ""
-    following = words[place + 1] if place + 1 < len(words) else "?"
+def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset[int]) -> bool:
+    """Whether the word at `position` is a pronoun without an antecedent in the question."""
+    word, previous = words[position], words[position - 1] if position else ""
+    following = words[position + 1] if position + 1 < len(words) else "?"
     ends = not following[0].isalnum()
-    if word == "that" and place and previous not in AUXILIARY | PREPOSITIONS:
+    if word == "that" and position and previous not in AUXILIARY | PREPOSITIONS:
         return False
     if word in DEMONSTRATIVES:
         return following not in PREPOSITIONS and following not in ASKING
@@ -211,27 +211,31 @@ def _is_unresolved_pronoun(words: Sequence[str], place: int, names: frozenset[in
         return ends
     if word in ("one", "ones"):
         chosen = previous in ORDINALS or previous.endswith("est")
-        return chosen and (ends or following in AUXILIARY) and not _has_noun(words, place - 2, names, asked_too=True)
+        return (
+            chosen
+            and (ends or following in AUXILIARY)
+            and not _has_noun(words, position - 2, names, after_question_words=True)
+        )
     if word in POSSESSIVES and following not in STOP_WORDS and not ends:
-        return not _has_noun(words, place, names, asked_too=True)
-    if word in OBJECTS and ends and SUBORDINATE.isdisjoint(words[1:place]):
+        return not _has_noun(words, position, names, after_question_words=True)
+    if word in OBJECTS and ends and SUBORDINATE.isdisjoint(words[1:position]):
         return True
-    return word in SUBJECTS | OBJECTS and not _has_noun(words, place, names, previous not in AUXILIARY)
+    return word in SUBJECTS | OBJECTS and not _has_noun(words, position, names, previous not in AUXILIARY)
 
 
-def _has_noun(words: Sequence[str], end: int, names: frozenset[int], asked_too: bool) -> bool:
-    """Whether before `end` there is a name, or a noun after an article (if `asked_too`, after "which" or "how many", too)."""
-    before = ARTICLES | (ASKING | {"many", "much"} if asked_too else set())
-    return any(place < end for place in names) or any(
-        words[place] in before and words[place + 1] not in STOP_WORDS for place in range(end - 1)
+def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_question_words: bool) -> bool:
+    """Whether before `end` there is a name, or a noun after an article (with `after_question_words`, also after "which" or "how many")."""
+    before = ARTICLES | (ASKING | {"many", "much"} if after_question_words else set())
+    return any(position < end for position in names) or any(
+        words[position] in before and words[position + 1] not in STOP_WORDS for position in range(end - 1)
     )
 
 
 def _has_bare_noun(words: Sequence[str]) -> bool:
-    """Whether a noun phrase begins with "the" and does not say of what: "the engineer", not "the boiling point of ethanol"."""
-    for place, word in enumerate(words):
+    """Whether a noun phrase with "the" lacks a complement: "the engineer", not "the boiling point of ethanol"."""
+    for position, word in enumerate(words):
         if word == "the":
-            end = next((end for end in range(place + 1, len(words)) if words[end] in STOP_WORDS), len(words))
+            end = next((end for end in range(position + 1, len(words)) if words[end] in STOP_WORDS), len(words))
             if words[end : end + 1] != ["of"] or words[end + 1 : end + 2] == ["the"]:
                 return True
     return False

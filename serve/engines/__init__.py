@@ -1,7 +1,7 @@
-"""Model SPECs to engines. A SPEC names a kind of engine and what it opens; the command line passes it on as it stands.
+"""Engines by model SPEC. A SPEC names a kind of engine and what it opens; the command line passes it on unchanged.
 
-`ModelOnWorkers` is one model that several workers hold, each its own. The ledger stays with the caller (serve/ledger.py), so a call whose
-worker was lost is made again, and a finished one never."""
+`ModelOnWorkers` is one model of which each worker has its own copy. The ledger stays with the caller (serve/ledger.py), so a call whose
+worker is lost is repeated, and a finished call never is."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ OpenEngine = Callable[[str], Engine]
 
 
 class ModelOnWorkers:
-    """The Engine that `open_engine` makes of `spec`, on workers."""
+    """The Engine that `opener` opens for `spec`, on workers."""
 
-    def __init__(self, spec: str, open_engine: OpenEngine, workers: Workers) -> None:
-        """Asks one worker what the model is called and how it likes to be asked; UserError when it cannot be opened there."""
-        self._call, self._workers = _ModelCall(spec, open_engine), workers
+    def __init__(self, spec: str, opener: OpenEngine, workers: Workers) -> None:
+        """Asks one worker for the model's name, answer form and batch sizes; UserError when it cannot be opened there."""
+        self._call, self._workers = _ModelCall(spec, opener), workers
         self.name, self.form, self.batch_size, in_flight = self._ask(_model_facts)
         self.in_flight = in_flight * workers.models
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        made: list[Completion] = self._ask(methodcaller("complete", requests))
-        return made
+        completions: list[Completion] = self._ask(methodcaller("complete", requests))
+        return completions
 
     def count_tokens(self, text: str) -> int:
         return int(self._ask(methodcaller("count_tokens", text)))
@@ -45,19 +45,19 @@ class ModelOnWorkers:
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
         return int(self._ask(methodcaller("prompt_tokens", messages)))
 
-    def _ask(self, question: Callable[[Engine], Any]) -> Any:
-        return next(iter(self._workers.map(self._call, [question], needs="model")))
+    def _ask(self, query: Callable[[Engine], Any]) -> Any:
+        return next(iter(self._workers.map(self._call, [query], needs="model")))
 
 
 @dataclass(frozen=True)
 class _ModelCall:
-    """In a worker: what its model says to a question."""
+    """Runs a query against the worker's own copy of a model."""
 
     spec: str
-    open_engine: OpenEngine
+    opener: OpenEngine
 
-    def __call__(self, question: Callable[[Engine], Any]) -> Any:
-        return question(_cached_engine(self.spec, self.open_engine))
+    def __call__(self, query: Callable[[Engine], Any]) -> Any:
+        return query(_cached_engine(self.spec, self.opener))
 
 
 def _model_facts(model: Engine) -> tuple[str, AnswerForm, int, int]:
@@ -65,8 +65,8 @@ def _model_facts(model: Engine) -> tuple[str, AnswerForm, int, int]:
 
 
 @cache
-def _cached_engine(spec: str, open_engine: OpenEngine) -> Engine:
-    return open_engine(spec)
+def _cached_engine(spec: str, opener: OpenEngine) -> Engine:
+    return opener(spec)
 
 
 FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join((*ADAPTERS, *MODELS))}"
@@ -74,10 +74,10 @@ KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 
 
 def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
-    """The model that `spec` names; with `ledger`, every finished call is kept in that file and never made again.
+    """The model that `spec` names; with `ledger`, every finished call is stored in that file and never repeated.
 
-    Several SPECs are servers of one model, which share its calls. An hf: model is opened by the `workers`, each for itself, where
-    they are not this process; a server is asked from here.
+    Several SPECs are servers of one model, which share its calls. An hf: model is opened by each of the `workers`, unless they are this
+    process; a server is called from this process.
     Raises UserError for an unknown kind, a model that cannot be opened, or a file that is no ledger.
     """
     if not isinstance(spec, str):
@@ -97,7 +97,7 @@ def open_servers(specs: Sequence[str]) -> Engine:
     """One engine over servers of one model; UserError for a SPEC of another kind, or of another model."""
     for spec in specs:
         if kind_of(spec)[0] != "openai":
-            found = f"model {spec!r} beside {len(specs) - 1} more"
+            found = f"model {spec!r} with {len(specs) - 1} more"
             raise UserError(
                 found, "several servers of one model, each openai:NAME@URL", "name one model, or servers alone"
             )
@@ -131,7 +131,7 @@ def open_engine(spec: str) -> Engine:
 
 
 def kind_of(spec: str) -> tuple[str, str]:
-    """The kind of engine that a SPEC names, and what it opens; UserError for none."""
+    """The kind of engine that a SPEC names, and its target; UserError for a SPEC of another form."""
     if spec in ADAPTERS and not Path(spec).is_dir():
         return "openvino" if fastest_kind() == "openvino" else "hf", spec
     if spec in MODELS and not Path(spec).is_dir():
@@ -143,7 +143,7 @@ def kind_of(spec: str) -> tuple[str, str]:
 
 
 def fastest_kind() -> str:
-    """The engine for a model of the catalogue that is named alone: the fastest of those that are installed (decision 13 has the figures).
+    """The engine for a catalogue model that is named without a kind: the fastest one installed (decision 13 has the figures).
 
     On a GPU transformers; on a processor OpenVINO, else llama.cpp, else transformers.
     """

@@ -1,4 +1,4 @@
-"""What the server wants of an engine: chat completions in OpenAI's form, whole or as a stream of chunks; and the backend of a server without one."""
+"""The interface of the server to an engine: chat completions in OpenAI's form, complete or as a stream; and the backend without a model."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from graph.types import LanguageModel
 from serve.http.errors import no_model
 
 TOO_LONG = "prompt_too_long"
-"""The code of an ApiError for a prompt that the engine's window does not hold; with less of it, it may."""
+"""The code of an ApiError for a prompt longer than the engine's window; a shorter one may fit."""
 Body = Mapping[str, Any]
-"""A chat completion, a chunk of one or a request for one, in OpenAI's form: JSON that is passed on as it came."""
+"""A chat completion, a chunk of one or a request for one, in OpenAI's form: JSON that is passed on unchanged."""
 
 
 class ChatBackend(Protocol):
-    """An engine with one or several models. Whatever fails is an ApiError: 503 when it cannot be reached at all."""
+    """An engine with one or several models. Failures raise ApiError: 503 when it cannot be reached."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names that clients ask for; the first is the base model."""
+        """The model names that clients request; the first is the base model."""
         ...
 
     async def start(self) -> None: ...
     async def close(self) -> None: ...
 
     async def check(self) -> None:
-        """Nothing, when the engine has answered a moment ago or answers now; ApiError 503 at once when it does not."""
+        """Return if the engine answered recently or answers now; otherwise raise ApiError 503 at once."""
         ...
 
     async def complete(self, body: Body) -> dict[str, Any]:
@@ -36,14 +36,14 @@ class ChatBackend(Protocol):
         ...
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of a completion, the last with its usage; what the engine refuses is raised before the first.
+        """The chunks of a completion, the last with its usage; a refusal is raised before the first.
 
         Closing the iterator ends the generation.
         """
         ...
 
     async def respond(self, body: Body) -> Response:
-        """A request of OpenAI's Responses protocol passed on; ApiError 404 where the engine has none."""
+        """Pass on a request of OpenAI's Responses protocol; ApiError 404 where the engine does not support it."""
         ...
 
     def language_model(self, model: str) -> LanguageModel:
@@ -51,12 +51,12 @@ class ChatBackend(Protocol):
         ...
 
     def escape_special_tokens(self, text: str) -> str:
-        """`text` with the spellings of special tokens broken."""
+        """`text` with special tokens escaped."""
         ...
 
 
 class NoModelBackend:
-    """The backend of a server that was started without --model; it is ready, since search is all that it has."""
+    """The backend of a server without --model. It is always ready, since the server only searches."""
 
     models: tuple[str, ...] = ()
 
@@ -67,7 +67,7 @@ class NoModelBackend:
         """Nothing."""
 
     async def check(self) -> None:
-        """Nothing: what is not there cannot be away."""
+        """Nothing: there is no engine to fail."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
         raise no_model()

@@ -1,6 +1,6 @@
-"""A model's server as a child process: supervised for `modegraph serve`, waited for by a command; vLLM and llama.cpp alike.
+"""A model server (vLLM or llama.cpp) as a child process: supervised for `modegraph serve`, or started and awaited by one command.
 
-The child runs under a guard (process_group_guard.py) in a process group of its own, so that nothing of it outlives this process.
+The child runs under a guard (process_group_guard.py) in its own process group, so that no part of it outlives this process.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PROCESS_GROUP_GUARD = Path(__file__).with_name("process_group_guard.py")
 
 
 class ServerSpec(Protocol):
-    """What to run. The server listens on 127.0.0.1, answers /health with 200 once it is ready, and wants `key` as a bearer token."""
+    """A server to run. It listens on 127.0.0.1, answers /health with 200 once it is ready, and requires `key` as a bearer token."""
 
     @property
     def engine(self) -> str:
-        """What the server is, as people call it."""
+        """The display name of the server."""
         ...
 
     @property
@@ -49,13 +49,13 @@ class ServerSpec(Protocol):
         ...
 
     @property
-    def called(self) -> str:
-        """The SPEC of the model, as messages show it."""
+    def spec_text(self) -> str:
+        """The SPEC of the model, for messages."""
         ...
 
     @property
     def remedy(self) -> str:
-        """What to do where it does not start."""
+        """What to do when it does not start."""
         ...
 
     def command(self, port: int) -> list[str]: ...
@@ -69,9 +69,9 @@ def new_key() -> str:
 
 def free_port() -> int:
     """A port that is free now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _new_log(engine: str) -> Path:
@@ -91,43 +91,43 @@ class SupervisedServer:
         self.log = _new_log(spec.engine)
         self.ready = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
 
     @property
     def group(self) -> int:
-        """The process group of the server that runs now; 0 when none does."""
+        """The process group of the running server; 0 when none is running."""
         return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Begin; returns at once, `ready` is set when the server answers."""
+        """Start the server and return at once; `ready` is set when it answers."""
         LOG.info("starting %s for %s; its log: %s", self.spec.engine, self.spec.name, self.log)
-        self._keeper = asyncio.create_task(self._keep_running())
+        self._supervisor = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """End the server and everything that it started."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+        """Stop the server and all its processes."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.wait([self._supervisor])
         await self._end_process()
 
     async def _keep_running(self) -> None:
-        """Start the server whenever none runs, whatever ended it or kept it from starting."""
+        """Restart the server whenever it ends or fails to start, for whatever reason."""
         wait_s, engine = FIRST_WAIT_S, self.spec.engine
         while True:
             try:
                 answered = await self._run_once()
                 problem = f"{engine} ended"
-            except (OSError, UserError) as found:
-                answered, problem = False, f"{engine} could not be started: {type(found).__name__}: {found}"
+            except (OSError, UserError) as error:
+                answered, problem = False, f"{engine} could not be started: {type(error).__name__}: {error}"
             self.ready.clear()
             await self._end_process()
             wait_s = FIRST_WAIT_S if answered else wait_s
-            LOG.warning("%s; starting it again in %.0f s; its log: %s", problem, wait_s, self.log)
+            LOG.warning("%s; restarting it in %.0f s; its log: %s", problem, wait_s, self.log)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _run_once(self) -> bool:
-        """Start the server and wait for its end; whether it has answered before."""
+        """Start the server and wait until it ends. Returns whether it became ready before that."""
         process = await self._launch()
         if not await self._wait_until_ready(process):
             return False
@@ -149,7 +149,7 @@ class SupervisedServer:
         return self._process
 
     async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> bool:
-        """True as soon as the server answers, False when it ended before."""
+        """True as soon as the server answers, False when it ends first."""
         async with httpx2.AsyncClient(timeout=2.0, trust_env=False) as client:
             while process.returncode is None:
                 try:
@@ -161,7 +161,7 @@ class SupervisedServer:
         return False
 
     async def _end_process(self) -> None:
-        """End the guard, which ends the group; end what is left of the group where the guard cannot."""
+        """Stop the guard, which stops the group; kill the rest of the group where the guard cannot."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -177,9 +177,9 @@ class SupervisedServer:
 
 
 class OwnServer:
-    """A server of a command's own, until `close` or the end of this process, however that comes (process_group_guard.py).
+    """A server for one command, until `close` or the end of this process, however that comes (process_group_guard.py).
 
-    It is begun at once; `wait` returns when it answers, so that what else a command loads is loaded meanwhile.
+    It starts at once; `wait` returns when it answers, so that the command can load other things meanwhile.
     """
 
     def __init__(self, spec: ServerSpec) -> None:
@@ -201,14 +201,14 @@ class OwnServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     def close(self) -> None:
-        """End the guard, and wait until the server has gone."""
+        """Stop the guard, and wait until the server has exited."""
         atexit.unregister(self.close)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
 
     def wait(self) -> None:
-        """Return once the server answers; UserError when it ended before."""
+        """Return once the server answers; UserError when it ends first."""
         while not self._answered and self._process.poll() is None:
             try:
                 with urllib.request.urlopen(_health(self.url), timeout=2.0):
@@ -220,14 +220,14 @@ class OwnServer:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         causes = [line for line in lines if "rror" in line or "No module" in line] or lines or ["nothing in its log"]
         raise UserError(
-            f"{self.spec.called}: {self.spec.engine} ended before it answered ({causes[-1].strip()[:300]})",
+            f"{self.spec.spec_text}: {self.spec.engine} ended before it answered ({causes[-1].strip()[:300]})",
             f"a {self.spec.engine} that starts",
             f"{self.spec.remedy}, and see {self.log}",
         )
 
 
 def close_with(holder: object, server: OwnServer) -> None:
-    """End `server` when `holder` is let go of."""
+    """Close `server` when `holder` is garbage-collected."""
     weakref.finalize(holder, server.close)
 
 

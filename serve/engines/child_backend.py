@@ -1,4 +1,4 @@
-"""Engines that this server starts by itself, vLLM or llama.cpp, as child processes that are asked as any other server."""
+"""Engines that this server starts itself, vLLM or llama.cpp, as child processes with an OpenAI-compatible API."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from serve.engines.vllm import VllmSpec, as_trained
 from serve.http.errors import ApiError
 
 LLAMA_NAMES = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
-"""Fields that llama.cpp's server has under another name."""
+"""Fields that have another name in llama.cpp's server."""
 LLAMA_UNSUPPORTED = frozenset(
     {"structured_outputs", "stop_token_ids", "include_stop_str_in_output", "min_tokens", "prompt_logprobs", "bad_words"}
     | {"allowed_token_ids", "length_penalty", "use_beam_search", "truncate_prompt_tokens", "return_token_ids"}
     | {"thinking_token_budget", "spaces_between_special_tokens", "add_special_tokens", "skip_special_tokens"}
 )
-"""Fields that it would pass over in silence."""
+"""Fields that it would ignore silently."""
 
 
 class ChildBackend(OpenAIBackend):
@@ -44,49 +44,49 @@ class ChildBackend(OpenAIBackend):
     async def check(self) -> None:
         """As OpenAIBackend; 503 without asking while the child is not ready."""
         if not self.child.ready.is_set():
-            message = "the model is being loaded; /v1/retrieve works already"
+            message = "the model is loading; /v1/retrieve works already"
             raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
         await super().check()
 
 
 class VllmBackend(ChildBackend):
-    """vLLM; special tokens are those of the model's own tokenizer."""
+    """vLLM; special tokens are those of the model's tokenizer."""
 
     def __init__(self, spec: VllmSpec) -> None:
         # Imported here because it brings transformers.
         from graph.models.load import read_tokenizer
 
-        tokenizer = read_tokenizer(spec.model, spec.called)
+        tokenizer = read_tokenizer(spec.model, spec.spec_text)
         escape = partial(escape_special_tokens, tokenizer=tokenizer)
         super().__init__(as_trained(spec, tokenizer), (spec.name, *spec.adapters), escape)
         for name, folder in {spec.name: Path(spec.model), **spec.adapters}.items():
-            self._languages[name].form = answer_form(folder)
+            self._language_models[name].form = answer_form(folder)
 
 
 class LlamaBackend(ChildBackend):
-    """llama.cpp, which is told with each request which adapters count; fields that it does not know are refused."""
+    """llama.cpp: each request names the active adapters; fields that it does not support are refused."""
 
     def __init__(self, spec: LlamaSpec) -> None:
         super().__init__(spec, (spec.name, *spec.adapters), escape_known_tokens)
         self._extras: Mapping[str, Mapping[str, Any]] = {name: spec.extra(name) for name in self.models}
-        self._languages = {
+        self._language_models = {
             name: LlamaModel(name, self.child.url, self.child.key, spec.name, extra)
             for name, extra in self._extras.items()
         }
         for name, file in {spec.name: spec.file, **spec.adapters}.items():
-            self._languages[name].form = answer_form(file.parent)
+            self._language_models[name].form = answer_form(file.parent)
 
     def _translated(self, body: Body) -> dict[str, Any]:
         return {**self._extras[body["model"]], **llama_fields(body), "model": self.child.spec.name}
 
 
 class OwnLlamaBackend(OpenAIBackend):
-    """A model of llama.cpp that a program has opened, and keeps."""
+    """A llama.cpp model that a program has opened and owns."""
 
     def __init__(self, model: OwnLlamaModel) -> None:
         super().__init__(model.url, model.key, {model.name: model.served_as}, escape_known_tokens)
         self._model = model
-        self._languages = {model.name: model}
+        self._language_models = {model.name: model}
 
     async def start(self) -> None:
         await asyncio.to_thread(self._model.wait)
@@ -96,7 +96,7 @@ class OwnLlamaBackend(OpenAIBackend):
 
 
 def llama_fields(body: Body) -> dict[str, Any]:
-    """A request's fields as llama.cpp's server calls them; ApiError 400 for one that it would pass over."""
+    """A request's fields under llama.cpp's names; ApiError 400 for one that it would ignore."""
     for name in LLAMA_UNSUPPORTED & body.keys():
         raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
     return {LLAMA_NAMES.get(name, name): value for name, value in body.items()}

@@ -1,7 +1,7 @@
-"""What a request may ask of the engine, field by field.
+"""The fields that a request may pass to the engine.
 
-What is not named is refused: engines know fields that make them open an address, hand a cache to another machine or run a template of
-the client's, and more of them with each version.
+All others are refused: engines have fields that make them fetch a URL, hand a cache to another machine or run a client's template, and
+gain more with each version.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 Share = Annotated[float, Field(ge=0, le=1)]
 TemplateKey = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,60}$")]
 RESERVED_TEMPLATE_KEYS = frozenset({"chat_template", "tokenize", "messages", "tools"})
-"""What a template is called with by the engine, and no request may replace."""
+"""Template arguments that the engine sets and no request may replace."""
 MAX_DEPTH = 64
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 SCHEMA_TEXT_FIELDS = ("json", "structural_tag")
-"""Fields of structured outputs that may hold a schema as a text."""
+"""Fields of structured outputs that may hold a schema as a string."""
 
 
 class Tool(BaseModel):
-    """A function that the client has; tools that the engine would call by itself are refused."""
+    """A function of the client; tools that the engine would call itself are refused."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -35,7 +35,7 @@ class Tool(BaseModel):
 
 
 class EngineFields(BaseModel):
-    """What chat completions and responses have in common. A field that is null counts as left out."""
+    """The fields that chat completions and responses share. A null field counts as omitted."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -67,22 +67,22 @@ class EngineFields(BaseModel):
     safety_identifier: Text | None = None
     prompt_cache_key: Text | None = None
     service_tier: Literal["auto", "default"] | None = None
-    store: Literal[False] | None = Field(None, description="this server keeps nothing")
+    store: Literal[False] | None = Field(None, description="this server stores nothing")
 
     @model_validator(mode="before")
     @classmethod
     def _shallow_without_nulls(cls, value: Any) -> Any:
         if is_deep(value):
             raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
-        return {name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value
+        return {name: item for name, item in value.items() if item is not None} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _schemas_are_whole(self) -> EngineFields:
+    def _schemas_are_local(self) -> EngineFields:
         for name in ("response_format", "structured_outputs", "text", "tools"):
-            given = getattr(self, name, None)
-            held = [tool.model_dump() for tool in given] if name == "tools" and given else given
-            if any(not found.startswith("#") for found in references(held)):
-                raise ValueError(f"{name}: a schema that refers to another address; put it in whole")
+            value = getattr(self, name, None)
+            content = [tool.model_dump() for tool in value] if name == "tools" and value else value
+            if any(not reference.startswith("#") for reference in references(content)):
+                raise ValueError(f"{name}: a schema that refers to another address; include it in full")
         return self
 
     @model_validator(mode="after")
@@ -91,8 +91,8 @@ class EngineFields(BaseModel):
             raise ValueError(f"chat_template_kwargs.{name}: the template is the model's own")
         return self
 
-    def given(self) -> dict[str, Any]:
-        """The fields that the request has, by name."""
+    def set_fields(self) -> dict[str, Any]:
+        """The fields that the request sets, by name."""
         return self.model_dump(exclude_unset=True)
 
 
@@ -104,33 +104,36 @@ def is_deep(value: Any) -> bool:
     """
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
-        level = [each for held in level for each in _inside(held)]
+        level = [child for parent in level for child in _children(parent)]
     return bool(level)
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _children(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def references(value: Any) -> Iterator[str]:
-    """What the schemas in a JSON value refer to.
+    """The references of the schemas in a JSON value.
 
     >>> list(references({"json": '{"items": {"$ref": "http://x/"}}', "a": [{"$ref": "#/b"}]}))
     ['http://x/', '#/b']
     """
-    waiting = [value]
-    while waiting:
-        held = waiting.pop()
-        waiting += _inside(held)
-        if isinstance(held, dict):
-            waiting += [
-                read for name in SCHEMA_TEXT_FIELDS if isinstance(held.get(name), str) for read in [_read(held[name])]
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        stack += _children(node)
+        if isinstance(node, dict):
+            stack += [
+                schema
+                for name in SCHEMA_TEXT_FIELDS
+                if isinstance(node.get(name), str)
+                for schema in [_parse_schema(node[name])]
             ]
-            yield from (held[name] for name in REFERENCES if isinstance(held.get(name), str))
+            yield from (node[name] for name in REFERENCES if isinstance(node.get(name), str))
 
 
-def _read(text: str) -> Any:
-    """A schema that was given as a text; ValueError when it nests too deep. What is no JSON is left for the engine to refuse."""
+def _parse_schema(text: str) -> Any:
+    """A schema given as a string; ValueError when it nests too deeply. None for invalid JSON, which the engine refuses."""
     try:
         return json.loads(text)
     except RecursionError:

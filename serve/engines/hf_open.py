@@ -1,4 +1,4 @@
-"""Opens an hf: model, a full one or a PEFT adapter's folder; a name that nothing has is told before torch is imported."""
+"""Opens an hf: model, a full model or a PEFT adapter's folder; an unknown name is reported before torch is imported."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ def open_hf(target: str) -> HfModel:
         )
     where = str(path) if path.is_dir() else target
     base = base_of(where) if is_adapter(where) else None
-    whole = resolve(base) if base is not None else where
-    cached = not Path(whole).is_dir() and only_in_cache(whole, f"hf:{target}" if base is None else f"base model {base}")
-    return _open(target, where, whole, cached)
+    base_model = resolve(base) if base is not None else where
+    cached = not Path(base_model).is_dir() and only_in_cache(
+        base_model, f"hf:{target}" if base is None else f"base model {base}"
+    )
+    return _open(target, where, base_model, cached)
 
 
-def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
-    """The model `whole`, with the adapter in `where` if that is another place; `cached` keeps from asking the hub.
+def _open(target: str, where: str, base_model: str, cached: bool) -> HfModel:
+    """The model `base_model`, with the adapter in `where` if that differs; `cached` avoids requests to the hub.
 
-    On a CPU what was trained here has the precision that it had in training; all else has bfloat16 where the processor computes in it.
+    On a CPU, models trained here have the precision of their training; all others have bfloat16 where the processor supports it.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -52,32 +54,32 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     from serve.engines.hf import HfModel
 
     quiet_loading()
-    called = f"hf:{target}"
-    own = trained_precision(where) or ("bfloat16" if computes_in_bfloat16() else "float32")
-    dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, own)
-    model = load_whole(AutoModelForCausalLM, whole, called, dtype=dtype, local_files_only=cached)
-    if where != whole:
+    spec = f"hf:{target}"
+    precision = trained_precision(where) or ("bfloat16" if computes_in_bfloat16() else "float32")
+    dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, precision)
+    model = load_whole(AutoModelForCausalLM, base_model, spec, dtype=dtype, local_files_only=cached)
+    if where != base_model:
         # PEFT keeps adapters in float32, which halves the speed of a base in bfloat16; training multiplied them in bfloat16 too.
-        model = load_adapter(model, where, whole).to(model.dtype)
-    tokenizer = read_tokenizer(tokenizer_place(where), called, local_files_only=cached)
-    check_vocabulary(model, tokenizer, called)
+        model = load_adapter(model, where, base_model).to(model.dtype)
+    tokenizer = read_tokenizer(tokenizer_place(where), spec, local_files_only=cached)
+    check_vocabulary(model, tokenizer, spec)
     if tokenizer.chat_template is None:
-        say(f"{called} has no chat template, as base models have none: it reads prompts as plain text")
+        say(f"{spec} has no chat template (base models have none): it gets prompts as plain text")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    opened = HfModel(model_name(resolve(target)), model.to(device), tokenizer)
-    opened.form = answer_form(where)
-    return opened
+    hf_model = HfModel(model_name(resolve(target)), model.to(device), tokenizer)
+    hf_model.form = answer_form(where)
+    return hf_model
 
 
 def _looks_like_path(target: str) -> bool:
-    """Whether a missing `target` was meant as a folder: a hub name is NAME or OWNER/NAME, in no folder that is here."""
+    """Whether a missing `target` was meant as a folder: a hub name is NAME or OWNER/NAME, and OWNER is no local folder."""
     if target.startswith((".", "/", "~")) or "\\" in target or target.count("/") > 1:
         return True
     return "/" in target and Path(target).parent.is_dir()
 
 
 def base_of(folder: str) -> str:
-    """The model that an adapter was trained on; UserError when it is not here, or is not that model any more."""
+    """The base model of an adapter; UserError when it is missing or has changed."""
     base = adapter_base(folder)
     if not Path(base).is_dir() and _looks_like_path(base):
         found = f"{Path(folder) / ADAPTER_CONFIG}: base model {base!r} is not here"

@@ -1,4 +1,4 @@
-"""`gguf:` as a language model: llama.cpp's own server as a child process (child.py, llama_server.py), its weights mapped from the file.
+"""`gguf:` as a language model: llama.cpp's own server as a child process (child.py, llama_server.py), with memory-mapped weights.
 
 SPEC: gguf:FILE, gguf:FOLDER (an export: its file, or its adapter on the base that it names), or gguf:NAME of the catalogue.
 """
@@ -30,20 +30,20 @@ KEY = "MODEGRAPH_LLAMA_KEY"
 PACKAGE = "xllamacpp"
 MAGIC = b"GGUF"
 SLOTS = 4
-"""Requests at once. More bring nothing on a CPU: reading takes all of it, whoever's prompt it is."""
+"""Concurrent requests. More bring nothing on a CPU: one prefill uses all of it."""
 CONTEXT_TOKENS = 8192
-"""Tokens that all requests under way share; each may take them all."""
+"""Context tokens shared by all running requests; one request may use them all."""
 CACHE_MIB = 256
-"""Prompts that are kept beside those of the slots, so that what is asked about the same passages again is not read again."""
+"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill."""
 PATIENCE_S = 3600.0
 RECORD = "run.json"
 ADAPTER_PREFIX = "adapter-"
-"""What the files of exported adapters begin with."""
+"""The prefix of the file names of exported adapters."""
 
 
 @dataclass(frozen=True)
 class LlamaSpec:
-    """What to run: a GGUF file, the name it is served under, and GGUF adapters by name."""
+    """A server to run: a GGUF file, the name it is served under, and GGUF adapters by name."""
 
     file: Path
     name: str
@@ -52,7 +52,7 @@ class LlamaSpec:
     remedy = f"check that the file is a language model that {PACKAGE} knows"
 
     @property
-    def called(self) -> str:
+    def spec_text(self) -> str:
         return f"gguf:{self.file}"
 
     def command(self, port: int) -> list[str]:
@@ -74,18 +74,18 @@ class LlamaSpec:
         return {**os.environ, KEY: key}
 
     def extra(self, name: str) -> dict[str, Any]:
-        """What a request for the model `name` says beside OpenAI's fields: prompts as in training, and which adapters count."""
-        lora = [{"id": at, "scale": float(each == name)} for at, each in enumerate(self.adapters)]
+        """Extra fields of a request for the model `name`, beside OpenAI's: prompts as in training, and the scale of each adapter."""
+        lora = [{"id": index, "scale": float(adapter == name)} for index, adapter in enumerate(self.adapters)]
         return {"chat_template_kwargs": WITHOUT_THINKING, **({"lora": lora} if lora else {})}
 
 
 def is_installed() -> bool:
-    """Whether the package is there that brings llama.cpp."""
+    """Whether the package that provides llama.cpp is installed."""
     return importlib.util.find_spec(PACKAGE) is not None
 
 
 def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
-    """A checked spec of `target`, with `adapters` (GGUF files, or folders of exports) beside it; UserError for what is not there or no GGUF."""
+    """The checked spec of `target` with `adapters` (GGUF files, or folders of exports); UserError for what is missing or not GGUF."""
     if not is_installed():
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
         raise UserError(f"gguf:{target}: the package {PACKAGE} is not installed", "llama.cpp, which it brings", remedy)
@@ -94,33 +94,31 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     else:
         file = gguf_file(Path(target).expanduser(), f"gguf:{target}")
         name = file.stem if file == Path(target).expanduser() else Path(target).resolve().name
-    own = {each: gguf_file(path, f"--adapter {each}") for each, path in adapters.items()}
+    adapter_files = {adapter: gguf_file(path, f"--adapter {adapter}") for adapter, path in adapters.items()}
     base = _base_of(file)
     if base is not None:
-        own = {name: file, **own}
+        adapter_files = {name: file, **adapter_files}
         file, name = base
-    if name in own:
-        raise UserError(f"--adapter {name}=…", "another name: the model itself is called so", "rename the adapter")
-    return LlamaSpec(file.resolve(), name, {each: path.resolve() for each, path in own.items()})
+    if name in adapter_files:
+        raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
+    return LlamaSpec(file.resolve(), name, {adapter: path.resolve() for adapter, path in adapter_files.items()})
 
 
-def gguf_file(path: Path, called: str) -> Path:
-    """The GGUF file that `path` is, or the one in that folder; UserError for none, for several, or for another kind of file."""
-    found = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
-    if len(found) != 1 or not found[0].is_file():
-        what = f"{len(found)} GGUF files" if len(found) != 1 else "no such file"
+def gguf_file(path: Path, label: str) -> Path:
+    """The GGUF file at `path`, or the only one in that folder; UserError for none, for several, or for another kind of file."""
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    if len(files) != 1 or not files[0].is_file():
+        what = f"{len(files)} GGUF files" if len(files) != 1 else "no such file"
         expected = f"a GGUF file, a folder with one, or one of {', '.join(MODELS)}"
-        raise UserError(
-            f"{called}: {what}", expected, "check the path (`modegraph train export --gguf f16` writes one)"
-        )
-    with found[0].open("rb") as data:
+        raise UserError(f"{label}: {what}", expected, "check the path (`modegraph train export --gguf f16` writes one)")
+    with files[0].open("rb") as data:
         if data.read(len(MAGIC)) != MAGIC:
-            raise UserError(f"{found[0]}: no GGUF file", f"one that begins with {MAGIC.decode()}", "check the path")
-    return found[0]
+            raise UserError(f"{files[0]}: not a GGUF file", f"one that begins with {MAGIC.decode()}", "check the path")
+    return files[0]
 
 
 def _base_of(file: Path) -> tuple[Path, str] | None:
-    """The base of an exported adapter and its name, by the run.json beside it; None for a whole model."""
+    """The base model of an exported adapter and its name, from the run.json beside it; None for a full model."""
     if not file.name.startswith(ADAPTER_PREFIX):
         return None
     try:
@@ -129,13 +127,13 @@ def _base_of(file: Path) -> tuple[Path, str] | None:
         base = ""
     if base in MODELS:
         return gguf_of(MODELS[base]), base
-    found = f"gguf:{file}: an adapter of {base or 'a base that nothing beside it names'}"
+    found = f"gguf:{file}: an adapter of {base or 'an unknown base'}"
     remedy = f"give the base as the model: --model gguf:BASE --adapter NAME={file}"
     raise UserError(found, f"one of {', '.join(MODELS)} as its base", remedy)
 
 
 class LlamaModel(OpenAIModel):
-    """A model of llama.cpp's server; `extra` goes with each request. Tokens are counted by the server."""
+    """A model of llama.cpp's server; `extra` is sent with each request. The server counts tokens."""
 
     def __init__(self, name: str, url: str, key: str, served_as: str, extra: Mapping[str, Any]) -> None:
         super().__init__(name, url, key, served_as, SLOTS, PATIENCE_S, extra)
@@ -158,9 +156,9 @@ class LlamaModel(OpenAIModel):
 
 
 class OwnLlamaModel(LlamaModel):
-    """A model of a server of our own, which goes when the model is let go of.
+    """A model with its own server, which stops when the model is garbage-collected.
 
-    The server loads while the caller does something else, and is waited for when it is needed: UserError then if it does not start.
+    The server loads in the background; the first use waits for it, and raises UserError if it does not start.
     """
 
     def __init__(self, name: str, spec: LlamaSpec, served_as: str) -> None:
@@ -191,11 +189,11 @@ class OwnLlamaModel(LlamaModel):
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[Path, ...], OwnLlamaModel] = weakref.WeakValueDictionary()
-"""By the files: who writes and who judges may be one model, which takes its memory once."""
+"""Open models by their files: a generator and a judge that are one model share its memory."""
 
 
 def open_llama(target: str) -> OwnLlamaModel:
-    """A model behind a server of our own, the one that runs if any; UserError for a target that is not there."""
+    """A model with its own server, reusing a running one; UserError for a target that does not exist."""
     spec = read_llama(target, {})
     files = (spec.file, *spec.adapters.values())
     model = _OPEN.get(files)

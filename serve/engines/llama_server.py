@@ -1,6 +1,6 @@
-"""Runs llama.cpp's server, as the package xllamacpp brings it, until it is ended: `python llama_server.py JSON`, the key in the environment.
+"""Runs llama.cpp's server from the package xllamacpp until it is stopped: `python llama_server.py JSON`, with the key in the environment.
 
-Only the standard library and xllamacpp, so that it opens in a second or two.
+It imports only the standard library and xllamacpp, so that it starts in a second or two.
 """
 
 import json
@@ -26,7 +26,7 @@ def main() -> None:
     params.cache_ram_mib = options["cache_mib"]
     params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(file, 1.0) for file in options["adapters"]]
     params.lora_init_without_apply = True
-    # Its own defaults cut unlikely tokens away; a request says what it wants.
+    # Its defaults exclude unlikely tokens; here each request sets its own sampling.
     params.sampling.top_k, params.sampling.top_p, params.sampling.min_p = 0, 1.0, 0.0
     params.ui, params.endpoint_slots, params.endpoint_metrics, params.warmup = False, False, True, False
     params.verbosity = 1

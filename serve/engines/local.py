@@ -1,6 +1,6 @@
-"""A model in this process: what all such engines do alike. A subclass runs one batch of prompts.
+"""The base class of models in this process. A subclass runs one batch of prompts.
 
-One batch at a time, of prompts of similar length; several threads may share an engine.
+Batches run one at a time and hold prompts of similar length; several threads may share an engine.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from graph.text.prompting import escape_special_tokens
 from graph.types import AnswerForm, Completion, CompletionRequest, Message
 
 Watcher = Callable[[list[int]], bool]
-"""Sees the ids written so far after each token; True ends the generation."""
+"""Called after each token with the ids generated so far; True stops the generation."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen beside temperature and seed, as vLLM reads fields of these names; the values here ask for nothing."""
+    """Sampling parameters beside temperature and seed, with vLLM's names and meaning; the defaults change nothing."""
 
     top_k: int = 0
     top_p: float = 1.0
@@ -40,7 +40,7 @@ PLAIN = Sampling()
 
 @dataclass(frozen=True)
 class TokenLogps:
-    """A written token, its log-probability in nats, and the likeliest tokens in its place with theirs."""
+    """A generated token, its log-probability in nats, and the likeliest tokens at its position with theirs."""
 
     token: int
     logp: float
@@ -49,53 +49,53 @@ class TokenLogps:
 
 @dataclass(frozen=True)
 class PreparedPrompt:
-    """A request ready to run: its place in the caller's list, its token ids, and the tokens it may still write."""
+    """A request ready to run: its index in the caller's list, its token ids, and the number of tokens it may generate."""
 
-    place: int
+    index: int
     ids: list[int]
-    room: int
+    max_new_tokens: int
     request: CompletionRequest
 
 
 class LocalModel(ABC):
-    """A LanguageModel by its tokenizer, `context_tokens` wide; `stop_ids` end a text.
+    """A LanguageModel with a tokenizer and a window of `context_tokens`; `stop_ids` end a text.
 
-    `kind` is what its SPEC begins with; one that `takes_schema` binds its reply to a request's JSON schema; one that `gives_logps` has
-    the log-probabilities of what it wrote.
+    `kind` is the prefix of its SPEC; with `takes_schema` it constrains a reply to the request's JSON schema; with `gives_logps` it
+    returns the log-probabilities of generated tokens.
     """
 
     kind: str
     vocabulary: int
-    """How many tokens the model has."""
+    """The size of the vocabulary."""
     form: AnswerForm = "reasoned"
     batch_size, in_flight, takes_schema, gives_logps = 16, 1, False, False
 
     def __init__(self, name: str, tokenizer: Any, context_tokens: int, stop_ids: frozenset[int]) -> None:
         self.name, self.context_tokens = name, context_tokens
         self._tokenizer, self._stop_ids = tokenizer, stop_ids
-        tokenizer.model_max_length = sys.maxsize  # or it warns of each prompt that is counted to see whether it fits
-        self._open = template.reply_opening(tokenizer)
-        self._lock, self._reading = Lock(), Lock()
+        tokenizer.model_max_length = sys.maxsize  # or it warns about each long prompt whose tokens are counted
+        self._reply_opening = template.reply_opening(tokenizer)
+        self._lock, self._tokenizer_lock = Lock(), Lock()
 
     @abstractmethod
     def run(
         self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
     ) -> list[Completion]:
-        """The replies to a batch of prompts with the same room, the tokens of the first shown to `watcher`."""
+        """The replies to a batch of prompts with the same `max_new_tokens`; `watcher` gets the tokens of the first."""
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked; UserError when a prompt leaves no room in the context window."""
+        """Completions in the order of the requests; UserError when a prompt fills the context window."""
         completions: dict[int, Completion] = {}
         with self._lock:
-            prompts = [self._prepare(place, request) for place, request in enumerate(requests)]
+            prompts = [self._prepare(index, request) for index, request in enumerate(requests)]
             for batch in _batches(prompts, self.batch_size):
                 for prompt, completion in zip(batch, self.run(batch), strict=True):
-                    completions[prompt.place] = completion
-        return [completions[place] for place in range(len(requests))]
+                    completions[prompt.index] = completion
+        return [completions[index] for index in range(len(requests))]
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text` alone, without special tokens."""
-        with self._reading:
+        with self._tokenizer_lock:
             return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def window(self) -> int | None:
@@ -103,34 +103,34 @@ class LocalModel(ABC):
         return self.context_tokens if self.context_tokens < sys.maxsize else None
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens of a chat; waits for no generation."""
+        """Tokens of a chat; does not wait for a running generation."""
         return len(self.prompt_ids(messages))
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat: by the tokenizer's template if it has one, else the contents joined by empty lines.
 
-        No content can become a special token: each one that is spelt out in a message is broken by a space. UserError when the
-        template refuses the chat.
+        No content can become a special token: a space breaks each one spelt out in a message. UserError when the template refuses
+        the chat.
         """
-        with self._reading:
+        with self._tokenizer_lock:
             if self._tokenizer.chat_template is not None:
                 return template.prompt_ids(self._tokenizer, messages)
             text = "\n\n".join(escape_special_tokens(turn.content, self._tokenizer) for turn in messages) + "\n\n"
             return list(self._tokenizer(text)["input_ids"])
 
-    def _prepare(self, place: int, request: CompletionRequest) -> PreparedPrompt:
+    def _prepare(self, index: int, request: CompletionRequest) -> PreparedPrompt:
         ids = self.prompt_ids(request.messages)
-        room = self.context_tokens - len(ids)
-        if room < 1:
+        max_new_tokens = self.context_tokens - len(ids)
+        if max_new_tokens < 1:
             raise UserError(
                 f"{self.kind}:{self.name}: a prompt of {len(ids):,} tokens",
                 f"fewer than its context window of {self.context_tokens:,}",
                 "a shorter prompt, or a model with a larger window",
             )
-        return PreparedPrompt(place, ids, min(room, request.max_tokens), request)
+        return PreparedPrompt(index, ids, min(max_new_tokens, request.max_tokens), request)
 
     def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = PLAIN) -> Completion:
-        """As `complete` for one request, its tokens shown to `watcher` as they are written, until it has enough.
+        """As `complete` for one request; `watcher` gets the tokens as they are generated, and can stop the generation.
 
         UserError for a bias of a token that the model does not have.
         """
@@ -143,23 +143,23 @@ class LocalModel(ABC):
             return self.run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of written token ids, special tokens left out; what a prompt leaves open begins in it."""
-        return self._open + str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        """The text of generated token ids without special tokens, after the beginning of the reply that the prompt ends with."""
+        return self._reply_opening + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def token_text(self, token: int) -> str:
         """One token as text."""
         return str(self._tokenizer.decode([token]))
 
     def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
-        """What the model says of each of the tokens that were written to a request, as it is: without temperature, penalties or cuts."""
+        """Log-probabilities of the tokens generated for a request, from the raw logits: without temperature, penalties or truncation."""
         raise NotImplementedError
 
     def up_to_stop(self, ids: list[int]) -> list[int]:
-        """The written tokens up to the one that ends a text."""
-        return ids[: next((place for place, token in enumerate(ids) if token in self._stop_ids), len(ids))]
+        """The generated tokens before the first stop token."""
+        return ids[: next((position for position, token in enumerate(ids) if token in self._stop_ids), len(ids))]
 
     def completion_of(self, prompt: PreparedPrompt, ids: list[int]) -> Completion:
-        """What was written to a prompt, up to where it ends."""
+        """The completion of a prompt, up to the first stop token."""
         up_to_stop = self.up_to_stop(ids)
         return Completion(
             text=self.text_of(up_to_stop).strip(),
@@ -170,9 +170,9 @@ class LocalModel(ABC):
 
 
 def _batches(prompts: Iterable[PreparedPrompt], size: int) -> Iterator[list[PreparedPrompt]]:
-    """Groups of at most `size` prompts with equal room, of similar length, longest first."""
-    ordered = sorted(prompts, key=lambda prompt: (-prompt.room, -len(prompt.ids), prompt.place))
-    for _, group in groupby(ordered, key=lambda prompt: prompt.room):
-        same_room = list(group)
-        for start in range(0, len(same_room), size):
-            yield same_room[start : start + size]
+    """Batches of at most `size` prompts with equal `max_new_tokens` and similar lengths, longest first."""
+    ordered = sorted(prompts, key=lambda prompt: (-prompt.max_new_tokens, -len(prompt.ids), prompt.index))
+    for _, group in groupby(ordered, key=lambda prompt: prompt.max_new_tokens):
+        equal = list(group)
+        for start in range(0, len(equal), size):
+            yield equal[start : start + size]

@@ -17,14 +17,14 @@ from serve.engines.chat_backend import Body
 from serve.engines.local import LocalModel, Sampling
 from serve.http.errors import ApiError
 
-SAMPLING = tuple(each.name for each in fields(Sampling))
+SAMPLING = tuple(field.name for field in fields(Sampling))
 SUPPORTED = frozenset(
     {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING}
 )
 LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
-"""Fields that a model which gives them heeds, of a whole text that no stop cuts."""
+"""Fields for models that give log-probabilities, in requests without a stop text and without a stream."""
 WITHOUT_EFFECT = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
-"""Fields that change nothing of what is written; all others are refused."""
+"""Fields without effect on the text; all others are refused."""
 NEUTRAL_VALUES: Mapping[str, Any] = {
     "logprobs": False,
     "top_logprobs": 0,
@@ -42,24 +42,24 @@ NEUTRAL_VALUES: Mapping[str, Any] = {
     "continue_final_message": False,
     "min_tokens": 0,
 }
-"""Values of those that ask for nothing."""
+"""Values with which unsupported fields are accepted, since they change nothing."""
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A request as this engine takes it: one call for each choice, and the texts that end an answer."""
+    """A request in this engine's form: a call for each choice, the stop texts, and the sampling."""
 
     choices: tuple[CompletionRequest, ...]
     stops: tuple[str, ...]
     sampling: Sampling
 
-    def reason(self, made: Completion) -> str:
+    def finish_reason(self, completion: Completion) -> str:
         """Why a text ended."""
-        return "stop" if cut_at_stop(made.text, self.stops) != made.text else made.finish_reason
+        return "stop" if cut_at_stop(completion.text, self.stops) != completion.text else completion.finish_reason
 
 
 class LocalBackend:
-    """`opened` maps the names that clients ask for to models in memory, which break special tokens by themselves."""
+    """`opened` maps the model names that clients request to models in memory, which escape special tokens themselves."""
 
     def __init__(self, opened: Mapping[str, LocalModel]) -> None:
         self.models = tuple(opened)
@@ -69,30 +69,30 @@ class LocalBackend:
         """Nothing: the models are in memory."""
 
     async def close(self) -> None:
-        """Nothing: a wanted that still runs is told to end by its request."""
+        """Nothing: a running generation is stopped by the end of its request."""
 
     async def check(self) -> None:
-        """Nothing: what is in memory is there."""
+        """Nothing: models in memory are always available."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
         model = self._opened[body["model"]]
-        wanted = read_request(body, model.takes_schema, model.gives_logps)
-        made: list[Completion] = []
+        generation = read_request(body, model.takes_schema, model.gives_logps)
+        completions: list[Completion] = []
         choices = []
-        for index, request in enumerate(wanted.choices):
+        for index, request in enumerate(generation.choices):
             ids: list[int] = []
-            async for each in _generate(model, request, wanted.sampling, ids):
-                if isinstance(each, Completion):
-                    made.append(each)
+            async for output in _generate(model, request, generation.sampling, ids):
+                if isinstance(output, Completion):
+                    completions.append(output)
             choices.append(
                 {
                     "index": index,
-                    "message": {"role": "assistant", "content": cut_at_stop(made[-1].text, wanted.stops)},
-                    "finish_reason": wanted.reason(made[-1]),
+                    "message": {"role": "assistant", "content": cut_at_stop(completions[-1].text, generation.stops)},
+                    "finish_reason": generation.finish_reason(completions[-1]),
                     **({"logprobs": await _logprobs(model, request, ids, body)} if body.get("logprobs") else {}),
                 }
             )
-        return {**_head(body, "chat.completion"), "choices": choices, "usage": _usage(made)}
+        return {**_head(body, "chat.completion"), "choices": choices, "usage": _usage(completions)}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
         return self._chunks(read_request(body, self._opened[body["model"]].takes_schema), body)
@@ -106,65 +106,69 @@ class LocalBackend:
     def escape_special_tokens(self, text: str) -> str:
         return text
 
-    async def _chunks(self, wanted: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
-        """Choice after choice, each text as far as it is certain."""
-        head, made = _head(body, "chat.completion.chunk"), []
-        for index, request in enumerate(wanted.choices):
-            shown = ""
+    async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of one choice after another, each text as far as it is settled."""
+        head, completions = _head(body, "chat.completion.chunk"), []
+        for index, request in enumerate(generation.choices):
+            sent = ""
             yield _chunk(head, index, {"role": "assistant", "content": ""})
-            async for each in _generate(self._opened[body["model"]], request, wanted.sampling):
+            async for output in _generate(self._opened[body["model"]], request, generation.sampling):
                 text = (
-                    cut_at_stop(each.text, wanted.stops)
-                    if isinstance(each, Completion)
-                    else settled_text(each, wanted.stops)
+                    cut_at_stop(output.text, generation.stops)
+                    if isinstance(output, Completion)
+                    else settled_text(output, generation.stops)
                 )
-                if text.startswith(shown) and len(text) > len(shown):
-                    yield _chunk(head, index, {"content": text[len(shown) :]})
-                    shown = text
-                if isinstance(each, Completion):
-                    made.append(each)
-                    yield _chunk(head, index, {}, wanted.reason(each))
-        yield {**head, "choices": [], "usage": _usage(made)}
+                if text.startswith(sent) and len(text) > len(sent):
+                    yield _chunk(head, index, {"content": text[len(sent) :]})
+                    sent = text
+                if isinstance(output, Completion):
+                    completions.append(output)
+                    yield _chunk(head, index, {}, generation.finish_reason(output))
+        yield {**head, "choices": [], "usage": _usage(completions)}
 
 
 async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int], body: Body) -> dict[str, Any]:
-    """The log-probabilities of written tokens in OpenAI's form, tokens named by their ids where the request asks for that (vLLM's)."""
+    """The log-probabilities of generated tokens in OpenAI's form; tokens are named by their ids if the request asks for that, as in vLLM."""
 
     def entry(token: int, logp: float) -> dict[str, Any]:
         text = model.token_text(token)
         name = f"token_id:{token}" if body.get("return_tokens_as_token_ids") else text
         return {"token": name, "logprob": logp, "bytes": list(text.encode())}
 
-    told = await asyncio.to_thread(model.token_logps, request, model.up_to_stop(ids), body.get("top_logprobs", 0))
+    logps = await asyncio.to_thread(model.token_logps, request, model.up_to_stop(ids), body.get("top_logprobs", 0))
     return {
         "content": [
-            {**entry(each.token, each.logp), "top_logprobs": [entry(*likely) for likely in each.top]} for each in told
+            {
+                **entry(token_logps.token, token_logps.logp),
+                "top_logprobs": [entry(*candidate) for candidate in token_logps.top],
+            }
+            for token_logps in logps
         ]
     }
 
 
 async def _generate(
-    model: LocalModel, request: CompletionRequest, sampling: Sampling, written: list[int] | None = None
+    model: LocalModel, request: CompletionRequest, sampling: Sampling, generated: list[int] | None = None
 ) -> AsyncIterator[str | Completion]:
-    """The text so far, again and again while it is written, and then the completion; closing this ends it.
+    """The text so far after each token, and finally the completion; closing the iterator stops the generation.
 
-    The tokens are put into `written`. ApiError 400 when the prompt is too long for the model.
+    The token ids are put into `generated`. ApiError 400 when the prompt is too long for the model.
     """
     loop, ended = asyncio.get_running_loop(), False
     texts: asyncio.Queue[str | None] = asyncio.Queue()
 
     def watch(ids: list[int]) -> bool:
-        if written is not None:
-            written[:] = ids
+        if generated is not None:
+            generated[:] = ids
         loop.call_soon_threadsafe(texts.put_nowait, model.text_of(ids))
         return ended
 
-    work = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch, sampling))
-    work.add_done_callback(lambda _: texts.put_nowait(None))
+    generation = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch, sampling))
+    generation.add_done_callback(lambda _: texts.put_nowait(None))
     try:
         while (text := await texts.get()) is not None:
             yield text
-        yield await work
+        yield await generation
     except UserError as problem:
         raise ApiError(400, "refused_by_model", str(problem)) from None
     finally:
@@ -172,14 +176,14 @@ async def _generate(
 
 
 def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:
-    """A chat completion's body as calls of the model; ApiError 400 for what this engine cannot do.
+    """A chat completion's body as calls of the model; ApiError 400 for fields that this engine does not support.
 
-    A schema for the answer is one of these unless the engine `takes_schema`, and so are log-probabilities unless it `gives_logps`.
+    Those include an answer schema unless the engine `takes_schema`, and log-probabilities unless it `gives_logps`.
     """
     schema = _schema_of(body) if takes_schema else None
-    heeded = SUPPORTED | WITHOUT_EFFECT | ({"response_format"} if schema is not None else set())
-    heeded |= LOGPROBS if gives_logps and not body.get("stop") else set()
-    for name in body.keys() - heeded:
+    supported = SUPPORTED | WITHOUT_EFFECT | ({"response_format"} if schema is not None else set())
+    supported |= LOGPROBS if gives_logps and not body.get("stop") else set()
+    for name in body.keys() - supported:
         if body[name] != NEUTRAL_VALUES.get(name):
             raise _not_supported(name)
     for number, turn in enumerate(body["messages"]):
@@ -193,51 +197,51 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
         for choice in range(body.get("n", 1))
     )
     stop = body.get("stop", ())
-    given = {name: body[name] for name in SAMPLING if name in body}
+    sampling = {name: body[name] for name in SAMPLING if name in body}
     return GenerationRequest(
-        requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**given | _biases(given))
+        requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**sampling | _biases(sampling))
     )
 
 
 def _schema_of(body: Body) -> Mapping[str, Any] | None:
-    """The schema that the answer must have; None where none is asked for."""
+    """The JSON schema of the answer; None where the request has none."""
     form = body.get("response_format") or {}
     schema = (form.get("json_schema") or {}).get("schema") if form.get("type") == "json_schema" else None
     return schema if isinstance(schema, dict) else None
 
 
-def _biases(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`logit_bias` with the tokens that JSON writes as text as numbers; ApiError 400 for others."""
-    biases = given.get("logit_bias", {})
+def _biases(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """`logit_bias` with token ids as integers instead of JSON's string keys; ApiError 400 for other keys."""
+    biases = sampling.get("logit_bias", {})
     if not all(token.isdecimal() and len(token) < 10 for token in biases):
-        raise ApiError(400, "bad_value", "logit_bias: expected ids of tokens as its keys", "logit_bias")
+        raise ApiError(400, "bad_value", "logit_bias: expected token ids as keys", "logit_bias")
     return {"logit_bias": {int(token): value for token, value in biases.items()}}
 
 
 def _not_supported(what: str) -> ApiError:
     name = what.partition(":")[0]
-    return ApiError(400, "not_supported", f"{what}: the model on this server cannot follow it; leave it out", name)
+    return ApiError(400, "not_supported", f"{what}: the model on this server does not support it; leave it out", name)
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    """A text up to the first of `stops` in it.
+    """A text up to the first occurrence of one of `stops`.
 
     >>> cut_at_stop("one. two. three", (". t", "z"))
     'one'
     """
-    places = [place for place in (text.find(stop) for stop in stops) if place >= 0]
-    return text[: min(places)] if places else text
+    positions = [position for position in (text.find(stop) for stop in stops) if position >= 0]
+    return text[: min(positions)] if positions else text
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """What of an unfinished text will stay: not the half of a character, outer white space or what may begin a stop.
+    """The part of an unfinished text that will not change: no half of a character, outer white space or possible start of a stop text.
 
     >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')
     """
-    whole = cut_at_stop(text.lstrip(), stops).rstrip("\ufffd")
-    held = max((n for stop in stops for n in range(1, len(stop)) if whole.endswith(stop[:n])), default=0)
-    return whole[: len(whole) - held].rstrip()
+    complete = cut_at_stop(text.lstrip(), stops).rstrip("\ufffd")
+    withheld = max((n for stop in stops for n in range(1, len(stop)) if complete.endswith(stop[:n])), default=0)
+    return complete[: len(complete) - withheld].rstrip()
 
 
 def _role(role: str) -> Any:
@@ -252,6 +256,9 @@ def _chunk(head: Body, index: int, delta: Body, reason: str | None = None) -> di
     return {**head, "choices": [{"index": index, "delta": delta, "finish_reason": reason}]}
 
 
-def _usage(made: Sequence[Completion]) -> dict[str, int]:
-    prompt, written = (made[0].prompt_tokens if made else 0), sum(each.completion_tokens for each in made)
-    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+def _usage(completions: Sequence[Completion]) -> dict[str, int]:
+    prompt, generated = (
+        (completions[0].prompt_tokens if completions else 0),
+        sum(completion.completion_tokens for completion in completions),
+    )
+    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}

@@ -1,4 +1,4 @@
-"""A model SPEC and its adapters to the backend of a server; what an engine needs is imported only for that engine."""
+"""Opens the backend of a server for a model SPEC and its adapters; an engine's libraries are imported only for that engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serve.engines.chat_backend import ChatBackend
 
 @dataclass(frozen=True)
 class VllmOptions:
-    """How vLLM is started: the Python of its environment ("": this one) and further options of its command line."""
+    """How to start vLLM: the Python of its environment ("": this one) and extra command-line options."""
 
     python: str = ""
     extra: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class VllmOptions:
 def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
     """The backend for `spec`, with `adapters` as further models; UserError for a spec or adapter of another form.
 
-    An adapter is NAME=FOLDER, and for openai: the NAME of a model that the same server has. Without a spec there is no model.
+    An adapter is NAME=FOLDER, or with openai: the NAME of a model of the same server. Without a spec there is no model.
     """
     if spec is None:
         return _none(adapters)
@@ -40,25 +40,25 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
 
 
 def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
-    """NAME=FOLDER (with gguf: NAME=FILE too), or FOLDER alone, which is called as the folder is; UserError for what is not there."""
-    found: dict[str, Path] = {}
+    """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder; UserError for a missing path."""
+    paths: dict[str, Path] = {}
     for text in adapters:
-        name, sign, folder = text.partition("=")
+        given_name, sign, folder = text.partition("=")
         path = Path(folder if sign else text).expanduser()
-        called = name if sign else path.resolve().name
-        if not path.exists() or not called:
-            raise UserError(f"--adapter {text}: not there", "NAME=FOLDER of a LoRA adapter", "check the path")
-        if called in found:
-            raise UserError(f"--adapter {text}", f"a name but {called!r}, which is taken", "give NAME=FOLDER")
-        found[called] = path
-    return found
+        name = given_name if sign else path.resolve().name
+        if not path.exists() or not name:
+            raise UserError(f"--adapter {text}: not found", "NAME=FOLDER of a LoRA adapter", "check the path")
+        if name in paths:
+            raise UserError(f"--adapter {text}", f"another name than {name!r}, which is taken", "give NAME=FOLDER")
+        paths[name] = path
+    return paths
 
 
 def _none(adapters: Sequence[str]) -> ChatBackend:
     from serve.engines.chat_backend import NoModelBackend
 
     if adapters:
-        raise UserError(f"--adapter {adapters[0]} without --model", "the model that it belongs to", "give --model SPEC")
+        raise UserError(f"--adapter {adapters[0]} without --model", "a model to adapt", "give --model SPEC")
     return NoModelBackend()
 
 
@@ -68,10 +68,8 @@ def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
 
     name, url = split_target(target)
     if any("=" in adapter for adapter in adapters):
-        raise UserError(
-            f"--adapter {adapters[0]}", "the name under which the server at the URL has it", "leave out =FOLDER"
-        )
-    return OpenAIBackend(url, key_of_environment(), {each: each for each in (name, *adapters)}, escape_known_tokens)
+        raise UserError(f"--adapter {adapters[0]}", "the adapter's name on the server at the URL", "leave out =FOLDER")
+    return OpenAIBackend(url, key_of_environment(), {model: model for model in (name, *adapters)}, escape_known_tokens)
 
 
 def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
@@ -79,7 +77,7 @@ def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
     from serve.engines.local_backend import LocalBackend
 
     return LocalBackend(
-        {_name_of(target): open_hf(target)} | {called: open_hf(str(folder)) for called, folder in adapters.items()}
+        {_name_of(target): open_hf(target)} | {name: open_hf(str(folder)) for name, folder in adapters.items()}
     )
 
 
@@ -89,12 +87,12 @@ def _openvino(target: str, adapters: dict[str, Path]) -> ChatBackend:
 
     if adapters:
         remedy = "serve them with gguf: or hf:, or merge one (modegraph train export --merge)"
-        raise UserError(f"--adapter {next(iter(adapters))} with openvino:{target}", "a model alone", remedy)
+        raise UserError(f"--adapter {next(iter(adapters))} with openvino:{target}", "a model without adapters", remedy)
     return LocalBackend({_name_of(target): open_openvino(target)})
 
 
 def _name_of(target: str) -> str:
-    """What clients call a model: a folder by its last name, any other by its own."""
+    """The model name for clients: the last part of a folder's path, or the target itself."""
     path = Path(target).expanduser()
     return path.resolve().name if path.is_dir() else target
 

@@ -1,7 +1,7 @@
 """The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one), and for several servers of one model: chat completions over HTTP.
 
 The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers. Of several servers
-a call goes to the one with the most room. The model's name alone stands in a ledger's keys, so a run can go on with other servers."""
+the one with the most free slots gets a call. A ledger's keys contain only the model's name, so a run can continue on other servers."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 TIMEOUT_S = 300.0
 RETRIED = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
 QUICK_S = 2.0
-"""The longest wait for what the server knows of its models."""
+"""Timeout of requests about the server's models."""
 UNKNOWN_WINDOW_RETRY_S, UNREACHABLE_RETRY_S = 60.0, 5.0
 TURN_TOKENS = 8
-"""What a chat template puts around a turn, at most, as estimated."""
+"""Estimated upper limit of the tokens that a chat template adds to a turn."""
 WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length", "n_ctx")
-"""How servers call a model's window in their list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
+"""Names of a model's window in a server's list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
 REFUSALS = frozenset({400, 413, 422})
-"""Statuses that are about one request (too long, not allowed) and say nothing about the next."""
+"""Statuses about a single request (too long, not allowed), after which the next may succeed."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
 
 
 def open_openai(target: str) -> OpenAIModel:
-    """`NAME@URL` to a model; UserError when it has another form or the URL is not http(s). Makes no call."""
+    """The model of `NAME@URL`; UserError when it has another form or the URL is not http(s). Makes no call."""
     return OpenAIModel(*split_target(target))
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """`NAME@URL` to its parts; UserError as `open_openai`.
+    """The name and URL of `NAME@URL`; UserError as `open_openai`.
 
     >>> split_target("qwen@http://localhost:8000/v1")
     ('qwen', 'http://localhost:8000/v1')
@@ -59,7 +59,7 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def without_password(url: str) -> str:
-    """A URL as messages show it.
+    """A URL for messages.
 
     >>> without_password("http://user:secret@host:8000/v1")
     'http://host:8000/v1'
@@ -74,20 +74,20 @@ def key_of_environment() -> str:
 
 
 def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
-    """What a list of models tells of the window of one of them, or of the one that it is an adapter of.
+    """The window of a model in a server's list of models, or else that of the base model that it adapts; None where unknown.
 
     >>> window_of("sft", [{"id": "base", "max_model_len": 2048}, {"id": "sft", "parent": "base"}])
     2048
     """
     by_name = {model.get("id"): model for model in models}
-    own = by_name.get(name, {})
-    places = (own, own.get("meta") or {}, by_name.get(own.get("parent"), {}))
-    found = [place.get(field) for place in places for field in WINDOW_FIELDS]
-    return next((value for value in found if isinstance(value, int) and value > 0), None)
+    entry = by_name.get(name, {})
+    sources = (entry, entry.get("meta") or {}, by_name.get(entry.get("parent"), {}))
+    values = [source.get(field) for source in sources for field in WINDOW_FIELDS]
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 class NoAnswer(UserError):
-    """A server that is away, too busy or broken, after all tries: another server of the same model may answer."""
+    """A server that is unreachable, overloaded or broken after all attempts: another server of the same model may answer."""
 
 
 def complete_all(
@@ -95,7 +95,7 @@ def complete_all(
     complete_one: Callable[[CompletionRequest], Completion],
     requests: Sequence[CompletionRequest],
 ) -> list[Completion]:
-    """Answers in the order asked; after an error the calls that have not begun are not made."""
+    """Completions in the order of the requests; after an error, calls that have not started are cancelled."""
     calls = [pool.submit(complete_one, request) for request in requests]
     try:
         return [call.result() for call in calls]
@@ -105,9 +105,9 @@ def complete_all(
 
 
 class OpenAIModel:
-    """A LanguageModel behind a URL, where it is `served_as` another name if one is given; safe to share between threads.
+    """A LanguageModel behind a URL, served as `served_as` if that differs from `name`; safe to share between threads.
 
-    `extra` are fields beside OpenAI's that go with each request.
+    `extra` are fields beyond OpenAI's, sent with each request.
     """
 
     batch_size = 1
@@ -130,59 +130,59 @@ class OpenAIModel:
         self._client = openai.OpenAI(
             base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=timeout_s
         )
-        self._asking = Lock()
+        self._window_lock = Lock()
         self._window: int | None = None
-        self._ask_window_s, self._counts = float("-inf"), True
+        self._next_window_check_s, self._can_tokenize = float("-inf"), True
         self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked; UserError naming the URL when the server cannot be reached or refuses key or model."""
+        """Completions in the order of the requests; UserError naming the URL when the server is unreachable or refuses key or model."""
         return complete_all(self._pool, self._complete_one, requests)
 
     def count_tokens(self, text: str) -> int:
-        """An upper estimate, since the protocol has no tokenizer: a token for every 3 bytes of UTF-8, rounded up."""
+        """An upper estimate, since the protocol has no tokenizer: one token per 3 bytes of UTF-8, rounded up."""
         return -(-len(text.encode("utf-8", "replace")) // 3)
 
     def window(self) -> int | None:
-        """The window that the server tells of in its list of models (vLLM does); asked for now and then until it is known."""
-        with self._asking:
-            if self._window is None and time.monotonic() >= self._ask_window_s:
-                self._window, again_s = self._find_window()
-                self._ask_window_s = time.monotonic() + again_s
+        """The window from the server's list of models (vLLM has it); requested again from time to time until it is known."""
+        with self._window_lock:
+            if self._window is None and time.monotonic() >= self._next_window_check_s:
+                self._window, retry_s = self._find_window()
+                self._next_window_check_s = time.monotonic() + retry_s
             return self._window
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        """What the server's /tokenize counts, where it has one (vLLM has) and the estimate is near the window; else the estimate."""
+        """The count of the server's /tokenize, if it has one (vLLM does) and the estimate is near the window; otherwise the estimate."""
         estimate = sum(self.count_tokens(turn.content) + TURN_TOKENS for turn in messages)
         window = self.window()
-        if window is None or 2 * estimate < window or not self._counts:
+        if window is None or 2 * estimate < window or not self._can_tokenize:
             return estimate
         turns = [vars(turn) for turn in messages]
         try:
-            told = self._post("/tokenize", {"model": self.served_as, "messages": turns})
-            return int(told["count"])
+            tokenized = self._post("/tokenize", {"model": self.served_as, "messages": turns})
+            return int(tokenized["count"])
         except (openai.APIError, ValueError, KeyError, TypeError):
-            self._counts = False
+            self._can_tokenize = False
             return estimate
 
     def _find_window(self) -> tuple[int | None, float]:
-        """The window, if the server tells it, and after how many seconds to ask again if not."""
+        """The window, or None and the seconds until the next try."""
         try:
-            listed = self._client.with_options(timeout=QUICK_S).models.list()
+            models = self._client.with_options(timeout=QUICK_S).models.list()
             return window_of(
-                self.served_as, [model.model_dump() for model in listed.data or ()]
+                self.served_as, [model.model_dump() for model in models.data or ()]
             ), UNKNOWN_WINDOW_RETRY_S
         except (openai.APIError, ValueError, AttributeError):
             return None, UNREACHABLE_RETRY_S
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer of a route beside the protocol's own, at the root of the server."""
+        """The response of a route outside the protocol, at the root of the server."""
         root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
         return self._client.with_options(timeout=QUICK_S).post(f"{root}{path}", body=dict(body), cast_to=object)
 
     def _complete_one(self, request: CompletionRequest) -> Completion:
         try:
-            answer = self._call(request)
+            response = self._call(request)
         except openai.APIConnectionError as problem:
             cause = problem.__cause__ or problem
             raise NoAnswer(
@@ -196,15 +196,17 @@ class OpenAIModel:
                 return Completion(f"status {problem.status_code} ({reason})", "refused", 0, 0)
             found = f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})"
             if isinstance(problem, RETRIED):
-                raise NoAnswer(found, "a completion", "see the server's log, and go on when it answers again") from None
+                raise NoAnswer(
+                    found, "a completion", "see the server's log, and continue when it answers again"
+                ) from None
             remedy = "check the model's name, the key in OPENAI_API_KEY and the server's log"
             raise UserError(found, "a completion", remedy) from None
         except (openai.APIError, ValueError) as problem:
-            raise self._bad_answer(str(problem)) from None
-        return self._read(answer)
+            raise self._invalid_response(str(problem)) from None
+        return self._completion_of(response)
 
     def _call(self, request: CompletionRequest) -> Any:
-        """One chat completion, tried again with back-off only where another try can help: no connection, 429, 5xx."""
+        """One chat completion, retried with back-off only where that can help: no connection, 429, 5xx."""
         options: dict[str, Any] = {}
         if request.seed is not None:
             options["seed"] = request.seed
@@ -225,12 +227,12 @@ class OpenAIModel:
                 )
         raise AssertionError("stamina re-raises after the last attempt")
 
-    def _read(self, answer: Any) -> Completion:
-        """The first choice of a response; any end but "stop" (a filter, a tool call) counts as cut."""
-        choices = getattr(answer, "choices", None)
+    def _completion_of(self, response: Any) -> Completion:
+        """The first choice of a response; any finish reason but "stop" (a filter, a tool call) counts as "length"."""
+        choices = getattr(response, "choices", None)
         if not choices or getattr(choices[0], "message", None) is None:
-            raise self._bad_answer("no choices")
-        usage = answer.usage
+            raise self._invalid_response("no choices")
+        usage = response.usage
         return Completion(
             text=choices[0].message.content or "",
             finish_reason="stop" if choices[0].finish_reason == "stop" else "length",
@@ -238,29 +240,31 @@ class OpenAIModel:
             completion_tokens=usage.completion_tokens if usage else 0,
         )
 
-    def _bad_answer(self, reason: str) -> UserError:
+    def _invalid_response(self, reason: str) -> UserError:
         found = f"openai:{self.name}@{self.url}: not a chat completion ({' '.join(reason.split())[:300]})"
         return UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)")
 
 
 def open_pool(targets: Sequence[str]) -> ServerPool:
-    """`NAME@URL` of each server, one name for all; UserError for two names, or for a server that is given twice. Makes no call."""
+    """A pool of the servers in `NAME@URL` form, with one name for all; UserError for two names or a repeated server. Makes no call."""
     servers = [open_openai(target) for target in targets]
     names = list(dict.fromkeys(server.name for server in servers))
     if len(names) > 1:
         found = f"servers of {' and '.join(repr(name) for name in names)}"
         raise UserError(found, "servers of one model, under one name", "serve it by the same name everywhere")
-    twice = next((server.url for number, server in enumerate(servers) if server.url in _urls(servers[:number])), None)
-    if twice is not None:
-        raise UserError(f"openai:{names[0]}@{twice}: given twice", "each server once", "leave one out")
+    repeated = next(
+        (server.url for number, server in enumerate(servers) if server.url in _urls(servers[:number])), None
+    )
+    if repeated is not None:
+        raise UserError(f"openai:{names[0]}@{repeated}: given twice", "each server once", "leave one out")
     return ServerPool(servers)
 
 
 class ServerPool:
     """The Engine of one model behind several servers; safe to share between threads.
 
-    Each server has at most its own `in_flight` calls. One that gives no answer is asked no more, with a line that says so, and its
-    calls are made by the others; the error of the last one is that of every call from then on.
+    Each server has at most its own `in_flight` calls. A server that does not answer is dropped, which is printed, and the others
+    take over its calls; once the last one is dropped, every call raises its error.
     """
 
     batch_size = 1
@@ -270,69 +274,69 @@ class ServerPool:
         self.name = servers[0].name
         self._first = servers[0]
         self._servers = list(servers)
-        self._none_left: NoAnswer | None = None
+        self._last_error: NoAnswer | None = None
         self._running = {server.url: 0 for server in servers}
-        self._room = Condition()
+        self._slot_freed = Condition()
         self._pool = ThreadPoolExecutor(self.in_flight, thread_name_prefix="servers")
 
     @property
     def in_flight(self) -> int:
-        """How many calls all servers that are left take at once."""
+        """How many calls the remaining servers take at once."""
         return sum(server.in_flight for server in self._servers)
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked, whichever server gave them; UserError as OpenAIModel's when no server is left, or one refuses."""
+        """Completions in the order of the requests, from any server; UserError as in OpenAIModel when no server is left, or one refuses."""
         return complete_all(self._pool, self._complete_one, requests)
 
     def count_tokens(self, text: str) -> int:
         return self._first.count_tokens(text)
 
     def window(self) -> int | None:
-        """The smallest that a server tells of: any of them may get the call."""
-        return min((told for server in self._servers if (told := server.window()) is not None), default=None)
+        """The smallest window of the servers, since any of them may get the call."""
+        return min((window for server in self._servers if (window := server.window()) is not None), default=None)
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
         return self._first.prompt_tokens(messages)
 
     def _complete_one(self, request: CompletionRequest) -> Completion:
         while True:
-            server = self._take()
+            server = self._acquire()
             try:
                 return server.complete([request])[0]
             except NoAnswer as problem:
-                self._leave_out(server, problem)
+                self._drop(server, problem)
             finally:
-                self._give_back(server)
+                self._release(server)
 
-    def _take(self) -> OpenAIModel:
-        """The server with the most room, as soon as there is one with any; the error of the last one where all are gone."""
-        with self._room:
-            while not (free := [server for server in self._servers if self._left(server) > 0]):
-                if self._none_left is not None:
-                    raise self._none_left
-                self._room.wait()
-            server = max(free, key=self._left)
+    def _acquire(self) -> OpenAIModel:
+        """The server with the most free slots, waiting for one if necessary; raises the last error when no server is left."""
+        with self._slot_freed:
+            while not (free := [server for server in self._servers if self._free_slots(server) > 0]):
+                if self._last_error is not None:
+                    raise self._last_error
+                self._slot_freed.wait()
+            server = max(free, key=self._free_slots)
             self._running[server.url] += 1
             return server
 
-    def _give_back(self, server: OpenAIModel) -> None:
-        with self._room:
+    def _release(self, server: OpenAIModel) -> None:
+        with self._slot_freed:
             self._running[server.url] -= 1
-            self._room.notify()
+            self._slot_freed.notify()
 
-    def _leave_out(self, server: OpenAIModel, problem: NoAnswer) -> None:
-        """Ask `server` no more."""
-        with self._room:
+    def _drop(self, server: OpenAIModel, problem: NoAnswer) -> None:
+        """Stop using `server`."""
+        with self._slot_freed:
             if server not in self._servers:
                 return
             self._servers.remove(server)
             if self._servers:
-                say(f"{problem}: going on with {', '.join(_urls(self._servers))}")
+                say(f"{problem}: continuing with {', '.join(_urls(self._servers))}")
             else:
-                self._none_left = problem
-                self._room.notify_all()
+                self._last_error = problem
+                self._slot_freed.notify_all()
 
-    def _left(self, server: OpenAIModel) -> int:
+    def _free_slots(self, server: OpenAIModel) -> int:
         return server.in_flight - self._running[server.url]
 
 

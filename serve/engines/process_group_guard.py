@@ -1,7 +1,7 @@
-"""Runs a command and ends its whole process group when whoever started it goes, however that happens.
+"""Runs a command and ends its whole process group when the process that started it exits, for whatever reason.
 
 Run as a script: `python process_group_guard.py COMMAND …` in a process group of its own, with a pipe as standard input. The end of that pipe
-(its writer closed it, or died) is the sign to stop. Only the standard library, so that it starts at once."""
+(its writer closed it, or died) is the signal to stop. It uses only the standard library, so that it starts at once."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ GRACE_S = 20.0
 
 
 def main() -> None:
-    """Run the command until it ends or the pipe does, then end its whole group."""
+    """Run the command until it or the pipe ends, then end its whole group."""
     # Handlers that do nothing: unlike signals that are ignored, the command does not inherit them.
-    signal.signal(signal.SIGTERM, _stay)
-    signal.signal(signal.SIGINT, _stay)
+    signal.signal(signal.SIGTERM, _ignore)
+    signal.signal(signal.SIGINT, _ignore)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     threading.Thread(target=_stop_at_end_of_pipe, args=(child,), daemon=True).start()
     code = child.wait()
@@ -34,8 +34,8 @@ def _stop_at_end_of_pipe(child: "subprocess.Popen[bytes]") -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _stay(number: int, frame: object) -> None:
-    """The signal is for the rest of the group."""
+def _ignore(number: int, frame: object) -> None:
+    """Ignore the signal here: it is for the rest of the group."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """vLLM as a child process (child.py): its command line, its environment, and `vllm:` as a language model of any command.
 
-The server of a command is started when the model is opened and ends with this process."""
+A command's server starts when the model is opened and ends with this process."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from serve.engines.openai_api import OpenAIModel
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values that vLLM takes for --max-lora-rank."""
+"""The values that vLLM accepts for --max-lora-rank."""
 STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""What tells of a GPU without importing torch: NVIDIA's driver, AMD's, and that of Windows' Linux."""
+"""Device files that show a GPU without importing torch: NVIDIA's, AMD's, and WSL's."""
 PARSER = "deepseek_r1"
 """vLLM's name for the parser of replies that begin within <think>, opened by the prompt."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
-"""On a CPU, vLLM 0.32 ends at the first prompt with a seed that it reads in parts ("CPU Generator does not use offset")."""
+"""On a CPU, vLLM 0.32 crashes at the first prompt with a seed that it prefills in chunks ("CPU Generator does not use offset")."""
 FLOAT32 = ("--dtype", "float32")
-"""vLLM would round a model of float32 to bfloat16. Without instructions for it, that reads a prompt five times slower (docs/log.md)."""
+"""vLLM would cast a float32 model to bfloat16. On a CPU without bfloat16 instructions, that makes prefill five times slower (docs/log.md)."""
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-"""On a CPU, vLLM computes in the process that schedules: two of them wait for each other by spinning, a fifth of all processor time."""
+"""On a CPU, vLLM runs in one process: two would busy-wait for each other, which takes a fifth of all processor time."""
 
 
 @dataclass(frozen=True)
 class VllmSpec:
-    """What to run: the model (a folder or a hub name), the name it is served under, adapters by name, the Python that has vLLM."""
+    """A server to run: the model (a folder or a hub name), the name it is served under, adapters by name, the Python that has vLLM."""
 
     model: str
     name: str
@@ -50,7 +50,7 @@ class VllmSpec:
     remedy = f"set {PYTHON} to the Python of vLLM's environment"
 
     @property
-    def called(self) -> str:
+    def spec_text(self) -> str:
         return f"vllm:{self.model}"
 
     def command(self, port: int) -> list[str]:
@@ -61,7 +61,7 @@ class VllmSpec:
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
-    """A checked spec; UserError for a folder, an adapter or a Python that is not there."""
+    """A checked spec; UserError for a missing folder, adapter or Python."""
     folder = Path(resolve(target)).expanduser()
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
@@ -73,12 +73,12 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
         lora_rank(adapter)
     name = folder.resolve().name if folder.is_dir() else target
     if name in adapters:
-        raise UserError(f"--adapter {name}=…", "another name: the model itself is called so", "rename the adapter")
+        raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
     return VllmSpec(str(folder.resolve()) if folder.is_dir() else target, name, dict(adapters), python, tuple(extra))
 
 
 def lora_rank(adapter: Path) -> int:
-    """The rank of a LoRA adapter, the largest if it has several, from its adapter_config.json; UserError when there is none."""
+    """The largest rank of a LoRA adapter, from its adapter_config.json; UserError when there is none."""
     try:
         config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         return max(int(config["r"]), *(int(rank) for rank in (config.get("rank_pattern") or {}).values()), 1)
@@ -89,7 +89,7 @@ def lora_rank(adapter: Path) -> int:
 
 
 def max_lora_rank(adapters: Mapping[str, Path]) -> int:
-    """The smallest --max-lora-rank that takes all adapters; UserError when one is larger than vLLM can."""
+    """The smallest --max-lora-rank that fits all adapters; UserError when one exceeds vLLM's limit."""
     needed = max(map(lora_rank, adapters.values()))
     for rank in RANKS:
         if rank >= needed:
@@ -122,9 +122,9 @@ def on_cpu() -> bool:
 
 
 def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
-    """The environment of the server: its key, room for its cache on a CPU, and no hub where the model is on disk.
+    """The environment of the server: its key, the cache size on a CPU, and offline mode where the model is on disk.
 
-    Its threads run on any core: bound to the first ones, as they are otherwise, two servers would share these.
+    Its threads may run on any core: by default they are bound to the first ones, which two servers would then share.
     """
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -139,11 +139,11 @@ def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
 def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
     """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/answer/template.py).
 
-    Where it always opens a thinking block, vLLM is told to take what is written in there out of the answer. An option of the user's own comes
-    later in the command line, and counts. UserError for a tokenizer without a template: vLLM would refuse every chat.
+    Where it always opens a thinking block, vLLM is configured to remove that block from the answer. The user's own options come later in
+    the command line and take precedence. UserError for a tokenizer without a template: vLLM would refuse every chat.
     """
     if tokenizer.chat_template is None:
-        remedy = "serve its instruct variant, or put a chat_template.jinja beside its tokenizer"
+        remedy = "serve its instruct variant, or put a chat_template.jinja next to its tokenizer"
         raise UserError(f"vllm:{spec.model}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
     options = []
     if switches_thinking(tokenizer):
@@ -154,14 +154,14 @@ def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
 
 
 IN_FLIGHT = 128
-"""Requests at once: what vLLM is good at is many sequences in one batch."""
+"""Concurrent requests: vLLM is fastest with many sequences in one batch."""
 PATIENCE_S = 3600.0
-"""For one reply. Whoever asks again too soon doubles the work: a busy CPU takes many minutes for a batch of long replies, and a server
-that has ended is noticed at once."""
+"""Timeout for one reply. An early retry would double the work: a busy CPU takes many minutes for a batch of long replies, and a server
+that has exited is noticed at once."""
 
 
 class VllmModel(OpenAIModel):
-    """A model of a server of our own, which goes when the model is let go of."""
+    """A model with its own server, which stops when the model is garbage-collected."""
 
     def __init__(self, name: str, server: OwnServer, served_as: str) -> None:
         super().__init__(name, server.url, server.key, served_as, IN_FLIGHT, PATIENCE_S)
@@ -169,11 +169,11 @@ class VllmModel(OpenAIModel):
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()
-"""By model and Python: who writes and who judges may be one model, which takes its memory once."""
+"""Open models by model and Python: a generator and a judge that are one model share its memory."""
 
 
 def open_vllm(target: str) -> VllmModel:
-    """A model's or adapter's folder, or a hub name, behind a server of our own, the one that runs if any; UserError when vLLM does not start."""
+    """The model of a folder (of a model or adapter) or a hub name with its own server, reusing a running one; UserError when vLLM does not start."""
     key = (resolve(target), _python())
     model = _OPEN.get(key)
     if model is None:
@@ -196,9 +196,9 @@ def _start_model(target: str) -> VllmModel:
 
 
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
-    """What to run, by the Python that the environment names, or by this one; asks no hub for what the cache has.
+    """The server to run, with the Python that the environment names, or this one; a cached model causes no request to the hub.
 
-    On a CPU it starts at once (30 s): compiling first takes minutes, which a command's calls do not win back.
+    On a CPU compilation is off: it takes minutes, which one command does not gain back, instead of a start in 30 s.
     """
     from graph.models.load import read_tokenizer
 

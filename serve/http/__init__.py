@@ -1,1 +1,1 @@
-"""The RAG server: an OpenAI-compatible HTTP interface whose models answer from an index, with citations checked by program."""
+"""The RAG server: an OpenAI-compatible HTTP interface whose models answer from an index, with citations checked in code."""

@@ -1,9 +1,9 @@
-"""What is let in: so many requests at work, so many waiting, the rest answered 429 before their body is read.
+"""Admission control: limits on running and waiting requests; all others are answered 429 before their body is read.
 
-An admitted request has its body read here, within limits of size and time, then waits for its turn; it is cancelled, wherever it is, when its
-client goes away or its time is up, and with it its call of the model. A full server refuses at the least cost: from the first bytes of a
-connection where they hold the request line, else in the outermost middleware. A request whose length is given in two ways is refused, since a
-proxy before this server could read it as another one than we do."""
+The body of an admitted request is read here, within limits of size and time; then the request waits for its turn. It is cancelled at any
+stage, together with its call of the model, when its client disconnects or its time is up. A full server refuses as cheaply as possible:
+from the first bytes of a connection if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
+refused, since a proxy before this server could parse it differently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMITED, UNLIMITED, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
 MCP = "/mcp"
 STREAM = "text/event-stream"
 LAST_EVENT_TIMEOUT_S = 1.0
-"""How long the reader of a stream that is cut may take for the event that says so."""
+"""How long the client of a stream that is cut off may take to receive the error event."""
 
 
 class AdmissionMiddleware:
@@ -33,94 +33,96 @@ class AdmissionMiddleware:
         self._settings, self._errors = settings, metrics.errors
         self._requests = _Slots(settings.capacity + settings.queue, settings.capacity)
         self._writes = _Slots(settings.write_queue, settings.write_queue) if settings.writable else self._requests
-        both = {self._requests, self._writes}
-        metrics.waiting.set_function(lambda: sum(each.inside - each.at_work for each in both))
-        metrics.running.set_function(lambda: sum(each.at_work for each in both))
+        slot_pools = {self._requests, self._writes}
+        metrics.waiting.set_function(lambda: sum(slots.admitted - slots.running for slots in slot_pools))
+        metrics.running.set_function(lambda: sum(slots.running for slots in slot_pools))
 
-    def full(self, method: str, path: str) -> bool:
-        """Whether there is no room for another such request, at work or waiting."""
-        return is_limited_path(path) and self._places(method, path).full
+    def is_full(self, method: str, path: str) -> bool:
+        """Whether there is no slot for another such request, running or waiting."""
+        return is_limited_path(path) and self._slots_for(method, path).is_full
 
     @property
-    def has_room(self) -> bool:
-        """Whether there is room for a request of any kind."""
-        return not self._requests.full and not self._writes.full
+    def has_capacity(self) -> bool:
+        """Whether there are free slots for every kind of request."""
+        return not self._requests.is_full and not self._writes.is_full
 
-    def _places(self, method: str, path: str) -> _Slots:
-        """Those who change the index wait for each other, not for answers, and keep nobody from asking."""
+    def _slots_for(self, method: str, path: str) -> _Slots:
+        """The slots of a request. Writes have their own, so that they neither wait for answers nor block questions."""
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not is_limited(scope):
             await self.app(scope, receive, send)
             return
-        places = self._places(scope["method"], scope["path"])
-        places.inside += 1
+        slots = self._slots_for(scope["method"], scope["path"])
+        slots.admitted += 1
         try:
             body = await self._read_body(scope, receive)
             if body is not None:
-                await self._work(scope, body, receive, send, places)
+                await self._run(scope, body, receive, send, slots)
         except ApiError as problem:
             await error_response(problem)(scope, receive, send)
         finally:
-            places.inside -= 1
+            slots.admitted -= 1
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The whole body; None when the client went away. ApiError 413 when too long, 408 when too slow."""
+        """The complete body; None when the client has disconnected. ApiError 413 when too long, 408 when too slow."""
         upload = scope["path"].startswith(UPLOADS)
         limit = self._settings.max_upload_bytes if upload else self._settings.max_body_bytes
         try:
             async with asyncio.timeout(self._settings.body_timeout_s):
                 return await read_body(scope, receive, limit)
         except TimeoutError:
-            told = f"the body did not come within {self._settings.body_timeout_s:g} s"
-            raise ApiError(408, "slow_body", told, headers={"Connection": "close"}) from None
+            message = f"the body did not arrive within {self._settings.body_timeout_s:g} s"
+            raise ApiError(408, "slow_body", message, headers={"Connection": "close"}) from None
 
-    async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Send, places: _Slots) -> None:
-        """Run the request when its turn comes, until it is done, its client is gone, its time is up or the server stops."""
-        answer = _TrackedResponse(send)
-        gone: Future[Message] = asyncio.ensure_future(receive())
-        work: Future[None] = asyncio.ensure_future(self._in_turn(scope, body, gone, answer, places))
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send, slots: _Slots) -> None:
+        """Run the request when its turn comes, until it is done, its client disconnects, its time is up or the server stops."""
+        response = _TrackedResponse(send)
+        disconnected: Future[Message] = asyncio.ensure_future(receive())
+        work: Future[None] = asyncio.ensure_future(self._in_turn(scope, body, disconnected, response, slots))
         limit = None if scope["path"].startswith(UPLOADS) else self._settings.request_timeout_s
-        cut: ApiError | None = None
+        error: ApiError | None = None
         try:
-            await asyncio.wait([work, gone], timeout=limit, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
-            if not work.done() and not gone.done():
-                cut = ApiError(504, "too_long", f"no answer within {self._settings.request_timeout_s:g} s")
+            await asyncio.wait([work, disconnected], timeout=limit, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+            if not work.done() and not disconnected.done():
+                error = ApiError(504, "too_long", f"no answer within {self._settings.request_timeout_s:g} s")
         except asyncio.CancelledError:
-            # uvicorn cancels what still runs when a stopping server's patience ends.
-            cut = ApiError(503, "stopping", "the server stops before the answer is done", headers={"Retry-After": "5"})
+            # uvicorn cancels running requests when the grace period of a stopping server ends.
+            error = ApiError(
+                503, "stopping", "the server is stopping before the answer is complete", headers={"Retry-After": "5"}
+            )
         try:
-            if not work.done() and not answer.complete:
+            if not work.done() and not response.complete:
                 work.cancel()
-                # Before anything is waited for: a server that stops does not wait for this.
-                if cut is not None and await answer.end(cut):
-                    self._errors.labels(cut.code).inc()
+                # Before any await of the work: a stopping server does not wait for it.
+                if error is not None and await response.end(error):
+                    self._errors.labels(error.code).inc()
                 await asyncio.wait({work})
-            if cut is not None and not answer.started:
-                raise cut
+            if error is not None and not response.started:
+                raise error
             if not work.cancelled():
                 await work
         finally:
-            gone.cancel()
+            disconnected.cancel()
             work.cancel()
 
     async def _in_turn(
-        self, scope: Scope, body: bytes, gone: Future[Message], answer: _TrackedResponse, places: _Slots
+        self, scope: Scope, body: bytes, disconnected: Future[Message], response: _TrackedResponse, slots: _Slots
     ) -> None:
         async def replay() -> Message:
             if not replayed:
                 replayed.append(True)
                 return {"type": "http.request", "body": body, "more_body": False}
-            return await asyncio.shield(gone)
+            return await asyncio.shield(disconnected)
 
         replayed: list[bool] = []
-        async with places.turns:
-            places.at_work += 1
+        async with slots.turns:
+            slots.running += 1
             try:
-                await self.app(scope, replay, answer.send)
+                await self.app(scope, replay, response.send)
             finally:
-                places.at_work -= 1
+                slots.running -= 1
 
 
 class _Slots:
@@ -128,63 +130,63 @@ class _Slots:
 
     def __init__(self, limit: int, at_once: int) -> None:
         self.turns = asyncio.Semaphore(at_once)
-        self.inside = self.at_work = 0
+        self.admitted = self.running = 0
         self._limit = limit
 
     @property
-    def full(self) -> bool:
-        return self.inside >= self._limit
+    def is_full(self) -> bool:
+        return self.admitted >= self._limit
 
 
 class _TrackedResponse:
-    """What has been sent of an answer."""
+    """Tracks which parts of a response have been sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = self.complete = False
-        self._streams = False
-        self._last = b""
+        self._is_stream = False
+        self._last_chunk = b""
 
     async def send(self, message: Message) -> None:
         self.started = True
         if message["type"] == "http.response.start":
-            self._streams = Headers(raw=message.get("headers", [])).get("content-type", "").startswith(STREAM)
+            self._is_stream = Headers(raw=message.get("headers", [])).get("content-type", "").startswith(STREAM)
         elif message["type"] == "http.response.body":
             self.complete = self.complete or not message.get("more_body", False)
-            self._last = message.get("body", b"") or self._last
+            self._last_chunk = message.get("body", b"") or self._last_chunk
         await self._send(message)
 
     async def end(self, problem: ApiError) -> bool:
-        """Tell the reader of a stream why it ends here; whether there is one that takes it."""
-        if not self._streams or self.complete:
+        """Send the error as the last event of an open stream; returns whether there was one and it was delivered."""
+        if not self._is_stream or self.complete:
             return False
-        gap = b"" if self._last.endswith(b"\n\n") else b"\n\n"
-        told = named_event({"type": "error", **problem.body()}) if self._last.startswith(b"event: ") else None
+        gap = b"" if self._last_chunk.endswith(b"\n\n") else b"\n\n"
+        named = named_event({"type": "error", **problem.body()}) if self._last_chunk.startswith(b"event: ") else None
         try:
             async with asyncio.timeout(LAST_EVENT_TIMEOUT_S):
-                await self.send({"type": "http.response.body", "body": gap + (told or event(problem.body())) + DONE})
+                await self.send({"type": "http.response.body", "body": gap + (named or event(problem.body())) + DONE})
         except TimeoutError:
             return False
         return True
 
 
 def is_limited(scope: Scope) -> bool:
-    """Whether a request is one of those that are counted."""
+    """Whether a request counts towards the limits."""
     return scope["type"] == "http" and is_limited_path(scope["path"])
 
 
 def is_limited_path(path: str) -> bool:
-    """Whether requests for a path are counted."""
+    """Whether requests for a path count towards the limits."""
     return path == MCP or (path.startswith(LIMITED) and not path.startswith(UNLIMITED))
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
-    """A body of at most `limit` bytes; None when the client went away. ApiError 413 as soon as it is known to be longer."""
-    told = Headers(scope=scope).get("content-length", "0")
+    """A body of at most `limit` bytes; None when the client has disconnected. ApiError 413 as soon as it is known to be longer."""
+    declared_length = Headers(scope=scope).get("content-length", "0")
     too_long = ApiError(
         413, "too_long_body", f"the body is longer than {limit:,} bytes", headers={"Connection": "close"}
     )
-    if told.isdecimal() and int(told[:20]) > limit:
+    if declared_length.isdecimal() and int(declared_length[:20]) > limit:
         raise too_long
     parts: list[bytes] = []
     size = 0
@@ -205,54 +207,54 @@ MAX_LINE_BYTES = 1024
 
 
 class OverflowMiddleware:
-    """The outermost ASGI middleware. `answer` is the whole HTTP response to a request that is turned away."""
+    """The outermost ASGI middleware. `answer` is the complete HTTP response to a refused request."""
 
     def __init__(self, app: ASGIApp, admission: AdmissionMiddleware, metrics: Metrics) -> None:
         self.app = app
         self._admission = admission
-        message = "as many requests as this server takes are here already; try again soon"
+        message = "the server is at its limit of requests; try again soon"
         full = ApiError(429, "full", message, headers={"Retry-After": str(RETRY_AFTER_S), "Connection": "close"})
         response = error_response(full)
         headers = b"".join(name + b": " + value + b"\r\n" for name, value in response.raw_headers)
         self.answer = b"HTTP/1.1 429 Too Many Requests\r\n" + headers + b"\r\n" + bytes(response.body)
         self._start: Message = {"type": "http.response.start", "status": 429, "headers": response.raw_headers}
         self._body: Message = {"type": "http.response.body", "body": bytes(response.body)}
-        self._refused = metrics.errors.labels("full")
+        self._refused_counter = metrics.errors.labels("full")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._admission.full(scope["method"], scope["path"]):
-            self._refused.inc()
+        if scope["type"] == "http" and self._admission.is_full(scope["method"], scope["path"]):
+            self._refused_counter.inc()
             await send(self._start)
             await send(self._body)
         else:
             await self.app(scope, receive, send)
 
     def refuses(self, data: bytes) -> bool:
-        """Whether the server is full and these first bytes of a request ask for what is counted; counts it if so."""
-        if self._admission.has_room:
+        """Whether the server is full and these first bytes of a request are for a limited path; if so, counts the refusal."""
+        if self._admission.has_capacity:
             return False
         parts = data[:MAX_LINE_BYTES].split(b" ", 2)
-        refused = len(parts) == 3 and self._admission.full(parts[0].decode("latin-1"), parts[1].decode("latin-1"))
+        refused = len(parts) == 3 and self._admission.is_full(parts[0].decode("latin-1"), parts[1].decode("latin-1"))
         if refused:
-            self._refused.inc()
+            self._refused_counter.inc()
         return refused
 
 
 class FramingMiddleware:
-    """ASGI middleware: 400, and the end of the connection, for Content-Length beside Transfer-Encoding, and for the latter in HTTP/1.0."""
+    """ASGI middleware: 400 and a closed connection for Content-Length together with Transfer-Encoding, and for the latter in HTTP/1.0."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and is_ambiguous(Headers(scope=scope), scope["http_version"]):
-            told = "the length of the body is told in two ways: send Content-Length or Transfer-Encoding, not both"
-            problem = ApiError(400, "two_lengths", told, headers={"Connection": "close"})
+            message = "the length of the body is given twice: send Content-Length or Transfer-Encoding, not both"
+            problem = ApiError(400, "two_lengths", message, headers={"Connection": "close"})
             await error_response(problem)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
 
 def is_ambiguous(headers: Headers, version: str) -> bool:
-    """Whether two readers of a request could disagree about where it ends."""
+    """Whether two parsers of a request could disagree about where it ends."""
     return "transfer-encoding" in headers and ("content-length" in headers or version == "1.0")

@@ -1,6 +1,6 @@
-"""Who may ask: with a key, whoever brings it; without one, programs on this machine, and no web page of another site.
+"""Authentication: with a key, clients that send it; without one, only programs on this machine, and no web page of another site.
 
-The first middleware after the log but for framing and page files, so that nothing of a request that is turned away is read.
+Only the log, framing and page files come before this middleware, so that the body of a refused request is never read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from serve.http.settings import is_loopback
 OPEN_PATHS = ("/health", "/ready")
 READ_METHODS = ("GET", "HEAD")
 METRICS = "/metrics"
-KEY_REQUIRED = "this server wants its key: send the header Authorization: Bearer KEY, or X-Api-Key: KEY"
+KEY_REQUIRED = "this server requires a key: send the header Authorization: Bearer KEY, or X-Api-Key: KEY"
 
 
 class AuthMiddleware:
-    """ASGI middleware: the rights of whoever asks go with the request (access.py), or it ends here.
+    """ASGI middleware: attaches the caller's rights (keys.py) to the request, or refuses it.
 
-    With `key` or `ring`: 401 to all but OPEN_PATHS without a key of theirs, 403 for what it does not open, 429 for more than its
-    rate. Without: a Host that is no name of this machine (DNS rebinding) and what a page of another origin sends are refused.
+    With `key` or `ring`: 401 without a valid key except for OPEN_PATHS, 403 for what the key does not allow, 429 above its rate.
+    Without: refuses a Host that does not name this machine (DNS rebinding), and requests from pages of another origin.
     """
 
     def __init__(self, app: ASGIApp, key: SecretStr | None, ring: KeyRing | None = None) -> None:
@@ -54,10 +54,10 @@ class AuthMiddleware:
         if self._key is None and self._ring is None:
             _check_local(headers, scope)
             return FULL_ACCESS
-        given = key_of_headers(headers)
-        if self._key is not None and hmac.compare_digest(given.encode(), self._key):
+        sent_key = key_of_headers(headers)
+        if self._key is not None and hmac.compare_digest(sent_key.encode(), self._key):
             return FULL_ACCESS
-        key = self._ring.find(given) if self._ring is not None else None
+        key = self._ring.find(sent_key) if self._ring is not None else None
         if key is not None and self._ring is not None:
             scope[ACCESS_FIELD] = access = key.access()
             if scope["path"] not in OPEN_PATHS:
@@ -70,7 +70,7 @@ class AuthMiddleware:
 
 
 def required_scope(method: str, path: str) -> AccessScope | None:
-    """What a key must be good for to ask this; None for the page and the descriptions, which any key opens.
+    """The scope that a key needs for this request; None for the page and the API description, which any key opens.
 
     >>> required_scope("GET", "/v1/documents/a"), required_scope("DELETE", "/v1/documents/a"), required_scope("GET", "/docs")
     ('read', 'write', None)
@@ -83,51 +83,51 @@ def required_scope(method: str, path: str) -> AccessScope | None:
 
 
 def _check_scope(access: Access, method: str, path: str) -> None:
-    wanted = required_scope(method, path)
-    if wanted is not None and wanted not in access.scopes:
-        raise ApiError(403, "not_allowed", f"this key is not good for that: it lacks the scope {wanted}")
+    required = required_scope(method, path)
+    if required is not None and required not in access.scopes:
+        raise ApiError(403, "not_allowed", f"this key does not allow that: it lacks the scope {required}")
 
 
 def _check_rate(wait_s: float) -> None:
     if wait_s > 0:
-        told = "this key has asked as often as it may in a minute; try again later"
-        raise ApiError(429, "too_often", told, headers={"Retry-After": str(math.ceil(wait_s))})
+        message = "this key has reached its rate of requests per minute; try again later"
+        raise ApiError(429, "too_often", message, headers={"Retry-After": str(math.ceil(wait_s))})
 
 
 def _check_local(headers: Headers, scope: Scope) -> None:
     host = headers.get("host", "")
     if not is_loopback(_host_name(f"//{host}")):
-        raise ApiError(403, "foreign_host", "without a key this server is asked as localhost only")
+        raise ApiError(403, "foreign_host", "without a key this server answers only as localhost")
     if is_foreign(headers, f"{scope['scheme']}://{host}", scope["method"]):
-        message = "without a key this server is not for pages of other sites, nor of other ports of this machine"
+        message = "without a key this server refuses pages of other sites and of other ports of this machine"
         raise ApiError(403, "foreign_origin", message)
 
 
 def key_of_headers(headers: Mapping[str, str]) -> str:
-    """The key that a request brings as OpenAI's clients do or, without the header Authorization, as Anthropic's; "" for none.
+    """The key of a request, sent as OpenAI's clients do or, without the header Authorization, as Anthropic's do; "" for none.
 
     >>> key_of_headers({"authorization": "Bearer k"}), key_of_headers({"x-api-key": "k"}), key_of_headers({"authorization": "k"})
     ('k', 'k', '')
     """
-    told = headers.get("authorization")
-    if told is None:
+    authorization = headers.get("authorization")
+    if authorization is None:
         return headers.get("x-api-key", "")
-    kind, _, key = told.partition(" ")
-    return key if kind.lower() == "bearer" else ""
+    scheme, _, key = authorization.partition(" ")
+    return key if scheme.lower() == "bearer" else ""
 
 
 def is_foreign(headers: Mapping[str, str], origin: str, method: str) -> bool:
-    """Whether a browser sends this for a page of another origin (scheme, name and port) than `origin`, or does not say for which.
+    """Whether a browser sends this for a page of another origin (scheme, name and port) than `origin`, or of an unknown one.
 
-    Browsers tell the Origin of whatever changes something, and those of our days the relation of every request to its page; a link
-    on a foreign page may lead to ours. A program that is no browser tells neither.
+    Browsers send Origin with every change, and modern ones Sec-Fetch-Site with every request; a link on a foreign page may lead to
+    ours. Programs other than browsers send neither.
     """
-    told, site = headers.get("origin"), headers.get("sec-fetch-site")
-    if told is not None:
-        return told.lower() != origin.lower()
+    sent_origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if sent_origin is not None:
+        return sent_origin.lower() != origin.lower()
     if site is not None:
-        followed = method in READ_METHODS and headers.get("sec-fetch-mode") == "navigate"
-        return site not in ("same-origin", "none") and not followed
+        is_navigation = method in READ_METHODS and headers.get("sec-fetch-mode") == "navigate"
+        return site not in ("same-origin", "none") and not is_navigation
     return method not in READ_METHODS and headers.get("user-agent", "").startswith("Mozilla/")
 
 

@@ -1,4 +1,4 @@
-"""Text over the wire: what comes in is made of whole characters, what goes out is ASCII JSON, so that no text can be unwritable."""
+"""Text over the wire: input must be valid Unicode, and output is ASCII JSON, so that every text can be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 
 def whole_characters(text: str) -> str:
-    """The text; ValueError when it has half a character (a lone surrogate), which no encoding and no tokenizer takes."""
+    """The text unchanged; ValueError for half a character (a lone surrogate), which no encoding or tokenizer accepts."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("half a character (a lone surrogate)")
     return text
@@ -24,14 +24,14 @@ Text = Annotated[str, AfterValidator(whole_characters)]
 
 
 class AsciiJSONResponse(JSONResponse):
-    """JSON with every other character escaped; index texts may hold what UTF-8 cannot."""
+    """JSON with all but ASCII escaped; index texts may contain what UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
         return ascii_json(content)
 
 
 def with_whole_characters(value: Any) -> Any:
-    """A JSON value with every half of a character in its texts replaced, for those who must write UTF-8.
+    """A JSON value with lone surrogates in its strings replaced, for output that must be UTF-8.
 
     >>> with_whole_characters({"text": ["a\\ud800b"]})
     {'text': ['a\ufffdb']}
@@ -44,7 +44,7 @@ def with_whole_characters(value: Any) -> Any:
 
 
 def ascii_json(content: Any) -> bytes:
-    """JSON in ASCII; a number that JSON does not have (NaN, infinities) becomes null."""
+    """JSON in ASCII; numbers that JSON lacks (NaN, infinities) become null."""
     try:
         return json.dumps(content, allow_nan=False).encode("ascii")
     except ValueError:
@@ -57,5 +57,5 @@ def event(content: Any) -> bytes:
 
 
 def named_event(content: Mapping[str, Any]) -> bytes:
-    """One server-sent event that is named as its `type`."""
+    """One server-sent event, named after its `type`."""
     return b"event: " + str(content["type"]).encode("ascii") + b"\n" + event(content)

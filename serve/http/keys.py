@@ -1,7 +1,7 @@
-"""The keys of a server: what each of them opens, the file that they are in, and the ring of a running server.
+"""The keys of a server: their rights, the file that stores them, and the key ring of a running server.
 
-`modegraph keys` writes the file, `modegraph serve --keys` reads it. Of a key it has the hash alone: a key is 256 random bits, so that one
-round of SHA-256 hides it. A running server reads the file again when it has changed, and counts how often each key asks."""
+`modegraph keys` writes the file, `modegraph serve --keys` reads it. It stores only hashes: a key has 256 random bits, so that one round of
+SHA-256 is enough. A running server reloads the file when it changes, and limits the rate of each key."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from graph.index.filters import Condition, parse_condition
 Scope = Literal["read", "write", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ACCESS_FIELD = "modegraph.access"
-"""Where the scope of an ASGI request has it, once its key is known."""
+"""The key of the caller's Access in the scope of an authenticated ASGI request."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """The rights of a key, which is called `key`; of `collections` (None: of all) it sees the documents that meet every condition."""
+    """The rights of the key named `key`: it can read those documents of `collections` (None: all) that meet every condition."""
 
     key: str = ""
     key_id: str = ""
@@ -41,10 +41,10 @@ class Access:
     collections: frozenset[str] | None = None
     where: tuple[Condition, ...] = ()
 
-    def seen_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of the collections that it sees.
+    def visible_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The collections that the key can read.
 
-        >>> Access(collections=frozenset({"b", "x"})).seen_of(["a", "b"])
+        >>> Access(collections=frozenset({"b", "x"})).visible_of(["a", "b"])
         ('b',)
         """
         return tuple(name for name in names if self.collections is None or name in self.collections)
@@ -55,20 +55,18 @@ NO_ACCESS = Access(scopes=frozenset(), collections=frozenset())
 
 
 def access_of(request: HTTPConnection) -> Access:
-    """The rights of whoever sent a request."""
-    found: Access = request.scope[ACCESS_FIELD]
-    return found
+    """The rights of the sender of a request."""
+    access: Access = request.scope[ACCESS_FIELD]
+    return access
 
 
 KEY_PREFIX = "mg_"
 ID_DIGITS = 8
-WRITING_WITHIN = (
-    "a key that may write is held to sources (--where 'source=sales/*'): a writer gives all other metadata itself"
-)
+WRITE_CONDITIONS = "a key that may write can be limited only by source (--where 'source=sales/*'), since the writer sets all other metadata"
 
 
 class Key(Settings):
-    """One key: who has it, and what it opens. Several may have one name; `id` is the beginning of the hash."""
+    """One key: its holder and its rights. Several may have the same name; `id` is the beginning of the hash."""
 
     name: str = Field(min_length=1, max_length=80, pattern=r"^[\w.@+-]+$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -81,37 +79,39 @@ class Key(Settings):
 
     @field_validator("where")
     @classmethod
-    def _conditions(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for each in given:
+    def _conditions(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
+        for condition in conditions:
             try:
-                parse_condition(each)
+                parse_condition(condition)
             except UserError as problem:
                 raise ValueError(str(problem)) from None
-        return given
+        return conditions
 
     @model_validator(mode="after")
-    def _writes_where_it_sees(self) -> Key:
-        if "write" in self.scopes and any((each.key, each.operator) != ("source", "=") for each in self.conditions):
-            raise ValueError(WRITING_WITHIN)
+    def _check_write_conditions(self) -> Key:
+        if "write" in self.scopes and any(
+            (condition.key, condition.operator) != ("source", "=") for condition in self.conditions
+        ):
+            raise ValueError(WRITE_CONDITIONS)
         return self
 
     @property
     def id(self) -> str:
-        """What `modegraph keys` calls it."""
+        """The id that `modegraph keys` shows."""
         return self.sha256[:ID_DIGITS]
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """What the documents that it sees must meet."""
-        return tuple(parse_condition(each) for each in self.where)
+        """The conditions on the documents that it can read."""
+        return tuple(parse_condition(condition) for condition in self.where)
 
     def access(self) -> Access:
         """Its rights."""
-        only = None if self.collections is None else frozenset(self.collections)
-        return Access(self.name, self.id, frozenset(self.scopes), only, self.conditions)
+        collections = None if self.collections is None else frozenset(self.collections)
+        return Access(self.name, self.id, frozenset(self.scopes), collections, self.conditions)
 
-    def has_ended(self, now: datetime) -> bool:
-        """Whether its time is over."""
+    def is_expired(self, now: datetime) -> bool:
+        """Whether it has expired at `now`."""
         return self.expires is not None and now >= self.expires
 
 
@@ -128,22 +128,22 @@ def hash_of(text: str) -> str:
 
 
 def read_keys(file: Path) -> list[Key]:
-    """The keys in a file; UserError when it is not there or not such a file."""
+    """The keys in a file; UserError when it is missing or not a file of keys."""
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
-        rows = [dict(row) for row in held["keys"]]
+        content = json.loads(file.read_text(encoding="utf-8"))
+        rows = [dict(row) for row in content["keys"]]
     except FileNotFoundError:
         raise UserError(f"{file}: no such file", "a file of keys", "make one with `modegraph keys add`") from None
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        told = f"{file}: not a file of keys ({type(problem).__name__})"
-        raise UserError(told, '{"keys": […]}', "restore it, or make a new one with `modegraph keys add`") from None
+        message = f"{file}: not a file of keys ({type(problem).__name__})"
+        raise UserError(message, '{"keys": […]}', "restore it, or make a new one with `modegraph keys add`") from None
     return [parse_settings(Key, row, f"{file}, key {number}") for number, row in enumerate(rows, 1)]
 
 
 def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> list[Key]:
-    """Write what `change` makes of the keys in a file (none where it is not there), whole or not at all, for its owner's eyes.
+    """Apply `change` to the keys in a file (none if it is missing) and write it atomically, readable only by its owner.
 
-    Whoever else changes the file waits.
+    Concurrent changes wait for each other.
     """
     try:
         descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
@@ -154,10 +154,10 @@ def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> list[Ke
         keys = change(read_keys(file) if file.exists() else [])
         rows = [key.model_dump(mode="json", exclude_none=True) for key in keys]
         partial = file.with_name(f"{file.name}.new")
-        with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as out:
-            json.dump({"keys": rows}, out, indent=2)
-            out.flush()
-            os.fsync(out.fileno())
+        with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as output:
+            json.dump({"keys": rows}, output, indent=2)
+            output.flush()
+            os.fsync(output.fileno())
         partial.replace(file)
     return keys
 
@@ -166,9 +166,9 @@ LOG = logging.getLogger("modegraph.serve")
 
 
 class KeyRing:
-    """Finds keys. The file is read again whenever it has changed: what was revoked opens nothing from the next request on.
+    """Looks up keys. The file is reloaded whenever it changes, so that a revoked key is refused at the next request.
 
-    While it is away or cannot be read, nobody is let in; the log says so once.
+    While the file is missing or unreadable, every key is refused; this is logged once.
     """
 
     def __init__(self, file: Path) -> None:
@@ -178,16 +178,16 @@ class KeyRing:
         self._buckets: dict[str, TokenBucket] = {}
 
     def find(self, text: str) -> Key | None:
-        """The key whose text this is; None for any other text, and when its time is over.
+        """The key with this text; None for an unknown text or an expired key.
 
-        It is looked up by its hash, so that how long it takes tells nothing of the keys that there are.
+        The lookup is by hash, so that its duration reveals nothing about the keys.
         """
         self._refresh()
         key = self._keys.get(hash_of(text))
-        return None if key is None or key.has_ended(datetime.now(UTC)) else key
+        return None if key is None or key.is_expired(datetime.now(UTC)) else key
 
     def wait_s(self, key: Key) -> float:
-        """0 for a request that the key's rate allows now, which is counted; else the seconds until there is one."""
+        """0 for a request that the key's rate allows, which is counted; otherwise the seconds to wait."""
         if key.rate is None:
             return 0.0
         bucket = self._buckets.setdefault(key.sha256, TokenBucket(key.rate))
@@ -201,37 +201,37 @@ class KeyRing:
         try:
             self._keys = _by_hash(read_keys(self._file))
         except UserError as problem:
-            LOG.error("no key is known: %s", problem)
+            LOG.error("no keys are loaded: %s", problem)
         else:
-            LOG.info("%d keys are known", len(self._keys))
-        self._buckets = {each: bucket for each, bucket in self._buckets.items() if each in self._keys}
+            LOG.info("%d keys are loaded", len(self._keys))
+        self._buckets = {sha256: bucket for sha256, bucket in self._buckets.items() if sha256 in self._keys}
 
     def _stamp_now(self) -> tuple[int, int, int] | None:
         try:
-            now = self._file.stat()
+            status = self._file.stat()
         except OSError:
             return None
-        return now.st_ino, now.st_size, now.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class TokenBucket:
-    """Holds a minute's requests at most, and fills evenly."""
+    """A token bucket for at most one minute's requests, which refills evenly."""
 
     def __init__(self, rate: int) -> None:
-        self._held, self._at = float(rate), -1.0
+        self._tokens, self._updated_s = float(rate), -1.0
 
     def take(self, rate: int, now_s: float) -> float:
-        """0 where one was there, which is taken; else the seconds until there is one, at `rate` a minute.
+        """0 if a token was available, which is taken; otherwise the seconds until one is, at `rate` a minute.
 
         >>> bucket = TokenBucket(2)
         >>> [bucket.take(2, now) for now in (0.0, 0.0, 0.0, 15.0, 30.0)]
         [0.0, 0.0, 30.0, 15.0, 0.0]
         """
-        passed = now_s - self._at if self._at >= 0 else 0.0
-        self._held, self._at = min(float(rate), self._held + passed * rate / 60), now_s
-        if self._held < 1 - 1e-9:
-            return (1 - self._held) * 60 / rate
-        self._held -= 1
+        elapsed_s = now_s - self._updated_s if self._updated_s >= 0 else 0.0
+        self._tokens, self._updated_s = min(float(rate), self._tokens + elapsed_s * rate / 60), now_s
+        if self._tokens < 1 - 1e-9:
+            return (1 - self._tokens) * 60 / rate
+        self._tokens -= 1
         return 0.0
 
 

@@ -1,6 +1,6 @@
 """The access log, one line a request (method, route, status, milliseconds, the key's name; no header, query or body), and the audit log.
 
-The audit log has one line of JSON for each attempt to add or delete documents, on disk before its caller is answered."""
+The audit log has one line of JSON for each attempt to add or delete documents, on disk before the client gets its answer."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class AccessLogMiddleware:
             nonlocal status, code
             if message["type"] == "http.response.start":
                 status = message["status"]
-                found = [value for name, value in message.get("headers", ()) if name == b"x-error-code"]
-                code = found[0].decode("ascii") if found else ""
+                codes = [value for name, value in message.get("headers", ()) if name == b"x-error-code"]
+                code = codes[0].decode("ascii") if codes else ""
             await send(message)
 
         try:
@@ -54,12 +54,12 @@ class AccessLogMiddleware:
             if code:
                 self._metrics.errors.labels(code).inc()
             milliseconds = 1000 * (time.perf_counter() - started)
-            told = (scope["method"], route, status or "gone", milliseconds, code, f"key {key}" if key else "")
-            LOG.info("%s %s %s %.0f ms %s %s", *told)
+            fields = (scope["method"], route, status or "gone", milliseconds, code, f"key {key}" if key else "")
+            LOG.info("%s %s %s %.0f ms %s %s", *fields)
 
 
 class AuditLog:
-    """Appends to a file; to none where there is no file."""
+    """Appends to a file; does nothing without one."""
 
     def __init__(self, file: Path | None) -> None:
         try:
@@ -68,12 +68,12 @@ class AuditLog:
             raise UserError(f"{file}: {problem.strerror}", "a file that can be written", "check --audit-log") from None
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Say what a key did, or tried to: `outcome` is "done" or the code of what it was told."""
+        """Log what a key did, or tried to do: `outcome` is "done" or an error code."""
         if self._file is None:
             return
         line = {

@@ -1,4 +1,4 @@
-"""What /openapi.json says beyond the routes' own words: the key that they want, and that an answer may be a stream."""
+"""Additions to /openapi.json: the key that routes require, and that a response may be a stream."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from serve.http.auth import OPEN_PATHS
 
 STREAMED: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "the answer; with `stream` its pieces as events, the last of them [DONE]",
+        "description": "the answer; with `stream`, its parts as events, ending with [DONE]",
         "content": {
             "application/json": {"schema": {"type": "object"}},
             "text/event-stream": {"schema": {"type": "string"}},
         },
     }
 }
-"""The answer of a route that can stream, for its `responses`."""
-KEY = "the server's key, where it has one"
+"""The `responses` of a route that can stream."""
+KEY = "the server's key, if it has one"
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": KEY},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": KEY},
 }
-"""Either of them will do."""
+"""Alternatives: either is enough."""
 
 
-def describe_key(app: FastAPI, wanted: bool) -> None:
-    """Name the key as the scheme of all routes but the open ones; as one that may be left out where none is `wanted`."""
-    routes_alone = app.openapi
+def describe_key(app: FastAPI, required: bool) -> None:
+    """Declare the key as the security scheme of all routes but the open ones; optional unless `required`."""
+    base_openapi = app.openapi
 
     def openapi() -> dict[str, Any]:
-        made = routes_alone()
-        made.setdefault("components", {})["securitySchemes"] = SCHEMES
-        made["security"] = [*([] if wanted else [{}]), *({name: []} for name in SCHEMES)]
+        description = base_openapi()
+        description.setdefault("components", {})["securitySchemes"] = SCHEMES
+        description["security"] = [*([] if required else [{}]), *({name: []} for name in SCHEMES)]
         for path in OPEN_PATHS:
-            for operation in made["paths"][path].values():
+            for operation in description["paths"][path].values():
                 operation["security"] = []
-        return made
+        return description
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""Spans to a collector by OTLP over HTTP. Imported by tracing.py only when a collector is named.
+"""Sends spans to a collector by OTLP over HTTP. Imported by app.py only when a collector is named.
 
-What a span may say is a list (`SAID`), kept by the exporter: addresses, queries, headers, messages of errors and stack traces, which the
-instrumentation would add and which may hold what somebody asked, are left out of whatever is sent.
+The exporter passes on only the attributes in `EXPORTED_ATTRIBUTES`: it removes addresses, queries, headers, error messages and stack traces,
+which the instrumentation would add and which may contain users' questions.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class OtlpTracing(Tracing):
 
     @contextmanager
     def span(self, name: str, values: Values) -> Iterator[Span]:
-        # Never the current span: a stream's generator may be closed in another context than it began in.
-        made = self._tracer.start_span(name, attributes=dict(values))
+        # Never made current: a stream's generator may be closed in another context than the one it began in.
+        span = self._tracer.start_span(name, attributes=dict(values))
         try:
-            yield OtlpSpan(made)
+            yield OtlpSpan(span)
         except Exception as problem:
-            made.set_attribute(ERROR, problem.code if isinstance(problem, ApiError) else type(problem).__name__)
-            made.set_status(Status(StatusCode.ERROR))
+            span.set_attribute(ERROR, problem.code if isinstance(problem, ApiError) else type(problem).__name__)
+            span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
-            made.end()
+            span.end()
 
     def close(self) -> None:
         self._provider.shutdown()
@@ -71,7 +71,7 @@ class OtlpSpan(Span):
 
 
 class RedactingExporter(SpanExporter):
-    """Hands on to `exporter` what `SAID` lets through of each span."""
+    """Passes on to `exporter` only the `EXPORTED_ATTRIBUTES` of each span."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -84,7 +84,7 @@ class RedactingExporter(SpanExporter):
 
 
 def without_texts(span: ReadableSpan) -> ReadableSpan:
-    """The span with the attributes of `SAID` alone: no event, no link, no description of its status."""
+    """The span with only the `EXPORTED_ATTRIBUTES`, and without events, links and status description."""
     return ReadableSpan(
         name=span.name,
         context=span.context,

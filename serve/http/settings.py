@@ -1,4 +1,4 @@
-"""What `modegraph serve` may set; one frozen object, read by the parts of the server that need a value of it."""
+"""The settings of `modegraph serve`: one frozen object, shared by all parts of the server."""
 
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,35 +15,38 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class ServerSettings(Settings):
-    """How the server listens, what it lets in, and how it retrieves when a request does not say."""
+    """How the server listens, its limits, and its defaults for retrieval."""
 
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
-    api_key: SecretStr | None = Field(None, description="key that every request but /health and /ready must bring")
-    keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, that open what each says")
-    audit_log: Path | None = Field(None, description="file that says of each addition and deletion whose key it was")
+    api_key: SecretStr | None = Field(None, description="key that every request but /health and /ready must send")
+    keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, each with its own rights")
+    audit_log: Path | None = Field(
+        None, description="file that records each addition and deletion of documents with its key"
+    )
     public_url: str | None = Field(
-        None, description="address under which readers reach the page, for links to passages; as asked when not given"
+        None,
+        description="address under which readers reach the page, for links to passages; that of the request by default",
     )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
-    feedback: bool = Field(False, description="whether what readers say of answers is kept, beside the index")
-    max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to keep; then no more is taken")
-    capacity: int = Field(8, ge=1, le=1024, description="requests worked on at once")
+    feedback: bool = Field(False, description="whether feedback of readers on answers is stored, beside the index")
+    max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to store; more is refused")
+    capacity: int = Field(8, ge=1, le=1024, description="requests processed at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
     write_queue: int = Field(
         64,
         ge=1,
         le=4096,
-        description="uploads and deletions that may wait for their turn, besides; more are answered 429",
+        description="uploads and deletions that may wait in addition; more are answered 429",
     )
     write_wait_s: float = Field(120.0, gt=0, description="longest wait for a turn to change the index; then 409")
     max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")
     max_upload_bytes: int = Field(32 << 20, ge=1024, description="longest body of an upload of documents")
     max_connections: int = Field(
-        2_000, ge=2, description="connections open at once; a resting one gives way to a new one"
+        2_000, ge=2, description="connections open at once; an idle one is closed for a new one"
     )
     idle_timeout_s: float = Field(
-        5.0, gt=0, description="seconds in which an open connection must bring a request's head"
+        5.0, gt=0, description="seconds in which an open connection must send the headers of a request"
     )
     file_seconds: float = Field(
         4.5,
@@ -54,44 +57,42 @@ class ServerSettings(Settings):
         512, ge=64, description="MiB of memory to read a file of up to 1 MiB that is not plain text"
     )
     whole_pages: bool = Field(
-        False, description="whether what stands around the main text of uploaded HTML pages is read too"
+        False, description="whether to read uploaded HTML pages in full, not only their main text"
     )
     ocr: Literal["tesseract"] | None = Field(
-        None, description="what reads pages of uploaded PDFs that have no text (scans); nothing when not given"
+        None, description="OCR program for pages of uploaded PDFs without text (scans); none by default"
     )
     ocr_languages: str = Field("eng", min_length=1, description="languages of scans, joined by +, such as eng+deu")
-    ocr_pages: int = Field(500, ge=1, description="most pages of a file to read by OCR")
+    ocr_pages: int = Field(500, ge=1, description="maximum number of pages of a file to read by OCR")
     ocr_page_seconds: float = Field(30.0, ge=1, description="processor seconds to read a page by OCR")
-    body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must have come")
+    body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must arrive")
     request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
     unready_s: float = Field(
         0.0,
         ge=0,
-        description="seconds that the server goes on listening when it is told to stop, with 503 at /ready",
+        description="seconds that a stopping server keeps listening, with 503 at /ready",
     )
-    drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")
+    drain_s: float = Field(30.0, ge=0, description="seconds that running requests have to finish when the server stops")
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
-    mode: Mode = Field(DEFAULT_MODE, description="how to retrieve when the request does not say")
-    top_k: int = Field(5, ge=1, le=100, description="passages to read when the request does not say")
+    mode: Mode = Field(DEFAULT_MODE, description="retrieval mode, unless the request sets one")
+    top_k: int = Field(5, ge=1, le=100, description="passages to read, unless the request sets a number")
     abstain: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="probability that the documents hold nothing on a question from which it is answered so, when the request does not say",
+        description="decline to answer when the probability that the documents hold nothing on a question is at least this, unless the request sets it",
     )
-    max_context_tokens: int | None = Field(None, ge=1, description="longest context when the request does not say")
-    max_answer_tokens: int = Field(512, ge=1, description="longest answer when the request does not say")
+    max_context_tokens: int | None = Field(None, ge=1, description="longest context, unless the request sets one")
+    max_answer_tokens: int = Field(512, ge=1, description="longest answer, unless the request sets one")
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
     router: str = Field("", description="folder of the trained router that chooses the mode of `mode: auto`")
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
-    verifier: str = Field(
-        "", description="folder or hub name of the trained verifier; that of modegraph when not given"
-    )
+    verifier: str = Field("", description="folder or hub name of the trained verifier; modegraph's own by default")
     unsupported: Handling = Field(
         "mark",
-        description="what to do with sentences that the passages do not support, when the request does not say",
+        description="what to do with sentences that the passages do not support, unless the request sets it",
     )
-    otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector that gets spans")
+    otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector for spans")
 
     @field_validator("otlp_endpoint")
     @classmethod
@@ -129,11 +130,11 @@ def is_collector(url: str) -> bool:
     """
     try:
         parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
     extra = parts.query or parts.fragment or "@" in parts.netloc or parts.path.rstrip("/").endswith("/v1/traces")
-    return whole and not extra and url.isascii() and url.isprintable() and " " not in url
+    return is_valid and not extra and url.isascii() and url.isprintable() and " " not in url
 
 
 def is_loopback(host: str) -> bool:

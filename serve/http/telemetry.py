@@ -1,6 +1,6 @@
-"""What the server measures: metrics for Prometheus at /metrics, one registry a server, and the spans of a request for OpenTelemetry.
+"""Telemetry: metrics for Prometheus at /metrics, one registry per server, and spans of a request for OpenTelemetry.
 
-Where a collector is named otlp.py sends the spans; without one the same calls do nothing, and nothing of OpenTelemetry is imported."""
+With a collector, otlp.py sends the spans; without one the same calls do nothing, and OpenTelemetry is not imported."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ class Metrics:
             registry=registry,
         )
         self.errors = Counter("modegraph_errors", "Requests that failed, by kind", ["kind"], registry=registry)
-        self.waiting = Gauge("modegraph_requests_waiting", "Requests let in whose turn has not come", registry=registry)
-        self.running = Gauge("modegraph_requests_running", "Requests at work", registry=registry)
+        self.waiting = Gauge(
+            "modegraph_requests_waiting", "Admitted requests that wait for their turn", registry=registry
+        )
+        self.running = Gauge("modegraph_requests_running", "Requests being processed", registry=registry)
         self.retrieval = Histogram(
             "modegraph_retrieval_seconds", "Finding the evidence", ["mode"], buckets=SECONDS, registry=registry
         )
@@ -56,7 +58,7 @@ class Metrics:
             "modegraph_retrieval_cache", "Retrievals looked up in the cache, by outcome", ["outcome"], registry=registry
         )
         self.removed = Counter(
-            "modegraph_citations_removed", "Citations of passages that were not there", registry=registry
+            "modegraph_citations_removed", "Citations of passages that do not exist", registry=registry
         )
         self.rewritten = Counter(
             "modegraph_questions_rewritten",
@@ -72,7 +74,7 @@ class Metrics:
         )
 
     def count_tokens(self, model: str, key: str, usage: Any) -> None:
-        """Add what an engine says that a completion took, asked for by the key of that name; nothing when it does not say."""
+        """Add the tokens of a completion requested with the key `key`; does nothing when the engine reports no usage."""
         if not isinstance(usage, dict):
             return
         for kind in ("prompt", "completion"):
@@ -97,23 +99,23 @@ MODE, K = "modegraph.retrieval.mode", "modegraph.retrieval.k"
 CACHED, PASSAGES = "modegraph.retrieval.cached", "modegraph.retrieval.passages"
 GENERATION = "modegraph.index.generation"
 MODEL, PROMPT_TOKENS, ANSWER_TOKENS = "gen_ai.request.model", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
-"""As OpenTelemetry's conventions for generative models name them."""
+"""Names from OpenTelemetry's conventions for generative models."""
 ERROR = "error.type"
 SPAN_ATTRIBUTES = frozenset({MODE, K, CACHED, PASSAGES, GENERATION, MODEL, PROMPT_TOKENS, ANSWER_TOKENS, ERROR})
 
 
 class Span:
-    """A piece of work, timed; this one is kept by nobody."""
+    """A timed piece of work; this base class discards it."""
 
     def set(self, values: Values) -> None:
-        """Say more about the work: numbers and names of ours, never a text of a question, a passage or an answer."""
+        """Add attributes: numbers and names of ours, never the text of a question, a passage or an answer."""
 
 
 class Tracing:
-    """No collector: no span is kept and nothing is sent."""
+    """Tracing without a collector: spans are discarded."""
 
     def watch(self, app: FastAPI) -> None:
-        """Make a span of every request to `app`, as a child of what its `traceparent` names."""
+        """Make a span of every request to `app`, as a child of its `traceparent`."""
 
     @contextmanager
     def span(self, name: str, values: Values) -> Iterator[Span]:
@@ -121,11 +123,11 @@ class Tracing:
         yield Span()
 
     def close(self) -> None:
-        """Send what is left; blocks until it is sent or given up."""
+        """Send the remaining spans; blocks until they are sent or given up."""
 
 
 def usage_values(usage: object) -> Values:
-    """The tokens that an engine says a completion took; none when it does not say.
+    """The token counts of a completion as span attributes; none when the engine reports no usage.
 
     >>> usage_values({"prompt_tokens": 7, "completion_tokens": 3})
     {'gen_ai.usage.input_tokens': 7, 'gen_ai.usage.output_tokens': 3}

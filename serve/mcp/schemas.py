@@ -1,4 +1,4 @@
-"""What the tools take and return; the protocol's schemas are made from these."""
+"""Arguments and results of the tools; the protocol's schemas are generated from these."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from serve.server.retriever import MAX_K, Condition
 
 Question = Annotated[Text, Field(min_length=1, max_length=8_000, description="the question, in plain words")]
 Collection = Annotated[
-    Text | None, Field(max_length=200, description="which collection to use, where the server has several")
+    Text | None, Field(max_length=200, description="name of the collection, if the server has several")
 ]
 
 
 class Arguments(BaseModel):
-    """What every tool may be told."""
+    """Arguments of every tool."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -26,7 +26,7 @@ class Arguments(BaseModel):
 
 
 class Search(Arguments):
-    """How to look for passages."""
+    """How to search for passages."""
 
     mode: Mode | None = Field(
         None, description="how to search: auto chooses, hops follows links between documents, dense is plain similarity"
@@ -47,7 +47,7 @@ class QuestionArguments(Search):
 
 class AskArguments(QuestionArguments):
     model: Annotated[Text, Field(max_length=200)] | None = Field(
-        None, description="which model answers; the first of the server's when left out"
+        None, description="model that answers; the server's first model by default"
     )
 
 
@@ -56,12 +56,12 @@ class FetchArguments(Arguments):
     start: int | None = Field(
         None,
         ge=0,
-        description="the character of the document to begin at; of a passage its own beginning when left out",
+        description="character of the document to start at; by default the start of the passage or document",
     )
 
 
 class AddArguments(NewDocument):
-    """A document to add, and where."""
+    """A document to add, and its collection."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -69,7 +69,7 @@ class AddArguments(NewDocument):
 
 
 class Result(BaseModel):
-    """A passage: characters start to end of the document `source`, and the page, if it has any; `url` opens it."""
+    """A passage: characters start to end of the document `source`, and the page, if any; `url` opens it."""
 
     id: str
     title: str
@@ -115,7 +115,7 @@ class Path(BaseModel):
 
 
 class Explanation(BaseModel):
-    """How a search went, and the way to each passage, best first."""
+    """The steps of a search, and the path to each passage, best first."""
 
     mode: str
     search: tuple[str, ...]
@@ -123,7 +123,7 @@ class Explanation(BaseModel):
 
 
 class Citation(BaseModel):
-    """A passage that the answer cites as [number], and its page, if it has any; of a summary, `source` is empty and `members` are its passages."""
+    """A passage that the answer cites as [number], and its page, if any; for a summary, `source` is empty and `members` are its passages."""
 
     number: int
     id: str
@@ -137,8 +137,8 @@ class Citation(BaseModel):
 
 
 class Answered(BaseModel):
-    """An answer; `removed` are numbers that the model cited and no passage had, gone from the text; `left_out` passages were too many;
-    where the model wrote no answer (`answered` false), the nearest passage stands in its place.
+    """An answer; `removed` are cited numbers without a passage, removed from the text; `left_out` passages did not fit the window;
+    where the model wrote no answer (`answered` false), the nearest passage is quoted instead.
     """
 
     answer: str
@@ -151,7 +151,7 @@ class Answered(BaseModel):
 
 
 class Added(BaseModel):
-    """The document is in use; `written` is 0 where it was there already, with the same text."""
+    """The document is in use; `written` is 0 where it already existed with the same text."""
 
     source: str
     written: int

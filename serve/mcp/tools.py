@@ -1,6 +1,6 @@
-"""The MCP tools: search, fetch, explain, ask where there is a model, and add_document where the caller may write.
+"""The MCP tools: search, fetch, explain, ask if there is a model, and add_document if the caller may write.
 
-Documents have addresses as resources, and their texts are put together from passages."""
+Documents have URIs as resources; their texts are assembled from passages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ URI_TEMPLATE = f"{SCHEME}://{{collection}}/{{+source}}"
 
 
 def document_uri(collection: str, source: str) -> str:
-    """The address of a document as a resource.
+    """The URI of a document as a resource.
 
     >>> document_uri("handbook", "isles/tarn 2.md")
     'modegraph://handbook/isles/tarn%202.md'
@@ -59,7 +59,7 @@ def document_uri(collection: str, source: str) -> str:
 
 
 def read_uri(uri: str) -> tuple[str, str] | None:
-    """The collection and the source that an address names; None for an address of another form.
+    """The collection and the source in a URI; None for a URI of another form.
 
     >>> read_uri("modegraph://handbook/isles/tarn%202.md"), read_uri("file:///etc/passwd")
     (('handbook', 'isles/tarn 2.md'), None)
@@ -70,45 +70,45 @@ def read_uri(uri: str) -> tuple[str, str] | None:
 
 
 def document_text(passages: Iterable[Passage]) -> str:
-    """The text of a document from its passages in order: what two of them share stands once, a gap between two is line ends.
+    """The text of a document from its passages in order: overlaps appear once, gaps become newlines.
 
     >>> document_text([Passage("1", "s", "", 0, 0, 5, "ab cd"), Passage("2", "s", "", 1, 3, 6, "cde"), Passage("3", "s", "", 2, 7, 8, "f")])
     'ab cde\\nf'
     """
     parts: list[str] = []
     length = 0
-    for each in passages:
-        parts += ["\n" * (each.start - length), each.text[max(0, length - each.start) :]]
-        length = max(length, each.end)
+    for passage in passages:
+        parts += ["\n" * (passage.start - length), passage.text[max(0, length - passage.start) :]]
+        length = max(length, passage.end)
     return "".join(parts)
 
 
 FETCHED_CHARS = 40_000
-"""What `fetch` returns at a time."""
+"""Characters that `fetch` returns per call."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """Who calls a tool: with these rights, by this HTTP request (None over standard input)."""
+    """A call of a tool: the caller's rights, and the HTTP request (None over standard input)."""
 
     services: Services
     access: Access
     request: Request | None
 
-    async def seen(self, collection: str | None) -> CollectionView:
-        """The collection that a call names."""
-        return await self.services.collections.seen(self.access, collection)
+    async def view(self, collection: str | None) -> CollectionView:
+        """The caller's view of a collection."""
+        return await self.services.collections.view(self.access, collection)
 
-    def url(self, seen: CollectionView, passage: Passage) -> str:
-        """Where a passage can be opened: in the server's page, or, without one, its document as a resource."""
+    def url(self, view: CollectionView, passage: Passage) -> str:
+        """The URL of a passage in the server's page, or, over standard input, of its document as a resource."""
         if self.request is None:
-            return document_uri(seen.name, passage.source)
-        return passage_url(self.services.page_url(self.request, seen), of_passage(passage))
+            return document_uri(view.name, passage.source)
+        return passage_url(self.services.page_url(self.request, view), of_passage(passage))
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: what it is for, what it takes and returns, and whether it changes the index."""
+    """A tool: its description, arguments, result and function, and whether it changes the index."""
 
     name: str
     about: str
@@ -118,7 +118,7 @@ class Tool:
     writes: bool = False
 
     def listed(self) -> ListedTool:
-        """As the protocol lists it."""
+        """The tool as listed by the protocol."""
         return ListedTool(
             name=self.name,
             description=self.about,
@@ -128,111 +128,111 @@ class Tool:
         )
 
     async def call(self, call: Call, arguments: dict[str, Any]) -> BaseModel:
-        """What the tool returns; ApiError or UserError for what the caller can mend."""
+        """The tool's result; ApiError or UserError for what the caller can correct."""
         try:
-            taken = self.takes.model_validate(arguments)
+            parsed = self.takes.model_validate(arguments)
         except ValidationError as problems:
             first = problems.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ApiError(422, "bad_value", f"{place}: {first['msg']}", place) from None
-        return await self.run(call, taken)
+            location = ".".join(map(str, first["loc"]))
+            raise ApiError(422, "bad_value", f"{location}: {first['msg']}", location) from None
+        return await self.run(call, parsed)
 
 
 def tools_for(services: Services, access: Access) -> dict[str, Tool]:
-    """The tools that a caller has, by name."""
-    can = {SEARCH, FETCH, EXPLAIN}
-    can |= {ASK} if services.backend.models else set()
-    can |= {ADD} if services.settings.writable and "write" in access.scopes else set()
-    return {tool.name: tool for tool in TOOLS if tool in can}
+    """The tools available to a caller, by name."""
+    available = {SEARCH, FETCH, EXPLAIN}
+    available |= {ASK} if services.backend.models else set()
+    available |= {ADD} if services.settings.writable and "write" in access.scopes else set()
+    return {tool.name: tool for tool in TOOLS if tool in available}
 
 
-async def search(call: Call, asked: SearchArguments) -> SearchResults:
+async def search(call: Call, arguments: SearchArguments) -> SearchResults:
     """The passages for a query."""
-    seen, evidence = await _find(call, asked.query, asked)
-    results = [_result(call, seen, found.item, found.score) for found in evidence.passages]
+    view, evidence = await _find(call, arguments.query, arguments)
+    results = [_result(call, view, found.item, found.score) for found in evidence.passages]
     return SearchResults(results=results, mode=evidence.trace.mode)
 
 
-async def fetch(call: Call, asked: FetchArguments) -> Fetched:
-    """The text of a document, from a passage of it or a place in it on."""
-    seen = await call.seen(asked.collection)
-    current = seen.generation
-    row = current.row("passage", asked.id)
+async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
+    """The text of a document, starting at a passage or an offset."""
+    view = await call.view(arguments.collection)
+    current = view.generation
+    row = current.row("passage", arguments.id)
     passage = current.index.passage(row) if row is not None else None
-    source = passage.source if passage is not None else asked.id
+    source = passage.source if passage is not None else arguments.id
     if current.row("document", source) is None:
-        raise no_document(asked.id)
+        raise no_document(arguments.id)
     passages = await call.services.retriever.in_thread(partial(current.index.passages_of, source))
     text = document_text(passages)
-    start = asked.start if asked.start is not None else passage.start if passage is not None else 0
-    cut = text[start : start + FETCHED_CHARS]
-    place = Passage(asked.id, source, _title(passages), 0, start, start + len(cut), cut)
+    start = arguments.start if arguments.start is not None else passage.start if passage is not None else 0
+    part = text[start : start + FETCHED_CHARS]
+    excerpt = Passage(arguments.id, source, _title(passages), 0, start, start + len(part), part)
     return Fetched(
-        id=asked.id,
-        title=place.title,
-        url=call.url(seen, place),
-        text=cut,
+        id=arguments.id,
+        title=excerpt.title,
+        url=call.url(view, excerpt),
+        text=part,
         source=source,
         start=start,
-        end=start + len(cut),
+        end=start + len(part),
         length=len(text),
         metadata=current.metadata(source),
     )
 
 
-async def explain(call: Call, asked: QuestionArguments) -> Explanation:
-    """How a question led to its passages; one without a path was found by its own score."""
-    _, evidence = await _find(call, asked.question, asked)
+async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
+    """How a question led to its passages; a passage without a path was found by its own score."""
+    _, evidence = await _find(call, arguments.question, arguments)
     paths = evidence.paths or tuple((f"scored {found.score:.3f} by itself",) for found in evidence.passages)
-    ways = [
+    passage_paths = [
         Path(**{name: getattr(found.item, name) for name in ("id", "title", "source", "start", "end")}, steps=path)
         for found, path in zip(evidence.passages, paths, strict=True)
     ]
-    return Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=ways)
+    return Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
 
 
-async def ask(call: Call, asked: AskArguments) -> Answered:
+async def ask(call: Call, arguments: AskArguments) -> Answered:
     """An answer, by the same steps as a chat completion."""
     services = call.services
     values = {
-        "model": asked.model or services.backend.models[0],
-        "messages": [{"role": "user", "content": asked.question}],
-        "retrieval": {"mode": asked.mode, "k": asked.k, "where": asked.where},
+        "model": arguments.model or services.backend.models[0],
+        "messages": [{"role": "user", "content": arguments.question}],
+        "retrieval": {"mode": arguments.mode, "k": arguments.k, "where": arguments.where},
     }
-    prepared = await prepare(services, chat_request(values), call.access, asked.collection, "collection")
+    prepared = await prepare(services, chat_request(values), call.access, arguments.collection, "collection")
     choice = (await checked_completion(services, prepared, ""))["choices"][0]
-    said, told = choice["message"], prepared.retrieval or {}
+    message, metadata = choice["message"], prepared.retrieval or {}
     return Answered(
-        answer=said["content"] or "",
-        reason=said.get(REASONING) or "",
-        citations=[Citation.model_validate(each) for each in said.get("citations", ())],
-        removed=said.get("removed", ()),
-        left_out=told.get("left_out", 0),
+        answer=message["content"] or "",
+        reason=message.get(REASONING) or "",
+        citations=[Citation.model_validate(citation) for citation in message.get("citations", ())],
+        removed=message.get("removed", ()),
+        left_out=metadata.get("left_out", 0),
         cut_off=choice.get("finish_reason") == "length",
-        answered=said.get("answered", True),
+        answered=message.get("answered", True),
     )
 
 
-async def add_document(call: Call, asked: AddArguments) -> Added:
-    """Put a document into the index, and take the new index into use."""
-    if not asked.text.strip():
+async def add_document(call: Call, arguments: AddArguments) -> Added:
+    """Add a document to the index, and switch to the new index."""
+    if not arguments.text.strip():
         raise ApiError(400, "empty_document", "text: the document has no text", "text")
-    seen = await call.seen(asked.collection)
-    document = Document(asked.source, asked.title, asked.text, asked.metadata)
-    made = await add_documents(call.services, seen, [document])
-    return Added(source=asked.source, written=made.report["written"])
+    view = await call.view(arguments.collection)
+    document = Document(arguments.source, arguments.title, arguments.text, arguments.metadata)
+    result = await add_documents(call.services, view, [document])
+    return Added(source=arguments.source, written=result.report["written"])
 
 
-async def _find(call: Call, question: str, asked: Search) -> tuple[CollectionView, Evidence]:
-    retriever, seen = call.services.retriever, await call.seen(asked.collection)
-    options = RetrievalOptions.model_validate({"mode": asked.mode, "k": asked.k, "where": asked.where})
+async def _find(call: Call, question: str, arguments: Search) -> tuple[CollectionView, Evidence]:
+    retriever, view = call.services.retriever, await call.view(arguments.collection)
+    options = RetrievalOptions.model_validate({"mode": arguments.mode, "k": arguments.k, "where": arguments.where})
     settings = retriever.settings_of(options)
-    return seen, await retriever.find(retriever.check_question(question), settings, None, seen.generation)
+    return view, await retriever.find(retriever.check_question(question), settings, None, view.generation)
 
 
-def _result(call: Call, seen: CollectionView, passage: Passage, score: float) -> Result:
+def _result(call: Call, view: CollectionView, passage: Passage, score: float) -> Result:
     fields = {name: getattr(passage, name) for name in ("id", "title", "text", "source", "start", "end", "page")}
-    return Result(**fields, score=score, url=call.url(seen, passage))
+    return Result(**fields, score=score, url=call.url(view, passage))
 
 
 def _title(passages: tuple[Passage, ...]) -> str:
@@ -241,18 +241,22 @@ def _title(passages: tuple[Passage, ...]) -> str:
 
 SEARCH = Tool(
     "search",
-    "Find the passages that bear on a query, with their documents and character offsets.",
+    "Find the passages relevant to a query, with their documents and character offsets.",
     SearchArguments,
     SearchResults,
     search,
 )
-FETCH = Tool("fetch", "Read a document: from a result of search on, or by its source.", FetchArguments, Fetched, fetch)
+FETCH = Tool("fetch", "Read a document, starting at a search result, or by its source.", FetchArguments, Fetched, fetch)
 EXPLAIN = Tool(
-    "explain", "Tell step by step how a question led to each of its passages.", QuestionArguments, Explanation, explain
+    "explain",
+    "Explain step by step how a question led to each of its passages.",
+    QuestionArguments,
+    Explanation,
+    explain,
 )
 ASK = Tool(
     "ask",
-    "Answer a question from the documents; every citation in the answer was checked against the passages read.",
+    "Answer a question from the documents; every citation is checked against the passages read.",
     AskArguments,
     Answered,
     ask,

@@ -1,1 +1,1 @@
-"""The page at /: HTML, one style sheet and small modules, served by middleware.py; it talks to the server's own routes and no one else."""
+"""The page at /: HTML, a style sheet and small modules, served by middleware.py; it calls only this server's routes."""

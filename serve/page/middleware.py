@@ -1,7 +1,7 @@
-"""Serves the pages (/ and /docs): their files held in memory, under a version that is a hash of them all, so that they may be kept for ever.
+"""Serves the pages (/ and /docs) from memory, with files under a version that is a hash of them all, so that browsers may cache them for ever.
 
-With a key, both answer 401 like every other address, but the body is the page, which asks for the key; the files below /page/ are the
-same for everyone, hold nothing of the index, and are open. Only names that are in memory are answered: no path reaches the disk.
+With a key, both answer 401 like every other route, but the body is the page, which asks for the key; the files below /page/ are the
+same for everyone, contain nothing of the index, and are open. Only names in memory are answered: no path reaches the disk.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ SECURITY_HEADERS = {
 FOR_EVER = "public, max-age=31536000, immutable"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 FOLDERS = ("shared", "ask", "talks", "text", "look", "docs", "vendor")
-"""The folders beside this file."""
+"""The folders of page files, next to this module."""
 
 
 def page_router() -> APIRouter:
-    """The routes of PAGES, behind the key as every other route."""
+    """The routes of PAGES, which require the key like every other route."""
     router = APIRouter(include_in_schema=False)
 
     @router.api_route("/", methods=["GET", "HEAD"])
     @router.api_route("/docs", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
-        """The page; 304 when the browser has it."""
+        """The page; 304 when the browser has it cached."""
         tag = f'"{version()}"'
         headers = {**SECURITY_HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("if-none-match", ""):
@@ -84,43 +84,43 @@ def file_response(name: str) -> Response:
 
 
 def with_page_for_401(send: Send, body: bytes, method: str) -> Send:
-    """`send`, the body of a 401 replaced by a page's."""
-    refused: list[Message] = []
+    """`send` with the body of a 401 replaced by a page."""
+    replacement: list[Message] = []
 
     async def replacing(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 401:
             headers = MutableHeaders(raw=list(message["headers"]))
             headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store", "Content-Type": TYPES[".html"]})
             headers["Content-Length"] = str(len(body))
-            refused.append({"type": "http.response.body", "body": body if method == "GET" else b""})
+            replacement.append({"type": "http.response.body", "body": body if method == "GET" else b""})
             await send({**message, "headers": headers.raw})
-        elif not refused:
+        elif not replacement:
             await send(message)
         elif not message.get("more_body", False):
-            await send(refused[0])
+            await send(replacement[0])
 
     return replacing
 
 
 @cache
 def version() -> str:
-    """Sixteen hex digits that change with any of the page's files."""
-    read = _read_files()
-    return hashlib.sha256(b"".join(name.encode() + read[name] for name in sorted(read))).hexdigest()[:16]
+    """A hash of the page's files, in 16 hexadecimal digits."""
+    contents = _read_files()
+    return hashlib.sha256(b"".join(name.encode() + contents[name] for name in sorted(contents))).hexdigest()[:16]
 
 
 @cache
 def page_files() -> Mapping[str, bytes]:
-    """The pages' files by name, the references of the pages themselves with the version in them."""
-    read, place = _read_files(), f"page/{version()}/".encode()
-    return {**read, **{name: read[name].replace(b"page/VERSION/", place) for name in PAGES.values()}}
+    """The pages' files by name; the pages refer to files by version."""
+    contents, base_path = _read_files(), f"page/{version()}/".encode()
+    return {**contents, **{name: contents[name].replace(b"page/VERSION/", base_path) for name in PAGES.values()}}
 
 
 def _read_files() -> dict[str, bytes]:
     folder = files("serve") / "page"
-    rooms = {f"{name}/": folder / name for name in FOLDERS}
-    return {name: data for prefix, room in {"": folder, **rooms}.items() for name, data in _held(room, prefix).items()}
+    folders = {"": folder, **{f"{name}/": folder / name for name in FOLDERS}}
+    return {name: data for prefix, inner in folders.items() for name, data in _contents(inner, prefix).items()}
 
 
-def _held(folder: Traversable, prefix: str) -> dict[str, bytes]:
-    return {f"{prefix}{each.name}": each.read_bytes() for each in folder.iterdir() if each.name.endswith(tuple(TYPES))}
+def _contents(folder: Traversable, prefix: str) -> dict[str, bytes]:
+    return {f"{prefix}{file.name}": file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(TYPES))}

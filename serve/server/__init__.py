@@ -1,1 +1,1 @@
-"""What HTTP routes and MCP tools share: the collections, retrieval on them, and a chat request from its turn to the model's text."""
+"""Shared by HTTP routes and MCP tools: the collections, retrieval on them, and chat requests from the last turn to the model's text."""

@@ -16,11 +16,11 @@ from serve.http.errors import ApiError
 from serve.server.retriever import RetrievalOptions
 
 OWN_FIELDS = frozenset({"messages", "retrieval", "stream", "stream_options"})
-"""Fields that the engine gets in another form, or not at all."""
+"""Fields that are not passed to the engine unchanged."""
 MESSAGE_FIELDS = frozenset(
     {"role", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content"}
 )
-"""Fields of a message that the engine gets, besides its text."""
+"""Fields of a message that the engine gets beside its text."""
 
 
 class TextPart(BaseModel):
@@ -31,7 +31,7 @@ class TextPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One turn. Of other fields than its text the engine gets OF_A_TURN, and those only when retrieval is off."""
+    """One turn. Beside its text the engine gets only MESSAGE_FIELDS, and those only when retrieval is off."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -39,16 +39,16 @@ class ChatMessage(BaseModel):
     content: Text | list[TextPart] | None = None
 
     def text(self) -> str:
-        """Its text, parts joined by line ends."""
+        """Its text; parts are joined by newlines."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
 
     def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
-        """The turn for the engine, its parts one text, and every text in it without special tokens."""
-        fields = {name: each for name, each in self.model_dump(exclude_unset=True).items() if name in MESSAGE_FIELDS}
+        """The turn for the engine: parts joined to one text, and special tokens in every text escaped."""
+        fields = {name: value for name, value in self.model_dump(exclude_unset=True).items() if name in MESSAGE_FIELDS}
         content = {} if self.content is None else {"content": escape(self.text())}
-        return {name: each if name == "role" else map_texts(escape, each) for name, each in fields.items()} | content
+        return {name: value if name == "role" else map_texts(escape, value) for name, value in fields.items()} | content
 
 
 class StreamOptions(BaseModel):
@@ -56,22 +56,22 @@ class StreamOptions(BaseModel):
 
 
 class AnswerOptions(RetrievalOptions):
-    """How evidence is looked for, and what is done with an answer that it does not support."""
+    """How to search for evidence, and what to do with sentences of the answer that it does not support."""
 
     unsupported: Handling | None = Field(
         None,
-        description="what is done with sentences that the passages do not support; dropped, a stream comes by paragraphs",
+        description="what to do with sentences that the passages do not support; with drop, a stream arrives by paragraphs",
     )
 
 
 class ChatRetrieval(AnswerOptions):
-    """How to look for evidence; not at all with `enabled` false, and then the messages go to the model as they are."""
+    """How to search for evidence; with `enabled` false there is no search, and the messages go to the model unchanged."""
 
     enabled: bool = True
 
 
 def map_texts(change: Callable[[str], str], value: Any) -> Any:
-    """A JSON value with `change` made to every text in it, and to no name of a field."""
+    """A JSON value with `change` applied to every string in it, but not to field names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -80,7 +80,7 @@ def map_texts(change: Callable[[str], str], value: Any) -> Any:
 
 
 class ChatRequest(EngineFields):
-    """What /v1/chat/completions takes."""
+    """A request to /v1/chat/completions."""
 
     messages: list[ChatMessage] = Field(
         min_length=1, max_length=1000, examples=[[{"role": "user", "content": "Who built the Lantern?"}]]
@@ -95,7 +95,7 @@ class ChatRequest(EngineFields):
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
     response_format: dict[str, Any] | None = None
-    grammar: Text | None = Field(None, description="llama.cpp's")
+    grammar: Text | None = Field(None, description="grammar in llama.cpp's format")
     reasoning_effort: Text | None = None
     verbosity: Text | None = None
     thinking_token_budget: int | None = Field(None, ge=0)
@@ -111,34 +111,34 @@ class ChatRequest(EngineFields):
     retrieval: ChatRetrieval = Field(default_factory=lambda: ChatRetrieval.model_validate({}))
 
     def engine_fields(self, max_answer_tokens: int) -> dict[str, Any]:
-        """The fields that go to the engine as they came, the limit of tokens added where there is none."""
-        fields = {name: value for name, value in self.given().items() if name not in OWN_FIELDS}
+        """The fields that go to the engine unchanged, with a token limit added if there is none."""
+        fields = {name: value for name, value in self.set_fields().items() if name not in OWN_FIELDS}
         if self.max_tokens is None and self.max_completion_tokens is None:
             fields["max_tokens"] = max_answer_tokens
         return fields
 
     def question(self) -> str:
-        """The last turn, which must be the user's."""
+        """The text of the last turn; ApiError 400 unless it is the user's."""
         last = self.messages[-1]
         if last.role != "user":
             raise ApiError(400, "no_question", "the last message must be the user's question", "messages")
         return last.text()
 
     def history(self) -> list[Message]:
-        """What user and assistant said before the last turn."""
-        said = [turn for turn in self.messages[:-1] if turn.role in ("user", "assistant") and turn.text().strip()]
-        return [Message("user" if turn.role == "user" else "assistant", turn.text()) for turn in said]
+        """The non-empty turns of user and assistant before the last turn."""
+        turns = [turn for turn in self.messages[:-1] if turn.role in ("user", "assistant") and turn.text().strip()]
+        return [Message("user" if turn.role == "user" else "assistant", turn.text()) for turn in turns]
 
     def instructions(self) -> str:
         """The client's own system messages, joined."""
-        told = [turn.text().strip() for turn in self.messages if turn.role in ("system", "developer")]
-        return "\n\n".join(text for text in told if text)
+        texts = [turn.text().strip() for turn in self.messages if turn.role in ("system", "developer")]
+        return "\n\n".join(text for text in texts if text)
 
 
 def chat_request(values: dict[str, Any]) -> ChatRequest:
-    """A request for a completion that another protocol's stands for; what a chat cannot have is told as of the client's own."""
+    """A chat completion request translated from another protocol; validation errors are reported as those of the client's request."""
     try:
         return ChatRequest.model_validate(values)
     except ValidationError as problems:
-        told = [{**each, "loc": ("body", *each["loc"])} for each in problems.errors()]
-        raise RequestValidationError(told, body=values) from None
+        errors = [{**error, "loc": ("body", *error["loc"])} for error in problems.errors()]
+        raise RequestValidationError(errors, body=values) from None

@@ -1,8 +1,8 @@
-"""The indexes that one server serves, by name: the generation in use, the queue of those who change it, and each as one caller sees it.
+"""The indexes of one server by name: the generation in use, the queue of writes, and the view of one caller.
 
-A newer index takes the place of the one in use as soon as it lies on disk; a request that began with the old one ends with it. Those who
-change an index wait for one turn, fair among servers and commands (graph/store/lock.py), and have it together: the arrays are derived anew
-once a turn, however many come."""
+A newer index replaces the one in use as soon as it is on disk; a running request finishes with the generation that it started with. Waiting
+writes share one turn, which is fair among servers and commands (graph/store/lock.py): the arrays are derived once per turn, however many
+writes there are."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from serve.http.telemetry import Metrics
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 0.5
 MAX_VIEWS = 32
-"""Parts of one generation that are kept: for so many different conditions of keys."""
+"""Cached views of one generation, one for each set of conditions of a key."""
 WARM_UP_QUESTION = "What is this about?"
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of the index, opened; of the whole, or of what some conditions let through."""
+    """One opened generation of the index, or its part that meets some conditions."""
 
     index: Index
     where: tuple[Condition, ...] = ()
@@ -49,17 +49,17 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """How many times this index has been written; another one in its place may have the same number."""
+        """How often this index has been written; an index that replaces it may have the same number."""
         return self.index.manifest.generation
 
     @cached_property
     def identity(self) -> str:
-        """What tells it from every other index (graph/store/manifest.py), and of a part, from every other such part."""
+        """The identity of the index (graph/store/manifest.py), or of this part of it."""
         data = self.index.data
         return content_id(*data.document_sources, *data.passage_ids) if self.where else self.index.manifest.identity
 
-    def only(self, where: tuple[Condition, ...]) -> Generation:
-        """What those see who may see no other documents than those that meet the conditions; made once, and kept as long as this is."""
+    def restricted_to(self, where: tuple[Condition, ...]) -> Generation:
+        """The part with the documents that meet the conditions; cached for the lifetime of this generation."""
         if not where:
             return self
         if where not in self._views:
@@ -69,69 +69,69 @@ class Generation:
         return self._views[where]
 
     def row(self, kind: NodeKind, name: str) -> int | None:
-        """The row of a document by its source, of another thing by its id; None for what is not there."""
+        """The row of a document by its source, or of another node by its id; None if there is none."""
         return row_of(self.index.data, kind, name)
 
     def metadata(self, source: str) -> dict[str, Any]:
-        """What filters can ask of a document; nothing of one that is not there."""
+        """The metadata of a document, which filters can use; empty for an unknown document."""
         row = self.row("document", source)
         return {} if row is None else json.loads(self.index.data.document_metadata[row])
 
 
 class LiveIndex:
-    """The current generation of the index in `folder`; `mode`, if there is one, is warmed up before a generation is taken into use."""
+    """The current generation of the index in `folder`; `mode`, if given, is warmed up before a generation comes into use."""
 
     def __init__(self, folder: Path, mode: Mode | None, open_encoder: OpenEncoder, metrics: Metrics) -> None:
         self.folder, self.name = folder, collection_name(folder)
         self.open_encoder = cache(open_encoder)
         self._mode, self._metrics = mode, metrics
         self._reloading = asyncio.Lock()
-        self._trouble = ""
+        self._load_error = ""
         self._current = self._open()
-        self._tell_number()
+        self._publish_generation()
 
     @property
     def current(self) -> Generation:
-        """The newest generation that is ready; hold on to it for the length of a request."""
+        """The newest generation that is ready; keep a reference for the duration of a request."""
         return self._current
 
     async def watch(self) -> None:
-        """Load what changes on disk, until cancelled."""
+        """Load changes on disk, until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Load the index on disk, if it is another one; one that cannot be opened is told of once, and tried again later."""
+        """Load the index on disk if it has changed; a failure is logged once, and retried later."""
         async with self._reloading:
             try:
-                newer = await asyncio.to_thread(self._newer)
-            # Whatever a damaged folder raises, the watch goes on; zipfile and the encoder have errors of their own.
+                newer = await asyncio.to_thread(self._open_newer)
+            # The watch continues whatever a damaged folder raises; zipfile and the encoder have their own exceptions.
             except Exception as problem:  # noqa: BLE001
-                self._leave(f"{problem}" or repr(problem))
+                self._keep_current(f"{problem}" or repr(problem))
                 return
             if newer is not None:
                 self._current = newer
                 self._metrics.swaps.labels("done").inc()
-                self._tell_number()
-            if newer is not None or self._trouble:
-                told = (self.name, self._current.number, self._current.identity[:8])
-                LOG.info("%s: generation %d (%s) is in use", *told)
-            self._trouble = ""
+                self._publish_generation()
+            if newer is not None or self._load_error:
+                fields = (self.name, self._current.number, self._current.identity[:8])
+                LOG.info("%s: generation %d (%s) is in use", *fields)
+            self._load_error = ""
 
-    def _leave(self, trouble: str) -> None:
-        """Go on with the index in use; say why, unless that has been said."""
-        if trouble == self._trouble:
+    def _keep_current(self, error: str) -> None:
+        """Keep the current generation; log the error unless it was the last one logged."""
+        if error == self._load_error:
             return
-        self._trouble = trouble
+        self._load_error = error
         self._metrics.swaps.labels("failed").inc()
-        LOG.warning("%s: the changed index cannot be loaded yet: %s", self.name, trouble)
+        LOG.warning("%s: the changed index cannot be loaded yet: %s", self.name, error)
 
-    def _tell_number(self) -> None:
+    def _publish_generation(self) -> None:
         self._metrics.generation_number.labels(self.name).set(self._current.number)
 
-    def _newer(self) -> Generation | None:
-        """The index on disk, opened; None when it is the one in use."""
+    def _open_newer(self) -> Generation | None:
+        """The index on disk, opened; None when it is already in use."""
         return None if read_manifest(self.folder).identity == self._current.identity else self._open()
 
     def _open(self) -> Generation:
@@ -142,12 +142,12 @@ class LiveIndex:
 
 
 def collection_name(folder: Path) -> str:
-    """The name of the collection that an index is: that of its folder."""
+    """The name of an index's collection: that of its folder."""
     return folder.resolve().name
 
 
 def warm_up(index: Index, mode: Mode) -> None:
-    """Have everything loaded that a search in `mode` needs: the encoder, the matrices of the walk."""
+    """Load everything that a search in `mode` needs: the encoder, the matrices of the random walk."""
     if len(index.data.passage_ids):
         retrieve(index, WARM_UP_QUESTION, RetrieveSettings.model_validate({"mode": mode}))
 
@@ -162,7 +162,7 @@ class _Job:
 
 
 class WriteQueue:
-    """The line of those who want to change the index of `live`; who has waited for `wait_s` in vain is sent away."""
+    """The queue of writes to the index of `live`; a write that has waited for `wait_s` is refused."""
 
     def __init__(self, live: LiveIndex, wait_s: float) -> None:
         self._live, self._wait_s = live, wait_s
@@ -170,9 +170,9 @@ class WriteQueue:
         self._thread = ThreadPoolExecutor(1, "writing")
 
     async def write(self, edit: Edit) -> EditResult:
-        """Do the edit, and take the changed index into use; ApiError 409 when its turn did not come in time.
+        """Apply the edit and switch to the changed index; ApiError 409 when its turn does not come in time.
 
-        One that is cancelled before its turn is not done.
+        An edit that is cancelled before its turn is not applied.
         """
         job = _Job(edit)
         self._waiting.append(job)
@@ -184,7 +184,7 @@ class WriteQueue:
                 raise ApiError(
                     409,
                     "being_written",
-                    f"the index has been written by others for {self._wait_s:g} s; try again when that is done",
+                    f"other writes have kept the index busy for {self._wait_s:g} s; try again later",
                     headers={"Retry-After": str(RETRY_AFTER_S)},
                 )
             edited = await done
@@ -194,7 +194,7 @@ class WriteQueue:
         return edited
 
     def _take_turn(self) -> None:
-        """Wait for the turn, and do what waits when it comes."""
+        """Wait for the turn, and apply all waiting edits."""
         jobs: list[_Job] = []
 
         def take() -> Sequence[Edit]:
@@ -204,14 +204,14 @@ class WriteQueue:
                     jobs.append(job)
             return [job.edit for job in jobs]
 
-        if self._nobody_waits():
+        if self._is_abandoned():
             return
         try:
             live = self._live
-            done = edit_index(live.folder, take, live.open_encoder, open_model, give_up=self._nobody_waits)
+            done = edit_index(live.folder, take, live.open_encoder, open_model, give_up=self._is_abandoned)
         except IndexBusy:
             return
-        except Exception as problem:  # noqa: BLE001  (it is theirs who wait for it)
+        except Exception as problem:  # noqa: BLE001  (passed on to the waiting callers)
             take()
             for job in jobs:
                 job.done.set_exception(problem)
@@ -219,17 +219,17 @@ class WriteQueue:
             for job, edited in zip(jobs, done, strict=True):
                 job.done.set_result(edited)
 
-    def _nobody_waits(self) -> bool:
+    def _is_abandoned(self) -> bool:
         return all(job.done.cancelled() for job in self._waiting.copy())
 
 
 STORE_FIELD = "vector_store_id"
-"""The field that names a collection, as OpenAI's clients know it."""
+"""OpenAI's field for the name of a collection."""
 
 
 @dataclass(frozen=True)
 class CollectionView:
-    """A collection as one caller sees it, in one generation: hold on to it for the length of a request."""
+    """A collection as visible to one caller, in one generation: keep a reference for the duration of a request."""
 
     name: str
     generation: Generation
@@ -237,38 +237,38 @@ class CollectionView:
 
 
 class Collections:
-    """The collections of one server; each is named as its folder."""
+    """The collections of one server, named after their folders."""
 
     def __init__(self, live: Mapping[str, LiveIndex], write_wait_s: float) -> None:
         self.live = dict(live)
-        self.writing = {name: WriteQueue(each, write_wait_s) for name, each in live.items()}
+        self.writing = {name: WriteQueue(index, write_wait_s) for name, index in live.items()}
 
     def names(self, access: Access) -> tuple[str, ...]:
-        """Those that a caller sees, in the order in which they were given."""
-        return access.seen_of(self.live)
+        """The collections visible to a caller, in the order of the command line."""
+        return access.visible_of(self.live)
 
-    def named(self, access: Access, asked: str | None, place: str = "collection") -> str:
-        """The collection that `asked` names, or the only one there is; `place` is the field that names it.
+    def resolve_name(self, access: Access, name: str | None, field: str = "collection") -> str:
+        """The collection `name`, or the only visible one if `name` is None; `field` is the request's field for it.
 
-        ApiError 404 for any other name, with the same words whether it is not there or not for this caller; 400 where one of several
-        (or of none) must be named.
+        ApiError 404 for any other name, with the same message whether it does not exist or is not visible; 400 for None unless
+        exactly one is visible.
         """
-        known = self.names(access)
-        if asked is None and len(known) == 1:
-            return known[0]
-        there = ", ".join(known) or "none"
-        if asked is None:
-            raise ApiError(400, "which_collection", f"say which collection is asked; there is: {there}", place)
-        if asked not in known:
-            words = place.removesuffix("_id").replace("_", " ")
-            told = f"{words} {asked[:80]!r} is not served here; there is: {there}"
-            raise ApiError(404, f"no_such_{words.replace(' ', '_')}", told, place)
-        return asked
+        visible = self.names(access)
+        if name is None and len(visible) == 1:
+            return visible[0]
+        available = ", ".join(visible) or "none"
+        if name is None:
+            raise ApiError(400, "which_collection", f"name a collection; available: {available}", field)
+        if name not in visible:
+            label = field.removesuffix("_id").replace("_", " ")
+            message = f"{label} {name[:80]!r} is not served here; available: {available}"
+            raise ApiError(404, f"no_such_{label.replace(' ', '_')}", message, field)
+        return name
 
-    async def seen(self, access: Access, asked: str | None, place: str = "collection") -> CollectionView:
-        """The collection as the caller sees it now; ApiError as `named` raises it."""
-        name = self.named(access, asked, place)
+    async def view(self, access: Access, name: str | None, field: str = "collection") -> CollectionView:
+        """The caller's current view of a collection; ApiError as in `resolve_name`."""
+        name = self.resolve_name(access, name, field)
         generation = self.live[name].current
         if access.where:
-            generation = await asyncio.to_thread(generation.only, access.where)
+            generation = await asyncio.to_thread(generation.restricted_to, access.where)
         return CollectionView(name, generation, access)

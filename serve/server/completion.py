@@ -1,8 +1,8 @@
-"""A chat request from its last turn to the model's text: read the turn, find the evidence, build the prompt, have the engine write.
+"""A chat request from its last turn to the model's text: read the turn, find the evidence, build the prompt, call the engine.
 
-`prepare` makes the prompt; `complete`, `open_stream` and `stream_text` have it answered: whole, as the engine's chunks, or as the text of one
-choice that can be shown so far. Where no passage was found the answer is "not in the documents", without a call of the model; where the
-engine finds the prompt too long it is asked again with half of it."""
+`prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
+one choice as far as it can be shown. Where no passage was found the answer is "not in the documents", without a call of the model; where
+the engine finds the prompt too long, the call is repeated with half of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CannedCompletion:
         return {**self._head("chat.completion"), "choices": choices, "usage": _NO_USAGE}
 
     async def chunks(self) -> AsyncIterator[dict[str, Any]]:
-        """The same as chunks, the last with the usage."""
+        """The completion as chunks, the last with the usage."""
         head = self._head("chat.completion.chunk")
         for index in range(self.n):
             delta = {"role": "assistant", "content": self.text}
@@ -73,7 +73,7 @@ _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 def not_found_completion(body: Body) -> CannedCompletion:
-    """What a request is answered when there is nothing to answer from."""
+    """The completion for a request without evidence."""
     return CannedCompletion(body["model"], NOT_FOUND, body.get("n", 1))
 
 
@@ -82,92 +82,100 @@ UNSUPPORTED_FIELD = "retrieval.unsupported"
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search.
+    """A request ready for the engine: its body, and, unless retrieval is off, its prompt and the search metadata for the client.
 
-    What is not asked of the documents has a `task` in place of a prompt, and no collection that was `seen`. `unsupported` is what is done
-    with sentences that the excerpts do not support. `key` is the name of the key that it came with.
+    A request that does not ask the documents has a `task` instead of a prompt, and no `view` of a collection. `unsupported` is how
+    sentences that the excerpts do not support are handled. `key` is the name of the key of the request.
     """
 
     body: dict[str, Any]
     prompt: Prompt | None = None
     search_metadata: dict[str, Any] | None = None
     task: Task | None = None
-    seen: CollectionView | None = None
+    view: CollectionView | None = None
     unsupported: Handling = "ignore"
     key: str = ""
 
     @property
     def excerpts(self) -> tuple[Excerpt, ...]:
-        """What may be cited, by number."""
+        """The excerpts that can be cited, by number."""
         return self.prompt.excerpts if self.prompt is not None else ()
 
     @property
     def retrieval(self) -> dict[str, Any] | None:
-        """What the client is told; None where retrieval is off."""
+        """The field `retrieval` of the response; None where retrieval is off."""
         if self.prompt is None or self.search_metadata is None:
             return None
-        read = {"excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
-        return {**self.search_metadata, **read, "context_ids": [each.id for each in self.prompt.excerpts]}
+        counts = {"excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
+        return {**self.search_metadata, **counts, "context_ids": [excerpt.id for excerpt in self.prompt.excerpts]}
 
     @property
     def found_nothing(self) -> bool:
-        """Whether a search found nothing, so that there is nothing to ask the model."""
+        """Whether a search found nothing, so that the model is not called."""
         return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
 
     def shorter(self) -> PreparedRequest | None:
-        """With about half of what can be left out of the prompt; None when nothing can."""
+        """The request with about half of the optional parts of its prompt; None when nothing can be left out."""
         if self.task is not None:
-            rest = self.task.halved()
-            return None if rest is None else replace(self, body=_with_messages(self.body, rest.messages()), task=rest)
-        less = self.prompt.halved() if self.prompt is not None else None
-        return None if less is None else replace(self, body=_with_messages(self.body, less.messages()), prompt=less)
+            shorter_task = self.task.halved()
+            return (
+                None
+                if shorter_task is None
+                else replace(self, body=_with_messages(self.body, shorter_task.messages()), task=shorter_task)
+            )
+        shorter_prompt = self.prompt.halved() if self.prompt is not None else None
+        return (
+            None
+            if shorter_prompt is None
+            else replace(self, body=_with_messages(self.body, shorter_prompt.messages()), prompt=shorter_prompt)
+        )
 
 
 async def prepare(
-    services: Services, request: ChatRequest, access: Access, collection: str | None = None, place: str = STORE_FIELD
+    services: Services, request: ChatRequest, access: Access, collection: str | None = None, field: str = STORE_FIELD
 ) -> PreparedRequest:
-    """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only escape special tokens.
+    """Search for the question of a request, and build the prompt that the models were trained on; without retrieval, only escape special tokens.
 
-    The `collection` may also be told by the model's name; `place` is the field that tells it otherwise.
+    The model's name may also name the collection; otherwise `collection` does, from the request's field `field`.
     """
-    name, of_model = services.asked_model(access, request.model)
+    name, model_collection = services.resolve_model(access, request.model)
     request = request.model_copy(update={"model": name})
     backend, options = services.backend, request.retrieval
     fields = request.engine_fields(services.settings.max_answer_tokens)
     unsupported = _unsupported_handling(services, options, uses_our_form(fields))
     if not options.enabled:
         return PreparedRequest(
-            {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]},
+            {**fields, "messages": [message.passed_on(backend.escape_special_tokens) for message in request.messages]},
             key=access.key,
         )
-    task = read_task([turn.text() for turn in request.messages if turn.role == "user"], request.instructions())
+    task = read_task([message.text() for message in request.messages if message.role == "user"], request.instructions())
     if task is not None and len(request.history()) == 0:
         return replace(await _prepare_task(services, request, task), key=access.key)
-    if collection is not None and of_model not in (None, collection):
-        raise ApiError(400, "bad_value", f"model and {place} name different collections", place)
-    seen = await services.collections.seen(access, collection or of_model, place if collection else "model")
+    if collection is not None and model_collection not in (None, collection):
+        raise ApiError(400, "bad_value", f"model and {field} name different collections", field)
+    view = await services.collections.view(access, collection or model_collection, field if collection else "model")
     retriever = services.retriever
-    asked = retriever.check_question(request.question())
+    turn = retriever.check_question(request.question())
     settings = retriever.settings_of(options)
     history = exchanges_of(request.history())
     model = backend.language_model(request.model)
     if history or options.use_model:
         await backend.check()
-    question = await _read_turn(services, history, asked, model)
+    question = await _read_turn(services, history, turn, model)
     evidence = Evidence("")
     if question.text:
-        evidence = await retriever.find(question.text, settings, model if options.use_model else None, seen.generation)
+        evidence = await retriever.find(question.text, settings, model if options.use_model else None, view.generation)
     try:
         budget = token_budget(settings.max_context_tokens, model.count_tokens)
         ranked = rank_excerpts(evidence, settings.top_k, budget)
     except UserError as problem:
         raise ApiError(400, "bad_value", f"retrieval: {problem}") from None
-    whole = Prompt(
-        question.intent, asked, request.instructions(), evidence, ranked, history, backend.escape_special_tokens
+    full_prompt = Prompt(
+        question.intent, turn, request.instructions(), evidence, ranked, history, backend.escape_special_tokens
     )
     limit = _limit_field(fields)
     try:
-        prompt, answer_tokens = await retriever.in_thread(partial(fit_prompt, whole, model, fields[limit]))
+        prompt, answer_tokens = await retriever.in_thread(partial(fit_prompt, full_prompt, model, fields[limit]))
     except UserError as problem:
         code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
         raise ApiError(400, code, str(problem), "messages") from None
@@ -181,51 +189,51 @@ async def prepare(
         **trace_response(evidence).model_dump(),
         "absence": asdict(evidence.absence) if evidence.absence else None,
     }
-    return PreparedRequest(body, prompt, search_metadata, seen=seen, unsupported=unsupported, key=access.key)
+    return PreparedRequest(body, prompt, search_metadata, view=view, unsupported=unsupported, key=access.key)
 
 
 def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool) -> Handling:
-    """What is done with sentences that the passages do not support; ApiError 400 where that cannot be.
+    """How to handle sentences that the passages do not support; ApiError 400 for an impossible request.
 
-    A server that drops them by itself marks them where the format is the client's.
+    A server that drops them by default only marks them where the format is the client's.
     """
-    asked = options.unsupported
-    if asked in ("mark", "drop") and not options.enabled:
-        raise not_supported(UNSUPPORTED_FIELD, "without retrieval there are no passages to read the answer against")
-    if asked == "drop" and not form:
+    requested = options.unsupported
+    if requested in ("mark", "drop") and not options.enabled:
+        raise not_supported(UNSUPPORTED_FIELD, "without retrieval there are no passages to check the answer against")
+    if requested == "drop" and not form:
         raise not_supported(
-            UNSUPPORTED_FIELD, "a sentence less may break the format that the request asks for; use mark"
+            UNSUPPORTED_FIELD, "dropping a sentence may break the format that the request asks for; use mark"
         )
-    handling = asked or services.settings.unsupported
+    handling = requested or services.settings.unsupported
     return "mark" if handling == "drop" and not form else handling
 
 
 async def _prepare_task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:
-    """A task of the client's own, ready for the engine: as it came, but for special tokens and what the window does not hold."""
+    """A task of the client, ready for the engine: unchanged except for escaped special tokens and what does not fit the window."""
     escape, model = services.backend.escape_special_tokens, services.backend.language_model(request.model)
     fields = request.engine_fields(services.settings.max_answer_tokens)
     limit = _limit_field(fields)
-    safe = Task(escape(task.system), escape(task.before), escape(task.history), escape(task.after))
-    fits, answer_tokens = await services.retriever.in_thread(partial(fit_task, safe, model, fields[limit]))
-    body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, fits.messages())
-    return PreparedRequest(body, task=fits)
+    escaped = Task(escape(task.system), escape(task.before), escape(task.history), escape(task.after))
+    fitted, answer_tokens = await services.retriever.in_thread(partial(fit_task, escaped, model, fields[limit]))
+    body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, fitted.messages())
+    return PreparedRequest(body, task=fitted)
 
 
 def _limit_field(fields: Mapping[str, Any]) -> str:
-    """The field that limits the answer."""
+    """The name of the field that limits the answer."""
     return "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
 
 
 def _with_messages(body: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    """A body with these messages, in OpenAI's form."""
+    """The body with these messages, in OpenAI's form."""
     return {**body, "messages": [{"role": turn.role, "content": turn.content} for turn in messages]}
 
 
-async def _read_turn(services: Services, history: Sequence[Exchange], asked: str, model: LanguageModel) -> Question:
+async def _read_turn(services: Services, history: Sequence[Exchange], turn: str, model: LanguageModel) -> Question:
     try:
-        question = await services.retriever.in_thread(partial(read_turn, history, asked, model))
+        question = await services.retriever.in_thread(partial(read_turn, history, turn, model))
     except ModelUnavailable:
-        message = "the model's server went away while the question was read"
+        message = "the model's server stopped answering while it rewrote the question"
         raise ApiError(503, "model_gone", message, headers={"Retry-After": "5"}) from None
     if history:
         services.metrics.rewritten.labels(question.by).inc()
@@ -238,7 +246,7 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TextEnd:
-    """How a text ended: why, as OpenAI names it, its tokens, the numbers that it cited and no passage had, what the passages do not support,
+    """The end of a text: OpenAI's finish reason, token counts, cited numbers without a passage, sentences that the passages do not support,
     and whether the model wrote an answer.
     """
 
@@ -251,44 +259,44 @@ class TextEnd:
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
-    """The engine's completion, and of what: of less where it found the prompt too long."""
+    """The engine's completion, and the request it is for, which is shorter where the engine found the prompt too long."""
     model = prepared.body["model"]
     if prepared.found_nothing:
-        made = not_found_completion(prepared.body).completion()
+        completion = not_found_completion(prepared.body).completion()
     else:
         with (
             timed(services.metrics.generation.labels(model)),
             services.tracing.span("generate", {MODEL: model}) as span,
         ):
-            prepared, made = await _ask_until_it_fits(prepared, services.backend.complete)
-            span.set(usage_values(made.get("usage")))
-    services.metrics.count_tokens(model, prepared.key, made.get("usage"))
-    return prepared, made
+            prepared, completion = await _call_until_it_fits(prepared, services.backend.complete)
+            span.set(usage_values(completion.get("usage")))
+    services.metrics.count_tokens(model, prepared.key, completion.get("usage"))
+    return prepared, completion
 
 
 async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, Chunks]:
-    """The chunks of a completion, the last with its usage, and of what; what the engine refuses is raised here."""
+    """The chunks of a completion, the last with its usage, and the request they are for; a refusal of the engine is raised here."""
     if prepared.found_nothing:
         return prepared, not_found_completion(prepared.body).chunks()
-    prepared, chunks = await _ask_until_it_fits(prepared, services.backend.stream)
+    prepared, chunks = await _call_until_it_fits(prepared, services.backend.stream)
     return prepared, _with_metrics(services, chunks, prepared.body["model"], prepared.key)
 
 
 def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
-    """What takes the text of a choice of this request."""
+    """The parser for the text of one choice of this request."""
     form = uses_our_form(prepared.body)
-    return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, stand_in=True)
+    return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, fallback=True)
 
 
 async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
-    """What `take` makes of a piece; reading sentences against passages takes a millisecond or two each: not in the event loop."""
+    """The result of `take`, in a thread if sentences are checked against passages, which takes a millisecond or two each."""
     return await asyncio.to_thread(take) if prepared.unsupported == "drop" else take()
 
 
 async def stream_text(
     services: Services, prepared: PreparedRequest, chunks: Chunks, arrived_s: float
 ) -> AsyncIterator[MessageDelta | TextEnd]:
-    """The text of the one choice of `chunks` as far as it is certain, its citations checked, and at last how it ended."""
+    """The text of the one choice of `chunks` as far as it is settled, with checked citations, and finally its end."""
     parts = parts_of(services, prepared) if prepared.prompt is not None else PlainParts()
     model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
     async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
@@ -307,22 +315,22 @@ async def stream_text(
     yield TextEnd(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported), parts.answered)
 
 
-async def _ask_until_it_fits(
-    prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]
+async def _call_until_it_fits(
+    prepared: PreparedRequest, call: Callable[[Body], Awaitable[T]]
 ) -> tuple[PreparedRequest, T]:
-    """What the engine answers, and to what: where it finds the prompt too long, it is asked again with less of it."""
+    """The engine's reply and the request it is for: where the engine finds a prompt too long, the call is repeated with a shorter one."""
     while True:
         try:
-            return prepared, await ask(prepared.body)
+            return prepared, await call(prepared.body)
         except ApiError as problem:
-            less = prepared.shorter() if problem.code == TOO_LONG else None
-            if less is None:
+            shorter = prepared.shorter() if problem.code == TOO_LONG else None
+            if shorter is None:
                 raise
-            prepared = less
+            prepared = shorter
 
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
-    """The engine's chunks as they are, the time and the tokens that they take counted and as a span."""
+    """The engine's chunks unchanged; records their time and tokens as metrics and in a span."""
     with (
         timed(services.metrics.generation.labels(model)),
         services.tracing.span("generate", {MODEL: model}) as span,

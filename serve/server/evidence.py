@@ -1,4 +1,4 @@
-"""Evidence as the retrieval routes answer it and the OpenAPI page describes it."""
+"""Evidence in the form that the retrieval routes return and the OpenAPI page describes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "su
 
 
 class FoundPassage(BaseModel):
-    """A passage, its score and the path that led to it in words; characters start to end of its document, and the page, if it has any."""
+    """A passage, its score and the path to it in words; characters start to end of its document, and the page, if any."""
 
     score: float
     id: str
@@ -29,7 +29,7 @@ class FoundPassage(BaseModel):
 
 
 class Place(BaseModel):
-    """Where a proposition stands."""
+    """The position of a proposition in a document."""
 
     passage_id: str
     source: str
@@ -66,7 +66,7 @@ class ModelFinding(BaseModel):
 
 
 class Spending(BaseModel):
-    """What a retrieval did and cost."""
+    """The steps and cost of a retrieval."""
 
     mode: str
     steps: tuple[str, ...]
@@ -78,9 +78,9 @@ class Spending(BaseModel):
 
 
 class Retrieved(BaseModel):
-    """All that was found for a question, each list best first.
+    """Everything found for a question, each list best first.
 
-    `absence` is null unless `abstain` was asked for. `index` tells the index from every other; `generation` counts its changes, and another one may have the same number.
+    `absence` is null unless `abstain` was set. `index` identifies the index; `generation` counts its changes, and another index may have the same number.
     """
 
     question: str
@@ -95,7 +95,7 @@ class Retrieved(BaseModel):
 
 
 class GraphNode(BaseModel):
-    """A node of the graph; `key` is unique over all kinds. A passage has its place, a summary its layer."""
+    """A node of the graph; `key` is unique over all kinds. A passage has its position, a summary its layer."""
 
     key: str
     kind: NodeKind
@@ -134,7 +134,7 @@ class Layer(BaseModel):
 
 
 def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
-    """Evidence as the API tells it."""
+    """Evidence in the API's form."""
     paths = evidence.paths or ((),) * len(evidence.passages)
     return Retrieved(
         question=evidence.query,
@@ -162,6 +162,6 @@ def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
 
 
 def trace_response(evidence: Evidence) -> Spending:
-    """The trace as the API tells it."""
+    """The trace in the API's form."""
     trace = evidence.trace
     return Spending(**{name: getattr(trace, name) for name in Spending.model_fields})

@@ -1,4 +1,4 @@
-"""Retrieval for routes and tools: settings of a request made whole, run in a thread on the index in use, cached, measured."""
+"""Retrieval for routes and tools: completes the settings of a request, runs in a thread on the index in use, caches and measures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from serve.server.collections import Generation
 
 T = TypeVar("T")
 CacheKey = tuple[str, tuple[DocumentCondition, ...], str, RetrieveSettings]
-"""What a kept evidence answers: the index, the part of it that the caller sees, the question and how it was looked for."""
+"""The key of cached evidence: the index, the part of it visible to the caller, the question and the settings."""
 CACHE_SIZE = 256
 MAX_K = 100
 Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
 
 
 class RetrievalOptions(Settings):
-    """How evidence is looked for; what is left out is as the server was started."""
+    """How to search for evidence; omitted fields have the server's defaults."""
 
     mode: Mode | None = Field(None, description="strategy")
     k: int | None = Field(None, ge=1, le=MAX_K, description="passages to find")
@@ -41,14 +41,14 @@ class RetrievalOptions(Settings):
         (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
     selector: Literal["threshold", "llm", "trained"] = Field(
-        "threshold", description="what chooses among propositions, where a mode does"
+        "threshold", description="what selects propositions, in modes that do so"
     )
     reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
     abstain: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="probability that the documents hold nothing on a question from which it is answered so, without a model",
+        description="decline to answer, without a model, when the probability that the documents hold nothing on a question is at least this",
     )
     max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
     use_model: bool = Field(
@@ -57,7 +57,7 @@ class RetrievalOptions(Settings):
 
 
 class Retriever:
-    """Finds evidence. What needs no model is kept for the last `KEPT` questions, each with the identity of its index and the part that was seen."""
+    """Finds evidence. Evidence found without a model is cached for the last `CACHE_SIZE` questions, by index and visible part."""
 
     def __init__(self, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
         self._settings, self._metrics, self._tracing = settings, metrics, tracing
@@ -65,12 +65,12 @@ class Retriever:
         self._cache: OrderedDict[CacheKey, Evidence] = OrderedDict()
 
     def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
-        """The options with the server's defaults; ApiError (or UserError) 400 for what cannot be had."""
+        """The options completed by the server's defaults; ApiError (or UserError) 400 for unavailable ones."""
         given = self._settings
         if options.selector == "trained" and not given.selector:
             raise ApiError(400, "no_selector", "retrieval.selector: the server was started without --selector")
         if options.selector == "llm" and not options.use_model:
-            raise ApiError(400, "bad_value", "retrieval.selector: llm asks the model, so set use_model too")
+            raise ApiError(400, "bad_value", "retrieval.selector: llm calls the model, so set use_model too")
         if options.reranker and not given.reranker:
             raise ApiError(400, "no_reranker", "retrieval.reranker: the server was started without --reranker")
         values = {
@@ -88,10 +88,12 @@ class Retriever:
     def check_question(self, question: str) -> str:
         """The question without outer white space; ApiError 400 for an empty one and for one that is too long."""
         if not question.strip():
-            raise ApiError(400, "empty_question", "the question is empty: ask in some words")
+            raise ApiError(400, "empty_question", "the question is empty")
         if len(question) > self._settings.max_question_chars:
             limit = self._settings.max_question_chars
-            raise ApiError(400, "long_question", f"the question has {len(question):,} characters, of {limit:,} at most")
+            raise ApiError(
+                400, "long_question", f"the question has {len(question):,} characters; the limit is {limit:,}"
+            )
         return question.strip()
 
     async def find(
@@ -101,12 +103,12 @@ class Retriever:
         model: LanguageModel | None,
         generation: Generation,
     ) -> Evidence:
-        """The evidence for a question in a generation; `model` is asked by the modes that can.
+        """The evidence for a question in a generation; some modes call `model`.
 
-        ApiError 503 when it goes away half-way, 400 for a filter that no document meets.
+        ApiError 503 when the model stops answering, 400 for a filter that no document meets.
         """
-        asked = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
-        with self._tracing.span("retrieve", asked) as span:
+        attributes = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
+        with self._tracing.span("retrieve", attributes) as span:
             evidence, cached = await self._find(generation, question, settings, model)
             span.set({CACHED: cached, PASSAGES: len(evidence.passages)})
         return evidence
@@ -114,7 +116,7 @@ class Retriever:
     async def _find(
         self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
     ) -> tuple[Evidence, bool]:
-        """The evidence, and whether it was kept from before."""
+        """The evidence, and whether it comes from the cache."""
         key = (generation.index.manifest.identity, generation.where, question, settings)
         if model is None and key in self._cache:
             self._metrics.cache.labels("hit").inc()
@@ -125,7 +127,10 @@ class Retriever:
         self._metrics.retrieval.labels(settings.mode).observe(evidence.trace.seconds + evidence.trace.encoder_seconds)
         if evidence.trace.stopped:
             raise ApiError(
-                503, "model_gone", "the model's server went away during the search", headers={"Retry-After": "5"}
+                503,
+                "model_gone",
+                "the model's server stopped answering during the search",
+                headers={"Retry-After": "5"},
             )
         if model is None:
             self._cache[key] = evidence
@@ -134,7 +139,7 @@ class Retriever:
         return evidence, False
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """The result of `work`, done in one of the threads for retrieval."""
+        """The result of `work`, run in one of the retrieval threads."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 

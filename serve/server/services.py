@@ -1,4 +1,4 @@
-"""What routes and tools share: made once in app.py, handed to each router."""
+"""Services shared by routes and tools: created once in app.py, passed to each router."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Services:
     audit: AuditLog
     verifier: Verifier
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the server is told to stop (stop.py)."""
+    """Set once the server is stopping (http/connections.py)."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The engine runs and the indexes are watched until the block ends."""
+        """Run the engine and watch the indexes until the block ends."""
         await self.backend.start()
-        watchers = [asyncio.create_task(each.watch()) for each in self.collections.live.values()]
+        watchers = [asyncio.create_task(index.watch()) for index in self.collections.live.values()]
         try:
             yield
         finally:
@@ -54,42 +54,42 @@ class Services:
             self.audit.close()
 
     def model_names(self, access: Access) -> tuple[str, ...]:
-        """What a caller may ask for: the models, and where it sees several collections, each model of each."""
-        seen = self.collections.names(access)
-        if len(seen) == 1:
+        """The model names for a caller: the models, or, with several visible collections, each model of each collection."""
+        visible = self.collections.names(access)
+        if len(visible) == 1:
             return self.backend.models
-        return tuple(f"{model}@{name}" for name in seen for model in self.backend.models)
+        return tuple(f"{model}@{name}" for name in visible for model in self.backend.models)
 
-    def asked_model(self, access: Access, asked: str) -> tuple[str, str | None]:
-        """The model and the collection that "MODEL@COLLECTION" names, None for none; ApiError 404 for what the caller cannot ask."""
+    def resolve_model(self, access: Access, requested: str) -> tuple[str, str | None]:
+        """The model and the collection in "MODEL@COLLECTION", or None without one; ApiError 404 for a name unknown to the caller."""
         models = self.backend.models
         if not models:
             raise no_model()
-        if asked in models:
-            return asked, None
-        for name in self.collections.names(access):
-            if asked.endswith(f"@{name}") and asked.removesuffix(f"@{name}") in models:
-                return asked.removesuffix(f"@{name}"), name
-        raise unknown_model(asked, self.model_names(access))
+        if requested in models:
+            return requested, None
+        for collection in self.collections.names(access):
+            if requested.endswith(f"@{collection}") and requested.removesuffix(f"@{collection}") in models:
+                return requested.removesuffix(f"@{collection}"), collection
+        raise unknown_model(requested, self.model_names(access))
 
-    def page_url(self, request: Request, seen: CollectionView | None) -> str:
-        """The address under which who sent `request` reaches this server's page, of a collection where it sees several."""
+    def page_url(self, request: Request, view: CollectionView | None) -> str:
+        """The URL of this server's page for the sender of `request`, with the collection if several are visible."""
         base = (self.settings.public_url or str(request.base_url)).rstrip("/")
-        several = seen is not None and len(self.collections.names(seen.access)) > 1
-        return f"{base}/?collection={quote(seen.name, safe='')}" if several and seen is not None else f"{base}/"
+        several = view is not None and len(self.collections.names(view.access)) > 1
+        return f"{base}/?collection={quote(view.name, safe='')}" if several and view is not None else f"{base}/"
 
 
 async def _requested_collection(
     request: Request,
     collection: Annotated[
-        str | None, Query(max_length=200, description="which collection, where the server has several")
+        str | None, Query(max_length=200, description="name of the collection, if the server has several")
     ] = None,
 ) -> CollectionView:
     services: Services = request.app.state.services
-    return await services.collections.seen(access_of(request), collection)
+    return await services.collections.view(access_of(request), collection)
 
 
 RequestedCollection = Annotated[CollectionView, Depends(_requested_collection)]
-"""For routes whose address names the collection."""
+"""For routes with the collection in the query."""
 Caller = Annotated[Access, Depends(access_of)]
-"""For routes that ask only who is there."""
+"""For routes that need only the caller's rights."""

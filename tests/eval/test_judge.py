@@ -62,7 +62,7 @@ def test_a_judge_that_always_takes_the_first_is_found_out():
     words = list(judge_summary({"overall": found}, "a", "b"))
     assert words == [
         "No difference shown between a and b overall.",
-        "The judge follows the place of an answer more often than the answer: do not rely on it.",
+        "The judge follows the position of an answer more often than the answer: do not rely on it.",
     ]
 
 

@@ -88,7 +88,7 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_asked(i
     model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
     foreign = (index, "Do statins lower mortality after strokes?", "--model", "scripted")
     shown = invoke(*foreign, "--abstain", 0.5, model=model).stdout
-    assert shown.startswith(f"{NOT_FOUND}\n") and "; so no model was asked." in shown and model.asked == []
+    assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.asked == []
     assert "Not in these documents: probability 0.7" in run(*foreign, "--abstain", 0.5, "--retrieve-only")
     own = run(index, QUESTION, "--model", "scripted", "--abstain", 0.5)
     assert own.startswith("Ada Marlow\n") and "Not in these documents: probability 0.0" in own

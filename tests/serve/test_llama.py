@@ -121,7 +121,7 @@ def test_the_server_goes_with_a_process_that_is_killed() -> None:
 def test_a_file_that_is_no_model_is_told_in_a_line(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(content)
-    with pytest.raises(UserError, match=r"no GGUF file|llama\.cpp ended before it answered") as problem:
+    with pytest.raises(UserError, match=r"not a GGUF file|llama\.cpp ended before it answered") as problem:
         open_llama(str(file)).complete([ask("hi")])
     assert "\n" not in str(problem.value)
 
@@ -141,7 +141,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read_llama("smollm2", {"smollm2": tmp_path / "one.gguf"})
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "adapter-f16.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UserError, match=r"an adapter of a base that nothing beside it names.*--adapter NAME="):
+    with pytest.raises(UserError, match=r"an adapter of an unknown base.*--adapter NAME="):
         read_llama(str(tmp_path / "alone"), {})
     monkeypatch.setattr(llama, "PACKAGE", "nothing_of_this_name")
     with pytest.raises(UserError, match=r"is not installed.*pip install 'modegraph\[cpu\]'"):

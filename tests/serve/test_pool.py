@@ -80,7 +80,7 @@ def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys:
     assert 3 + ATTEMPTS <= len(dying.asked) == before <= 3 + 2 * ATTEMPTS, "asked no more once it was gone"
     told = capsys.readouterr().err.splitlines()
     assert (
-        len(told) == 1 and f"m@{dying.url}: status 503" in told[0] and told[0].endswith(f"going on with {living.url}")
+        len(told) == 1 and f"m@{dying.url}: status 503" in told[0] and told[0].endswith(f"continuing with {living.url}")
     )
     assert pool.in_flight == 2
 

@@ -64,8 +64,8 @@ def test_what_was_wrong_is_said() -> None:
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
     assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown
-    assert "did not keep to the form" not in shown, "there is no text to show as it is"
-    assert "did not keep to the form" in show_answer(replace(ANSWER, well_formed=False))
+    assert "did not follow the answer format" not in shown, "there is no text to show as it is"
+    assert "did not follow the answer format" in show_answer(replace(ANSWER, well_formed=False))
 
 
 def test_the_evidence_stands_in_place_of_an_empty_answer() -> None:
@@ -78,7 +78,7 @@ def test_the_evidence_stands_in_place_of_an_empty_answer() -> None:
 
 def test_calls_from_a_ledger_are_told_apart() -> None:
     spent = replace(ANSWER.retrieval, seconds=9.0, replayed=2, untimed=1)
-    assert "9.00 s (2 from the ledger, with the time of their making, 1 of unknown time)" in show_answer(
+    assert "9.00 s (2 from the ledger, with their original time, 1 of unknown time)" in show_answer(
         replace(ANSWER, retrieval=spent)
     )
 

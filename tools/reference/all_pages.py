@@ -9,7 +9,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def all_pages() -> dict[str, str]:
     """The text of each page by its file below docs/."""
-    made: dict[str, str] = {}
-    for room in (commands, settings, routes, api, messages, notebooks):
-        made |= room.pages()
-    return made
+    pages: dict[str, str] = {}
+    for module in (commands, settings, routes, api, messages, notebooks):
+        pages |= module.pages()
+    return pages

@@ -1,4 +1,4 @@
-"""reference/python.md: every public name of `import modegraph`, with its signature and what its docstring says."""
+"""reference/python.md: every public name of `import modegraph`, with its signature and docstring."""
 
 import inspect
 import re
@@ -7,11 +7,11 @@ from typing import Any
 import modegraph
 from tools.reference.markdown import page
 
-ABOUT = "`import modegraph as mg`. [Python](../python.md) shows how they go together; [decision 6](../decisions/0006-public-python-api.md) says what may change."
+ABOUT = "`import modegraph as mg`. [Python](../python.md) shows how they work together; [decision 6](../decisions/0006-public-python-api.md) says what may change."
 
 
 def pages() -> dict[str, str]:
-    """The page by its file."""
+    """The page, by file name."""
     return {
         "reference/python.md": page(
             "Python API", ABOUT, *(section(name, getattr(modegraph, name)) for name in modegraph.__all__)
@@ -21,7 +21,7 @@ def pages() -> dict[str, str]:
 
 def section(name: str, thing: Any) -> str:
     """A class with its methods, a function, or a module with its functions."""
-    inner = [entry(f"mg.{name}.{each}", made, 3) for each, made in members(thing)]
+    inner = [entry(f"mg.{name}.{member}", value, 3) for member, value in members(thing)]
     return "\n\n".join([entry(f"mg.{name}", thing, 2), *inner])
 
 
@@ -36,35 +36,37 @@ def entry(title: str, thing: Any, level: int) -> str:
 
 
 def members(thing: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that a class of ours defines itself, or the functions of a module."""
+    """Public methods and properties that one of our classes defines itself, or the functions of a module."""
     if inspect.ismodule(thing):
         names = [
-            name for name, each in vars(thing).items() if inspect.isfunction(each) and each.__module__ == thing.__name__
+            name
+            for name, value in vars(thing).items()
+            if inspect.isfunction(value) and value.__module__ == thing.__name__
         ]
         return [
             (name, getattr(thing, name))
             for name in names
-            if not name.startswith("_") and name not in ("settings_of", "laid_over")
+            if not name.startswith("_") and name not in ("settings_of", "merge_settings")
         ]
     if not inspect.isclass(thing):
         return []
-    own = [(name, each) for name, each in vars(thing).items() if not name.startswith("_")]
-    return [(name, each) for name, each in own if inspect.isfunction(each) or isinstance(each, property)]
+    public = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+    return [(name, value) for name, value in public if inspect.isfunction(value) or isinstance(value, property)]
 
 
 def signature(thing: Any) -> str:
-    """Parameters and result, one parameter a line where they are many; names without their modules."""
+    """Parameters and result; names without their modules."""
     try:
-        told = inspect.signature(thing)
+        full = inspect.signature(thing)
     except ValueError:
         return "(…)"
-    kept = [each for each in told.parameters.values() if each.name != "self"]
-    text = str(told.replace(parameters=kept)).replace("'", "")
+    shown = [parameter for parameter in full.parameters.values() if parameter.name != "self"]
+    text = str(full.replace(parameters=shown)).replace("'", "")
     text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("NoneType", "None")
     return text
 
 
 def prose(doc: str) -> str:
-    """A docstring as paragraphs; its examples as code."""
+    """A docstring as paragraphs, with its examples as code."""
     parts = [part for part in doc.split("\n\n") if part.strip()]
     return "\n\n".join(f"```pycon\n{part}\n```" if part.startswith(">>> ") else part for part in parts)

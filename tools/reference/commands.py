@@ -1,6 +1,7 @@
-"""reference/cli/: every command with its arguments and options, as its help page tells them."""
+"""reference/cli/: every command with its arguments and options, as on its help page."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import typer
@@ -23,46 +24,46 @@ TITLES = {
 
 
 def pages() -> dict[str, str]:
-    """Each page of reference/cli/ by its file."""
+    """The pages of reference/cli/, by file name."""
     tree: Any = typer.main.get_command(build_app())
     with_settings = dict(commands_with_settings(tree))
-    made = {}
+    texts = {}
     for panel, name in FILES.items():
-        parts = [section(*found, with_settings) for found in sorted(in_panel(tree, panel), key=lambda each: each[0])]
+        parts = [section(*entry, with_settings) for entry in sorted(in_panel(tree, panel), key=itemgetter(0))]
         about = (
             "Every command has `--help`, and exits with 0 (done), 1 (something was lost or damaged) or 2 (bad input)."
         )
-        made[f"reference/cli/{name}.md"] = page(TITLES[panel], about, *parts)
-    return made
+        texts[f"reference/cli/{name}.md"] = page(TITLES[panel], about, *parts)
+    return texts
 
 
 def in_panel(tree: Any, panel: str) -> Iterator[tuple[str, Any]]:
-    """The commands of a group, by their words; those of a sub-group belong where it does."""
+    """The commands of a panel, with their full names; commands of a sub-group belong to the panel of the group."""
     for name, command in tree.commands.items():
         if command.rich_help_panel == panel:
             yield from leaves(name, command)
 
 
 def leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """A command, or all commands below a group."""
+    """A command, or all commands below a group, with their full names."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield words, command
         return
-    for name, each in inner.items():
-        yield from leaves(f"{words} {name}", each)
+    for name, subcommand in inner.items():
+        yield from leaves(f"{words} {name}", subcommand)
 
 
 def section(words: str, command: Any, with_settings: dict[str, str]) -> str:
     """One command."""
     parts = [f"## `{words}`", command.help]
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.get_params(_context(words, command)) if each.param_type_name == "option"]
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.get_params(_context(words, command)) if param.param_type_name == "option"]
     if arguments:
-        parts.append(table(["argument", "meaning"], [[code(each.metavar), each.help] for each in arguments]))
-    told = [option(each) for each in options if "--help" not in each.opts]
-    if told:
-        parts.append(table(["option", "default", "meaning"], told))
+        parts.append(table(["argument", "meaning"], [[code(param.metavar), param.help] for param in arguments]))
+    rows = [option(param) for param in options if "--help" not in param.opts]
+    if rows:
+        parts.append(table(["option", "default", "meaning"], rows))
     if words in with_settings:
         heading = with_settings[words].rpartition(":")[2]
         parts.append(f"Settings of `--config` and `--set`: [{heading}](../settings.md#{anchor(heading)}).")

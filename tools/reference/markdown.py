@@ -1,10 +1,10 @@
-"""Markdown as the generated pages need it."""
+"""Markdown helpers for the generated pages."""
 
 from collections.abc import Iterable, Sequence
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells keep their Markdown, but for line ends and bars.
+    """A table; cells keep their Markdown, except line breaks and bars.
 
     >>> print(table(["a", "b"], [["1|2", "x"]]))
     | a | b |
@@ -20,7 +20,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code, whatever backticks it holds; nothing for no text.
+    """Text as code, even if it contains backticks; "" for no text.
 
     >>> code("a `b`"), code("")
     ('`` a `b` ``', '')
@@ -29,19 +29,19 @@ def code(text: str) -> str:
 
 
 def page(title: str, about: str, *parts: str) -> str:
-    """A whole page, saying that it is made and by what."""
-    made = "<!-- Made by `make reference`: change the code, not this page. -->"
-    return "\n\n".join([made, f"# {title}", about, *(part for part in parts if part)]) + "\n"
+    """A complete page, marked as generated."""
+    marker = "<!-- Made by `make reference`: change the code, not this page. -->"
+    return "\n\n".join([marker, f"# {title}", about, *(part for part in parts if part)]) + "\n"
 
 
 def anchor(heading: str) -> str:
-    """The anchor that the site gives a heading.
+    """A heading's anchor on the site.
 
     >>> anchor("`train ms`")
     'train-ms'
     """
-    kept = "".join(each for each in heading.lower() if each.isalnum() or each in " -_")
-    return "-".join(kept.split())
+    plain = "".join(character for character in heading.lower() if character.isalnum() or character in " -_")
+    return "-".join(plain.split())
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""troubleshooting/messages.md: every message of a UserError, as the code has it, with … for what is filled in."""
+"""troubleshooting/messages.md: every message of a UserError, as in the code, with … for the parts filled in."""
 
 import ast
 import itertools
@@ -27,18 +27,18 @@ ERRORS = {
     "PromptTooLong",
     "NoAnswer",
 }
-"""The class and those that extend it."""
+"""UserError and its subclasses."""
 GAP = "…"
 MOST_READINGS = 6
-"""Of a part that a function puts together in several ways."""
+"""Limit for a part that a function assembles in several ways."""
 ABOUT = (
-    "Bad input gives one line: what was found, what was expected, what to do. Search this page for a piece of the line without names and numbers: "
+    "Bad input gives one line: what was found, what was expected, what to do. Search this page for part of the line without names and numbers: "
     f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has the rest."
 )
 
 
 class Message(NamedTuple):
-    """The three parts of a UserError, filled-in places as GAP."""
+    """The three parts of a UserError, with GAP for the parts filled in."""
 
     found: str
     expected: str
@@ -46,7 +46,7 @@ class Message(NamedTuple):
 
 
 def pages() -> dict[str, str]:
-    """The page by its file."""
+    """The page, by file name."""
     parts = []
     for package, title in PACKAGES.items():
         rows = sorted({message for message in messages(package) if any(map(plain_words, message))}, key=by_words)
@@ -58,12 +58,12 @@ def pages() -> dict[str, str]:
 
 
 def plain_words(part: str) -> str:
-    """What a part says without what is filled in, to search and sort by."""
+    """The text of a part without its gaps, for searching and sorting."""
     return part.strip(GAP + " :=").lower()
 
 
 def by_words(message: Message) -> tuple[bool, str, Message]:
-    """Messages in the order of what they say first, those that begin with nothing but gaps last."""
+    """A sort key: messages by their first words, those with nothing but gaps in the first part last."""
     first = plain_words(message.found)
     return not first, first or plain_words(message.expected), message
 
@@ -81,12 +81,12 @@ def messages(package: str) -> Iterator[Message]:
 
 
 def is_error(node: ast.AST) -> bool:
-    """Whether a call makes a UserError."""
+    """Whether a node is a call that makes a UserError."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS
 
 
 def readings(part: ast.expr, scopes: list[ast.AST]) -> list[str]:
-    """The texts that an expression may have; a name is looked up where it is set, innermost function first."""
+    """The possible texts of an expression; a name is resolved where it is assigned, innermost function first."""
     if isinstance(part, ast.Constant):
         return [str(part.value)]
     if isinstance(part, ast.JoinedStr):
@@ -108,10 +108,10 @@ def readings(part: ast.expr, scopes: list[ast.AST]) -> list[str]:
 
 
 def values_of(name: str, scope: ast.AST) -> list[ast.expr]:
-    """What is assigned to a name in a scope, and in a module in no function."""
-    inside = scope.body if isinstance(scope, ast.Module) else ast.walk(scope)
-    found = []
-    for node in inside:
+    """The values assigned to a name in a scope; for a module, outside its functions."""
+    nodes = scope.body if isinstance(scope, ast.Module) else ast.walk(scope)
+    values = []
+    for node in nodes:
         targets = (
             node.targets
             if isinstance(node, ast.Assign)
@@ -120,16 +120,16 @@ def values_of(name: str, scope: ast.AST) -> list[ast.expr]:
             else []
         )
         if any(isinstance(target, ast.Name) and target.id == name for target in targets) and node.value is not None:
-            found.append(node.value)
-    return found
+            values.append(node.value)
+    return values
 
 
 def _cell(text: str) -> str:
-    """As Markdown that shows the text: what stands in backticks as code, all else as it is."""
+    """The text as Markdown: text in backticks as code, all else escaped."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         pieces = [text.replace("`", "\\`")]
-    return "`".join(piece if place % 2 else _escaped(piece) for place, piece in enumerate(pieces))
+    return "`".join(piece if index % 2 else _escaped(piece) for index, piece in enumerate(pieces))
 
 
 def _escaped(text: str) -> str:

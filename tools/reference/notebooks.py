@@ -9,12 +9,12 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
 
 
 def pages() -> dict[str, str]:
-    """Each page by its file."""
+    """The pages, by file name."""
     return {f"tutorials/{file.stem}.md": as_page(file) for file in sorted(NOTEBOOKS.glob("*.ipynb"))}
 
 
 def as_page(file: Path) -> str:
-    """Its cells in order, the first heading as the title."""
+    """A notebook's cells in order, its first heading as the title."""
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     parts = [
         "".join(cell["source"]) if cell["cell_type"] == "markdown" else as_block("".join(cell["source"]))
@@ -26,7 +26,7 @@ def as_page(file: Path) -> str:
 
 
 def as_block(code: str) -> str:
-    """A cell of code; the semicolon by which a notebook keeps quiet means nothing on a page.
+    """A code cell, without the trailing semicolon that suppresses output in a notebook.
 
     >>> as_block("draw();")
     '```python\\ndraw()\\n```'
@@ -35,7 +35,7 @@ def as_block(code: str) -> str:
 
 
 def relinked(text: str) -> str:
-    """A cell's links as they lead from the page: to the pages of other notebooks, and to docs/ from within.
+    """A cell's links, rewritten for the page: to the pages of other notebooks, and to other pages of docs/.
 
     >>> relinked("[a](pairs.ipynb), [b](../../docs/results.md)")
     '[a](pairs.md), [b](../results.md)'

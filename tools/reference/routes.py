@@ -1,4 +1,4 @@
-"""reference/http.md: the server's routes, as its OpenAPI description tells them."""
+"""reference/http.md: the server's routes, from its OpenAPI description."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ from tools.reference.markdown import code, page, table
 
 ABOUT = (
     "Routes of `modegraph serve`; [Serving](../serving.md) says how to use them. A running server describes each field at `/docs` and `/openapi.json`. "
-    "With a key, every route but `/health` and `/ready` wants `Authorization: Bearer KEY` or `X-Api-Key: KEY`."
+    "With a key, every route but `/health` and `/ready` requires `Authorization: Bearer KEY` or `X-Api-Key: KEY`."
 )
 
 
 def pages() -> dict[str, str]:
-    """The page by its file."""
+    """The page, by file name."""
     parts = [section(tag, rows) for tag, rows in by_tag(openapi_description()).items()]
     return {"reference/http.md": page("HTTP", ABOUT, *parts)}
 
 
 def openapi_description() -> dict[str, Any]:
-    """The OpenAPI description of a server that has no index and is never asked."""
+    """The OpenAPI description of a server that has no index and is never called."""
     nothing: Any = None
     services = Services(
         ServerSettings(), nothing, nothing, nothing, Metrics(), open_tracing(None), AuditLog(None), None
@@ -37,11 +37,11 @@ def openapi_description() -> dict[str, Any]:
 
 def by_tag(description: dict[str, Any]) -> dict[str, list[tuple[str, str, dict[str, Any]]]]:
     """(method, path, operation) of each tag, in the order of the routers."""
-    found: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
+    routes: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
-            found.setdefault(operation.get("tags", ["other"])[0], []).append((method.upper(), path, operation))
-    return found
+            routes.setdefault(operation.get("tags", ["other"])[0], []).append((method.upper(), path, operation))
+    return routes
 
 
 def section(tag: str, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
@@ -54,8 +54,8 @@ def section(tag: str, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
 
 
 def fields(operation: dict[str, Any]) -> str:
-    """The parameters and the name of the body."""
-    given = [code(each["name"]) for each in operation.get("parameters", [])]
+    """The parameters and the name of the request body."""
+    parameters = [code(parameter["name"]) for parameter in operation.get("parameters", [])]
     content = operation.get("requestBody", {}).get("content", {})
     bodies = [body.get("schema", {}).get("$ref", "").rpartition("/")[2] or kind for kind, body in content.items()]
-    return ", ".join([*given, *map(code, bodies)])
+    return ", ".join([*parameters, *map(code, bodies)])

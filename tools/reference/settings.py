@@ -11,20 +11,20 @@ from modegraph.cli_config import commands_with_settings
 from tools.reference.markdown import code, page, table
 
 ABOUT = (
-    "A YAML file given with `--config` holds these keys; `--set key=value` goes over it, with dots for inner keys. "
-    "`modegraph config show COMMAND` prints a file with all of them, `modegraph config check FILE` says what is wrong in one. "
-    "In Python they are keywords."
+    "A YAML file given with `--config` holds these keys; `--set key=value` overrides it, with dots for nested keys. "
+    "`modegraph config show COMMAND` prints a file with all of them, `modegraph config check FILE` reports problems in one. "
+    "In Python they are keyword arguments."
 )
 
 
 def pages() -> dict[str, str]:
-    """The page by its file."""
+    """The page, by file name."""
     tree: Any = typer.main.get_command(build_app())
     taking: dict[str, list[str]] = {}
     for words, path in commands_with_settings(tree):
         taking.setdefault(path, []).append(words)
     parts = [
-        section(settings_class(path), "Taken by " + ", ".join(f"`modegraph {each}`" for each in words) + ".")
+        section(settings_class(path), "Taken by " + ", ".join(f"`modegraph {name}`" for name in words) + ".")
         for path, words in taking.items()
     ]
     retrieval = section(
@@ -36,7 +36,7 @@ def pages() -> dict[str, str]:
 def section(kind: type[Settings], taken: str) -> str:
     """One settings object."""
     rows = [
-        [code(each.key), code(each.default) if each.default != "required" else "required", each.meaning]
-        for each in setting_lines(kind)
+        [code(line.key), code(line.default) if line.default != "required" else "required", line.meaning]
+        for line in setting_lines(kind)
     ]
     return "\n\n".join([f"## {kind.__name__}", taken, table(["key", "default", "meaning"], rows)])

@@ -184,7 +184,7 @@ class Server:
 def own_server(spec: LlamaSpec, server: OwnServer) -> Server:
     """llama.cpp's server that runs `spec`: its adapters by their names, and their base by its own."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
-    return Server(server.url, server.key, parents, spec.extra, spec.called)
+    return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
 
 
 def at_once(ask: Callable[[A], B], items: Sequence[A], batch: int) -> list[B]:

@@ -1,1 +1,1 @@
-"""Benchmarks, one file each: how their rows become questions and documents, what they are scored by, where they come from."""
+"""Benchmarks, one file each: how their rows become questions and documents, how they are scored, and where they come from."""

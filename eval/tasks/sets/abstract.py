@@ -1,15 +1,14 @@
 """Abstract questions over a whole collection by LightRAG's recipe (Guo et al. 2025, after Edge et al. 2024): users × tasks × questions.
 
-A model is told what the collection is about and invents users, their tasks, and for each user and task questions that need all of it.
-There are no gold answers: systems are compared by `modegraph eval judge`.
-"""
+A model is given a description of the collection and invents users, their tasks, and for each user and task questions that need all of it.
+There are no gold answers: systems are compared by `modegraph eval judge`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
-from eval.tasks.sets.base import Task, own_layout
+from eval.tasks.sets.base import Task, read_native
 from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.ids import content_id
@@ -37,24 +36,26 @@ class GeneratedQuestions(ReplyModel):
 def generate_questions(
     description: Sequence[str], model: LanguageModel, users: int, tasks: int, questions: int
 ) -> tuple[list[Question], int]:
-    """Up to users × tasks × questions abstract questions, each once, and how many of the wanted ones the model did not give.
+    """Up to users × tasks × questions distinct abstract questions, and how many of those requested the model did not write.
 
-    `description` are texts that tell what the collection is about. UserError when the model names no users.
+    `description` are texts on what the collection is about. UserError when the model names no users.
     """
-    told = "\n".join(f"- {quote(text)}" for text in description)
-    first = _request(Users, fill("eval/abstract_users.txt", description=told, users=str(users), tasks=str(tasks)))
+    description_text = "\n".join(f"- {quote(text)}" for text in description)
+    first = _request(
+        Users, fill("eval/abstract_users.txt", description=description_text, users=str(users), tasks=str(tasks))
+    )
     reply = _read(Users, model, [first])[0]
     if reply is None or not reply.users:
         raise UserError(
             f"{model.name}: named no users of the collection", "a JSON reply with users", "try another model"
         )
-    pairs = [(one.user, task) for one in reply.users[:users] for task in one.tasks[:tasks]]
+    pairs = [(user_tasks.user, task) for user_tasks in reply.users[:users] for task in user_tasks.tasks[:tasks]]
     requests = [
         _request(
             GeneratedQuestions,
             fill(
                 "eval/abstract_questions.txt",
-                description=told,
+                description=description_text,
                 user=quote(user),
                 task=quote(task),
                 questions=str(questions),
@@ -62,15 +63,15 @@ def generate_questions(
         )
         for user, task in pairs
     ]
-    found: dict[str, Question] = {}
-    for (user, task), made in zip(pairs, _read(GeneratedQuestions, model, requests), strict=True):
-        for text in made.questions[:questions] if made is not None else ():
+    by_id: dict[str, Question] = {}
+    for (user, task), reply_questions in zip(pairs, _read(GeneratedQuestions, model, requests), strict=True):
+        for text in reply_questions.questions[:questions] if reply_questions is not None else ():
             key = content_id("abstract", text.strip())
-            found.setdefault(
+            by_id.setdefault(
                 key, Question(id=key, text=text.strip(), answers=(), kind="abstract", reasoning=f"{user}: {task}")
             )
-    kept = [question for question in found.values() if question.text]
-    return kept, users * tasks * questions - len(kept)
+    nonempty = [question for question in by_id.values() if question.text]
+    return nonempty, users * tasks * questions - len(nonempty)
 
 
 def _request(kind: type[ReplyModel], text: str) -> CompletionRequest:
@@ -94,5 +95,5 @@ TASK = Task(
     licence="that of the collection",
     metrics=(),
     get="`modegraph eval abstract INDEX --model SPEC --out questions.jsonl`; UltraDomain's books: the hub's TommyChien/UltraDomain",
-    read=own_layout,
+    read=read_native,
 )

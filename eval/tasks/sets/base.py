@@ -1,4 +1,4 @@
-"""What every benchmark set is made of: a task, one of its rows read, the whole of it loaded; and what several readers share: options, paragraphs as documents, our own layout."""
+"""The data model of a benchmark: a task, the item read from one of its rows, all its loaded data; and helpers shared by readers: options, paragraphs as documents, modegraph's own layout."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Item:
-    """What one row of a public file holds: questions, and the documents that come with them (none: they come on their own)."""
+    """The content of one row of a public file: questions, and the documents that come with them (empty if they are in separate rows or files)."""
 
     questions: tuple[Question, ...]
     documents: tuple[Document, ...] = ()
 
 
 Read = Callable[[Row], Item]
-"""One row as published to an Item; a row of another shape raises KeyError, TypeError, IndexError, AttributeError or ValueError."""
+"""A function from one row as published to an Item; a row of another form raises KeyError, TypeError, IndexError, AttributeError or ValueError."""
 
 
 @dataclass(frozen=True)
 class HubSet:
-    """Where `datasets` finds a task, and how its rows are read where they differ from the published files'."""
+    """Where `datasets` finds a task, and how its rows are read if they differ from the published files'."""
 
     path: str
     name: str | None
@@ -37,9 +37,9 @@ class HubSet:
 
 @dataclass(frozen=True)
 class Task:
-    """One benchmark. `metrics` are names of eval/metrics/registry.py, the first one leads; `get` says how to come by the data.
+    """One benchmark. `metrics` are names of eval/metrics/registry.py, the first one leads; `get` says how to obtain the data.
 
-    `gold` tells where gold documents come from, in words; "" where there are none.
+    `gold` describes where gold documents come from; "" if there are none.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A task's questions in order, and its documents, each once; no documents where they lie in a file of their own."""
+    """A task's questions in order, and its documents without duplicates; no documents if they are in a separate file."""
 
     questions: tuple[Question, ...]
     documents: tuple[Document, ...]
@@ -73,11 +73,11 @@ def choice_question(
     kind: str = "choice",
     reasoning: str = "",
 ) -> Question:
-    """A multiple-choice question that tells its options, "(A) … (B) …"; KeyError for a label that is no option's."""
-    told = " ".join(f"({letter}) {option}" for letter, option in options.items())
+    """A multiple-choice question whose text lists its options, "(A) … (B) …"; KeyError for a label that is not an option's."""
+    option_text = " ".join(f"({letter}) {option}" for letter, option in options.items())
     return Question(
         id=key,
-        text=f"{stem.strip()} {told}",
+        text=f"{stem.strip()} {option_text}",
         answers=(options[label],),
         kind=kind,
         split=SPLITS[split],
@@ -92,14 +92,14 @@ def lettered(options: Sequence[str]) -> dict[str, str]:
     >>> lettered(["mouse", "hole"])
     {'A': 'mouse', 'B': 'hole'}
     """
-    return {chr(ord("A") + place): option for place, option in enumerate(options)}
+    return {chr(ord("A") + index): option for index, option in enumerate(options)}
 
 
 def paragraph(title: str, text: str) -> Document:
-    """A paragraph as a document: its title and the hash of its text name it, because titles repeat."""
+    """A paragraph as a document, identified by its title and the hash of its text, because titles repeat."""
     return Document(f"{title}#{content_id(title, text)[:8]}", title, text)
 
 
-def own_layout(row: Row) -> Item:
-    """A row of our own form (graph/documents/questions.py)."""
+def read_native(row: Row) -> Item:
+    """A row in modegraph's own layout (graph/documents/questions.py)."""
     return Item((parse_question(row, "this row"),))

@@ -1,6 +1,6 @@
 """The project's own questions over the invented documents of examples/."""
 
-from eval.tasks.sets.base import Task, own_layout
+from eval.tasks.sets.base import Task, read_native
 
 TASK = Task(
     name="examples",
@@ -9,6 +9,6 @@ TASK = Task(
     licence="Apache-2.0",
     metrics=("em", "f1", "answer_in_context", "recall@5", "all_gold@5"),
     get="examples/ of a clone of the repository",
-    read=own_layout,
+    read=read_native,
     gold="the documents of the evidence",
 )

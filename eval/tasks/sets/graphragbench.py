@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout
+from eval.tasks.sets.base import HubSet, Item, Row, Task, read_native
 from graph.documents.questions import Question
 from graph.types import Document
 
@@ -12,7 +12,7 @@ def read(row: Row) -> Item:
     if "corpus_name" in row:
         return Item((), (Document(row["corpus_name"], row["corpus_name"], row["context"]),))
     if "question_type" not in row:
-        return own_layout(row)
+        return read_native(row)
     return Item((Question(id=row["id"], text=row["question"], answers=(row["answer"],), kind=row["question_type"]),))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout, paragraph
+from eval.tasks.sets.base import HubSet, Item, Row, Task, paragraph, read_native
 from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
-    """One row of hotpot_dev_distractor_v1.json, or of the hub's form, whose lists lie inside out."""
+    """One row of hotpot_dev_distractor_v1.json, or in the hub's form, where lists of objects are objects of lists."""
     if "context" not in row:
-        return own_layout(row)
+        return read_native(row)
     context, facts = row["context"], row["supporting_facts"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, dict) else context
     documents = {title: paragraph(title, " ".join(s.strip() for s in sentences)) for title, sentences in pairs}

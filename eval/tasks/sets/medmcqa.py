@@ -22,11 +22,11 @@ def read_hub(row: Row) -> Item:
     return _item(row, row["cop"])
 
 
-def _item(row: Row, place: int) -> Item:
+def _item(row: Row, index: int) -> Item:
     options = lettered([row[key] for key in OPTIONS])
-    if not 0 <= place < len(options):
+    if not 0 <= index < len(options):
         raise ValueError(f"cop {row['cop']}")
-    label, reasoning = list(options)[place], row.get("exp") or ""
+    label, reasoning = list(options)[index], row.get("exp") or ""
     return Item((choice_question(row["id"], row["question"], options, label, "dev", reasoning=reasoning),))
 
 

@@ -1,8 +1,8 @@
-"""MultiHop-RAG (Tang & Yang 2024): questions across news articles; the corpus is a file of its own."""
+"""MultiHop-RAG (Tang & Yang 2024): questions across news articles; the corpus is a separate file."""
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout
+from eval.tasks.sets.base import HubSet, Item, Row, Task, read_native
 from graph.documents.questions import Question, Quote
 from graph.shared.ids import content_id
 from graph.types import Document
@@ -13,8 +13,8 @@ def read(row: Row) -> Item:
     if "body" in row:
         return Item((), (Document(row["url"], row["title"], row["body"]),))
     if "query" not in row:
-        return own_layout(row)
-    evidence = tuple(Quote(each["url"], each["fact"]) for each in row["evidence_list"])
+        return read_native(row)
+    evidence = tuple(Quote(item["url"], item["fact"]) for item in row["evidence_list"])
     question = Question(
         id=content_id("multihop-rag", row["query"]),
         text=row["query"],

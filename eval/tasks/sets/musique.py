@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout, paragraph
+from eval.tasks.sets.base import HubSet, Item, Row, Task, paragraph, read_native
 from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
     """One row of musique_ans_v1.0_dev.jsonl; aliases are accepted answers."""
     if "paragraphs" not in row:
-        return own_layout(row)
-    documents = [paragraph(each["title"], each["paragraph_text"]) for each in row["paragraphs"]]
+        return read_native(row)
+    documents = [
+        paragraph(row_paragraph["title"], row_paragraph["paragraph_text"]) for row_paragraph in row["paragraphs"]
+    ]
     pairs = zip(documents, row["paragraphs"], strict=True)
-    gold = tuple(dict.fromkeys(document.source for document, each in pairs if each["is_supporting"]))
+    gold = tuple(dict.fromkeys(document.source for document, row_paragraph in pairs if row_paragraph["is_supporting"]))
     question = Question(
         id=row["id"],
         text=row["question"],

@@ -1,4 +1,4 @@
-"""PubMedQA (Jin et al. 2019): yes, no or maybe about an abstract whose conclusion is held back."""
+"""PubMedQA (Jin et al. 2019): yes, no or maybe about an abstract whose conclusion is withheld."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _item(key: str, text: str, contexts: Sequence[str], label: str, conclusion: 
         kind="boolean",
         split=split,
         reasoning=conclusion,
-        options={one: one for one in LABELS},
+        options={choice: choice for choice in LABELS},
     )
     return Item((question,), (Document(source, "", "\n\n".join(contexts)),))
 

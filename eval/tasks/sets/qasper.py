@@ -12,7 +12,7 @@ from graph.types import Document
 
 
 def read(row: Row) -> Item:
-    """One paper of qasper-*-v0.3.json, which is keyed by paper, or of the hub's form, whose lists lie inside out."""
+    """One paper of qasper-*-v0.3.json, which is keyed by paper, or in the hub's form, where lists of objects are objects of lists."""
     source = str(row["id"])
     sections = list(_sections(row["full_text"]))
     body = "\n\n".join(f"## {name}\n\n{text}" if name else text for name, text in sections if text)
@@ -40,12 +40,12 @@ def _questions(qas: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield key, text, _texts(answers["answer"])
     else:
         for qa in qas:
-            yield qa["question_id"], qa["question"], _texts([given["answer"] for given in qa["answers"]])
+            yield qa["question_id"], qa["question"], _texts([annotation["answer"] for annotation in qa["answers"]])
 
 
 def _texts(answers: list[Any]) -> tuple[str, ...]:
-    """Each annotator's answer in words, once: free text, else the spans, else yes or no, else that it cannot be answered."""
-    told = [
+    """Each annotator's answer as text, without duplicates: free text, else the spans, else yes or no, unless it is unanswerable."""
+    texts = [
         NOT_FOUND
         if answer["unanswerable"]
         else answer["free_form_answer"]
@@ -53,7 +53,7 @@ def _texts(answers: list[Any]) -> tuple[str, ...]:
         or ("yes" if answer["yes_no"] else "no")
         for answer in answers
     ]
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(texts))
 
 
 TASK = Task(

@@ -11,11 +11,11 @@ def read(row: Row) -> Item:
     """One article of QuALITY.v1.0.1.htmlstripped.dev with its questions; `gold_label` counts from 1."""
     source = f"quality-{row['article_id']}"
     questions = []
-    for asked in row["questions"]:
-        options = lettered(asked["options"])
-        label = list(options)[_place(asked["gold_label"])]
-        kind = "hard" if asked.get("difficult") else "easy"
-        questions.append(choice_question(asked["question_unique_id"], asked["question"], options, label, kind=kind))
+    for entry in row["questions"]:
+        options = lettered(entry["options"])
+        label = list(options)[_index_of(entry["gold_label"])]
+        kind = "hard" if entry.get("difficult") else "easy"
+        questions.append(choice_question(entry["question_unique_id"], entry["question"], options, label, kind=kind))
     return Item(tuple(questions), (Document(source, row["title"], row["article"]),))
 
 
@@ -27,7 +27,7 @@ def read_hub(row: Row) -> Item:
     return Item((question,), (Document(source, "", row["article"]),))
 
 
-def _place(gold_label: int) -> int:
+def _index_of(gold_label: int) -> int:
     if gold_label < 1:
         raise ValueError(f"gold_label {gold_label}")
     return gold_label - 1

@@ -1,1 +1,1 @@
-"""The routes, what they read and what they answer."""
+"""The routes, with their requests and responses."""

@@ -1,6 +1,6 @@
-"""/v1/chat/completions: prepare the prompt, have the model write (server/completion.py), check what it cites.
+"""/v1/chat/completions: prepare the prompt, call the model (server/completion.py), check the citations.
 
-In a stream of server-sent events reasoning and answer of every choice come as they are written, the citations at the end."""
+In a stream of server-sent events, reasoning and answer of every choice arrive as they are generated, the citations at the end."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from serve.stream import REASONING, REASONING_FIELDS, MessageParts
 
 
 class CitedStream:
-    """One streamed completion of a prepared request. Without retrieval texts pass as they are.
+    """One streamed completion of a prepared request. Without retrieval, texts pass unchanged.
 
-    `base` is the address that links to passages begin with.
+    `base` is the base URL of links to passages.
     """
 
     def __init__(
@@ -37,18 +37,18 @@ class CitedStream:
         self._services, self._prepared, self._metrics = services, prepared, services.metrics
         self._include_usage, self._arrived_s, self._base = include_usage, arrived_s, base
         self._parts: dict[int, MessageParts] = {}
-        self._began = False
+        self._has_begun = False
 
     async def events(self, chunks: AsyncIterator[dict[str, Any]], model: str) -> AsyncIterator[bytes]:
-        """The engine's `chunks` as events; closing this closes them, and with them the request to the engine."""
+        """The engine's `chunks` as events; closing the iterator also closes the request to the engine."""
         head: dict[str, Any] = {}
         try:
             async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
                 async for chunk in open_chunks:
                     head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
-                    shown = await feed_parts(self._prepared, partial(self._shown, chunk, model))
-                    if shown is not None:
-                        yield event(shown)
+                    client_chunk = await feed_parts(self._prepared, partial(self._client_chunk, chunk, model))
+                    if client_chunk is not None:
+                        yield event(client_chunk)
             if self._prepared.retrieval is not None:
                 choices = await asyncio.to_thread(self._citations)
                 yield event({**head, "choices": choices, "retrieval": self._prepared.retrieval})
@@ -57,30 +57,30 @@ class CitedStream:
             yield event(problem.body())
         yield DONE
 
-    def _shown(self, chunk: dict[str, Any], model: str) -> dict[str, Any] | None:
-        """A chunk as the client gets it; None when it has nothing to tell yet."""
+    def _client_chunk(self, chunk: dict[str, Any], model: str) -> dict[str, Any] | None:
+        """The chunk for the client; None when it has nothing to show yet."""
         choices = [choice for choice in map(self._choice, chunk["choices"]) if choice is not None]
-        if not self._began and any(map(_has_text, choices)):
-            self._began = True
+        if not self._has_begun and any(map(_has_text, choices)):
+            self._has_begun = True
             self._metrics.first_token.labels(model).observe(time.perf_counter() - self._arrived_s)
         if not chunk["choices"]:
             return chunk if self._include_usage else None
         return {**chunk, "choices": choices} if choices else None
 
     def _choice(self, choice: dict[str, Any]) -> dict[str, Any] | None:
-        """A choice with the text that can be shown now; None when that is nothing and there is nothing else in it."""
+        """A choice with the text that can be shown; None when it has neither text nor anything else."""
         if self._prepared.retrieval is None:
             return choice
-        said = choice.get("delta") or {}
+        engine_delta = choice.get("delta") or {}
         index = choice.get("index", 0)
         if index not in self._parts:
             self._parts[index] = parts_of(self._services, self._prepared)
         parts = self._parts[index]
-        shown = parts.feed(said)
+        shown = parts.feed(engine_delta)
         ended = choice.get("finish_reason") is not None
         if ended:
             shown = shown.then(parts.finish())
-        delta = {name: value for name, value in said.items() if name not in ("content", *REASONING_FIELDS)}
+        delta = {name: value for name, value in engine_delta.items() if name not in ("content", *REASONING_FIELDS)}
         if shown.content or delta.get("role"):
             delta["content"] = shown.content
         if shown.reasoning:
@@ -88,7 +88,7 @@ class CitedStream:
         return {**choice, "delta": delta} if delta or ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
-        """The choices of the last chunk: no text, the citations of each."""
+        """The choices of the last chunk: citations without text."""
         self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
         return [
             {"index": index, "delta": parts.fields(self._base), "finish_reason": None}
@@ -109,15 +109,16 @@ def chat_router(services: Services) -> APIRouter:
     async def chat_completions(request: ChatRequest, http: Request) -> Response:
         """A chat completion from the passages of the index.
 
-        The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
-        source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
-        `removed` (cited numbers that no passage had) and `unsupported` (sentences that the passages do not seem to say: part, text, start,
-        end, probability, cited, missing; gone from the text with `retrieval.unsupported` drop) and `answered` (false where the model wrote no
-        answer: the content says so and quotes the nearest passage); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        The message has extra fields: `reasoning_content` (the model's reasoning before the answer), `citations` (number, title, source,
+        start, end, text of each cited passage), `annotations` (OpenAI's url_citation for each citation in the content), `removed` (cited
+        numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start, end, probability,
+        cited, missing; removed from the text when `retrieval.unsupported` is drop) and `answered` (false where the model wrote no answer:
+        the content says so and quotes the nearest passage). The completion has `retrieval`. In a stream, reasoning and answer arrive as they
+        are generated, the citations in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))
-        base = services.page_url(http, prepared.seen)
+        base = services.page_url(http, prepared.view)
         if request.stream:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
             prepared, chunks = await open_stream(services, prepared)
@@ -129,22 +130,24 @@ def chat_router(services: Services) -> APIRouter:
 
 
 async def checked_completion(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
-    """The engine's completion, its choices checked and the extra fields added."""
-    prepared, made = await complete(services, prepared)
+    """The engine's completion with checked choices and the extra fields."""
+    prepared, completion = await complete(services, prepared)
     if prepared.retrieval is None:
-        return made
-    # Reading sentences against passages takes a millisecond or two each: not in the event loop.
-    choices = await asyncio.to_thread(lambda: [_checked(services, each, prepared, base) for each in made["choices"]])
-    return {**made, "choices": choices, "retrieval": prepared.retrieval}
+        return completion
+    # In a thread: checking sentences against passages takes a millisecond or two each.
+    choices = await asyncio.to_thread(
+        lambda: [_checked(services, choice, prepared, base) for choice in completion["choices"]]
+    )
+    return {**completion, "choices": choices, "retrieval": prepared.retrieval}
 
 
 def _checked(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
-    """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
-    said: Mapping[str, Any] = choice.get("message") or {}
+    """A choice with answer and reasoning separated; where the model calls a tool without text, its content stays null."""
+    engine_message: Mapping[str, Any] = choice.get("message") or {}
     parts = parts_of(services, prepared)
-    shown = parts.feed(said).then(parts.finish())
+    shown = parts.feed(engine_message).then(parts.finish())
     services.metrics.removed.inc(len(parts.removed))
-    message = {name: value for name, value in said.items() if name not in REASONING_FIELDS}
-    message |= {"content": shown.content if shown.content or not said.get("tool_calls") else None}
+    message = {name: value for name, value in engine_message.items() if name not in REASONING_FIELDS}
+    message |= {"content": shown.content if shown.content or not engine_message.get("tool_calls") else None}
     message |= {REASONING: shown.reasoning, **parts.fields(base)}
     return {**choice, "message": message}

@@ -1,8 +1,8 @@
-"""/v1/documents: what the index holds; with --writable also adding, uploading and deleting, each told to the audit log.
+"""/v1/documents: the documents of the index; with --writable also additions, uploads and deletions, which the audit log records.
 
-An upload's name becomes a document's source, never a path, and its bytes lie in no file of ours: plain text is read here, all else in a
-process that is killed when the client goes away. Names that would lead elsewhere are refused all the same, since others may make files of
-sources. `add_documents` and `delete_document` are the MCP tools' too."""
+An upload's name becomes a document's source, never a path, and its bytes are not written to a file: plain text is read here, other formats in
+a process that is killed when the client disconnects. Names that leave their folder are refused nevertheless, since other programs may turn
+sources into files. `add_documents` is shared with the MCP tools."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def source_problem(source: str) -> str:
     """Why a name cannot be a document's source, or "".
 
     >>> source_problem("reports/2024.md"), source_problem("%2e%2e/passwd")
-    ('', 'source: no name may lead out of its folder')
+    ('', 'source: a name must not lead out of its folder')
     """
     plain = unquote(unquote(source)).replace("\\", "/")
     if any(not character.isprintable() for character in plain):
-        return "source: a control character (or NUL)"
+        return "source: contains a control character"
     if plain.startswith(("/", "~")) or ".." in plain.split("/") or (len(plain) > 1 and plain[1] == ":"):
-        return "source: no name may lead out of its folder"
+        return "source: a name must not lead out of its folder"
     return ""
 
 
 class Uploads:
-    """Reads uploaded files: those of AT_ONCE requests at a time, in threads that nothing else waits for.
+    """Reads uploaded files of PARALLEL_UPLOADS requests at a time, in its own threads.
 
-    UserError when scans are to be read and no program is there that does.
+    UserError when OCR is configured and its program is missing.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -62,9 +62,9 @@ class Uploads:
         self._threads = ThreadPoolExecutor(PARALLEL_UPLOADS, "uploads")
 
     async def read(self, files: Sequence[UploadFile]) -> list[Document]:
-        """The files as documents; ApiError 400 for a name that leads elsewhere, an ending or bytes that cannot be read.
+        """The files as documents; ApiError 400 for a name that leaves its folder, an unknown ending or unreadable bytes.
 
-        When it is cancelled, the process that reads is killed.
+        Cancellation kills the reading process.
         """
         for file in files:
             _check_name(file.filename or "")
@@ -108,7 +108,7 @@ class DocumentInfo(BaseModel):
 
 
 class DocumentList(BaseModel):
-    """Some of the documents, by source; `total` is how many there are. `index` and `generation` as in what a search answers."""
+    """Some of the documents, by source; `total` counts all of them. `index` and `generation` are as in the response of a search."""
 
     index: str
     generation: int
@@ -135,10 +135,12 @@ class DocumentText(DocumentInfo):
 class NewDocument(BaseModel):
     """A document to add; one with the same source is replaced."""
 
-    source: Text = Field(min_length=1, max_length=MAX_SOURCE_CHARS, description="its name, unique in the index")
+    source: Text = Field(
+        min_length=1, max_length=MAX_SOURCE_CHARS, description="name of the document, unique in the index"
+    )
     text: Text = Field(min_length=1)
     title: Text = Field("", max_length=1000)
-    metadata: dict[Key, Scalar | list[Scalar]] = Field(default={}, description="what filters can ask for")
+    metadata: dict[Key, Scalar | list[Scalar]] = Field(default={}, description="metadata for filters")
 
     @field_validator("source")
     @classmethod
@@ -150,73 +152,75 @@ class NewDocument(BaseModel):
 
     @field_validator("metadata")
     @classmethod
-    def _own_names(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _no_reserved_keys(cls, value: dict[str, Any]) -> dict[str, Any]:
         if value.keys() & {"source", "title"}:
-            raise ValueError("metadata cannot have the keys source and title: those are the document's own")
+            raise ValueError("metadata cannot have the keys source and title: they are fields of the document")
         return value
 
 
 class NewDocuments(BaseModel):
-    """Documents to add in one go."""
+    """Documents to add in one request."""
 
     documents: list[NewDocument] = Field(min_length=1, max_length=10_000)
 
 
 class WriteResult(BaseModel):
-    """What a change did; `index` and `generation` are those in use now."""
+    """The result of a change; `index` and `generation` are those in use afterwards."""
 
     index: str
     generation: int
     report: dict[str, Any]
 
 
-async def add_documents(services: Services, seen: CollectionView, documents: Sequence[Document]) -> WriteResult:
+async def add_documents(services: Services, view: CollectionView, documents: Sequence[Document]) -> WriteResult:
     """Add documents, or replace those with the same source; ApiError 403 where they may not be written."""
-    sources = [each.source for each in documents]
-    with _audited(services, seen, "add", sources):
-        check_writable(services, seen)
-        _check_sources(seen, sources)
-        edited = await services.collections.writing[seen.name].write(Edit(add=documents))
-    return await _write_result(services, seen, vars(edited.report), ("written", "unchanged"))
+    sources = [document.source for document in documents]
+    with _audited(services, view, "add", sources):
+        check_writable(services, view)
+        _check_sources(view, sources)
+        edited = await services.collections.writing[view.name].write(Edit(add=documents))
+    return await _write_result(services, view, vars(edited.report), ("written", "unchanged"))
 
 
-async def delete_document(services: Services, seen: CollectionView, source: str) -> WriteResult:
-    """Delete a document; ApiError 404 for one that the caller does not see."""
-    with _audited(services, seen, "delete", [source]):
-        check_writable(services, seen)
-        if seen.generation.row("document", source) is None:
+async def delete_document(services: Services, view: CollectionView, source: str) -> WriteResult:
+    """Delete a document; ApiError 404 for one that is not visible to the caller."""
+    with _audited(services, view, "delete", [source]):
+        check_writable(services, view)
+        if view.generation.row("document", source) is None:
             raise no_document(source)
-        edited = await services.collections.writing[seen.name].write(Edit(delete=source))
+        edited = await services.collections.writing[view.name].write(Edit(delete=source))
         if not edited.deleted:
             raise no_document(source)
-    left = {"documents": edited.report.documents, "passages": edited.report.passages}
-    return await _write_result(services, seen, {"deleted": source, **left}, ("deleted",))
+    counts = {"documents": edited.report.documents, "passages": edited.report.passages}
+    return await _write_result(services, view, {"deleted": source, **counts}, ("deleted",))
 
 
-def check_writable(services: Services, seen: CollectionView) -> None:
-    """ApiError 403 unless the server was started to be written to, and the caller may."""
+def check_writable(services: Services, view: CollectionView) -> None:
+    """ApiError 403 unless the server is writable and the caller may write."""
     if not services.settings.writable:
         raise ApiError(403, "read_only", "this server does not change its index: start it with --writable")
-    if "write" not in seen.access.scopes:
-        raise ApiError(403, "not_allowed", "this key is not good for that: it lacks the scope write")
+    if "write" not in view.access.scopes:
+        raise ApiError(403, "not_allowed", "this key does not allow that: it lacks the scope write")
 
 
 def no_document(source: str) -> ApiError:
-    """404 for a document that is not there."""
+    """404 for a document that does not exist."""
     return ApiError(404, "no_such_document", f"the index has no document {source[:80]!r}", "source")
 
 
-def _check_sources(seen: CollectionView, sources: Sequence[str]) -> None:
-    """ApiError 403 for a document that the caller would not see, whether there is one or not."""
+def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
+    """ApiError 403 for sources that would not be visible to the caller, whether or not such documents exist."""
     for source in sources:
-        if not all(each.holds(source) for each in seen.access.where):
-            told = " and ".join(f"{each.key}{each.operator}{each.value}" for each in seen.access.where)
-            raise ApiError(403, "not_yours", f"source {source[:80]!r}: this key writes only where {told}", "source")
+        if not all(condition.holds(source) for condition in view.access.where):
+            conditions = " and ".join(f"{item.key}{item.operator}{item.value}" for item in view.access.where)
+            raise ApiError(
+                403, "not_yours", f"source {source[:80]!r}: this key may write only where {conditions}", "source"
+            )
 
 
 @contextmanager
-def _audited(services: Services, seen: CollectionView, action: str, sources: Sequence[str]) -> Iterator[None]:
-    """Tell the audit log how the block ended."""
+def _audited(services: Services, view: CollectionView, action: str, sources: Sequence[str]) -> Iterator[None]:
+    """Record in the audit log how the block ended."""
     outcome = "gone"
     try:
         yield
@@ -225,18 +229,21 @@ def _audited(services: Services, seen: CollectionView, action: str, sources: Seq
         outcome = problem.code if isinstance(problem, ApiError) else "failed"
         raise
     finally:
-        services.audit.record(seen.access.key, seen.access.key_id, seen.name, action, sources, outcome)
+        services.audit.record(view.access.key, view.access.key_id, view.name, action, sources, outcome)
 
 
 async def _write_result(
-    services: Services, seen: CollectionView, told: dict[str, Any], own: Sequence[str]
+    services: Services, view: CollectionView, report: dict[str, Any], visible: Sequence[str]
 ) -> WriteResult:
-    """The report for a caller; where it does not see all documents, what is its `own` of it, and what it sees now."""
-    current = (await services.collections.seen(seen.access, seen.name)).generation
-    if seen.access.where:
-        held = {"documents": len(current.index.data.document_sources), "passages": len(current.index.data.passage_ids)}
-        told = {**{name: told[name] for name in own}, **held}
-    return WriteResult(index=current.identity, generation=current.number, report=told)
+    """The report for a caller; with limited access, only its `visible` fields and the counts of what the caller can read."""
+    current = (await services.collections.view(view.access, view.name)).generation
+    if view.access.where:
+        counts = {
+            "documents": len(current.index.data.document_sources),
+            "passages": len(current.index.data.passage_ids),
+        }
+        report = {**{name: report[name] for name in visible}, **counts}
+    return WriteResult(index=current.identity, generation=current.number, report=report)
 
 
 def documents_router(services: Services) -> APIRouter:
@@ -245,28 +252,28 @@ def documents_router(services: Services) -> APIRouter:
 
     @router.get("")
     def documents(
-        seen: RequestedCollection,
+        view: RequestedCollection,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
     ) -> DocumentList:
         """The documents of the index, by source."""
-        current = seen.generation
+        current = view.generation
         data = current.index.data
         total = len(data.document_sources)
         rows = range(min(offset, total), min(offset + limit, total))
-        found = [document_info(data, row) for row in rows]
-        return DocumentList(index=current.identity, generation=current.number, total=total, documents=found)
+        documents_on_page = [document_info(data, row) for row in rows]
+        return DocumentList(index=current.identity, generation=current.number, total=total, documents=documents_on_page)
 
     @router.get("/{source:path}")
-    def document(source: str, seen: RequestedCollection) -> DocumentText:
+    def document(source: str, view: RequestedCollection) -> DocumentText:
         """One document with its passages in order."""
-        current = seen.generation
+        current = view.generation
         row = current.row("document", source)
         if row is None:
             raise no_document(source)
         passages = [
-            PassageInfo(id=each.id, order=each.order, start=each.start, end=each.end, text=each.text)
-            for each in current.index.passages_of(source)
+            PassageInfo(id=item.id, order=item.order, start=item.start, end=item.end, text=item.text)
+            for item in current.index.passages_of(source)
         ]
         return DocumentText(**document_info(current.index.data, row).model_dump(), passages=passages)
 
@@ -280,24 +287,24 @@ def _add_writing(router: APIRouter, services: Services) -> None:
     uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb, scans, settings.whole_pages))
 
     @router.post("")
-    async def add(request: NewDocuments, seen: RequestedCollection) -> WriteResult:
-        """Add documents, or replace those with the same source, and take the new index into use."""
-        documents = [Document(each.source, each.title, each.text, each.metadata) for each in request.documents]
-        for each in documents:
-            if not each.text.strip():
-                raise ApiError(400, "empty_document", f"document {each.source[:80]!r} has no text", "documents")
-        return await add_documents(services, seen, documents)
+    async def add(request: NewDocuments, view: RequestedCollection) -> WriteResult:
+        """Add documents, or replace those with the same source, and switch to the new index."""
+        documents = [Document(item.source, item.title, item.text, item.metadata) for item in request.documents]
+        for document in documents:
+            if not document.text.strip():
+                raise ApiError(400, "empty_document", f"document {document.source[:80]!r} has no text", "documents")
+        return await add_documents(services, view, documents)
 
     @router.post("/files")
-    async def upload(files: list[UploadFile], seen: RequestedCollection) -> WriteResult:
+    async def upload(files: list[UploadFile], view: RequestedCollection) -> WriteResult:
         """Add files (text, source code, HTML, PDF, Office, CSV, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
-        check_writable(services, seen)
-        return await add_documents(services, seen, await uploads.read(files))
+        check_writable(services, view)
+        return await add_documents(services, view, await uploads.read(files))
 
     @router.delete("/{source:path}")
-    async def delete(source: str, seen: RequestedCollection) -> WriteResult:
-        """Delete a document and everything that was read from it alone."""
-        return await delete_document(services, seen, source)
+    async def delete(source: str, view: RequestedCollection) -> WriteResult:
+        """Delete a document and everything derived only from it."""
+        return await delete_document(services, view, source)
 
 
 def document_info(data: Any, row: int) -> DocumentInfo:

@@ -1,7 +1,6 @@
-"""/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's: texts of a client's own, read by the models of the index.
+"""/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's: a client's texts, processed by the models of the index.
 
-Vectors are those of the index's own encoder. Documents are ranked by the cross-encoder that the server was started with, or, without one, by
-cosines of the encoder."""
+Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, without one, by cosines of the encoder."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ MAX_TEXTS = 256
 
 
 def public_name(spec: str) -> str:
-    """The name of an encoder or a reranker: its own, or of a folder the last part.
+    """The name of an encoder or a reranker: the spec, or the last part of a folder.
 
     >>> public_name("minilm"), public_name("owner/model")
     ('minilm', 'owner/model')
@@ -35,28 +34,28 @@ def public_name(spec: str) -> str:
     return Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
 
 
-def check_model(asked: str, served: Sequence[str]) -> None:
-    """ApiError 404 for a model that does not read texts here."""
-    if asked not in served:
-        told = f"model {asked[:80]!r} is not served here; there is: {', '.join(served)}"
-        raise ApiError(404, "model_not_found", told, "model")
+def check_model(requested: str, served: Sequence[str]) -> None:
+    """ApiError 404 for a model that is not in `served`."""
+    if requested not in served:
+        message = f"model {requested[:80]!r} is not served here; available: {', '.join(served)}"
+        raise ApiError(404, "model_not_found", message, "model")
 
 
-def check_lengths(texts: Sequence[str], limit: int, place: str) -> None:
+def check_lengths(texts: Sequence[str], limit: int, field: str) -> None:
     """ApiError 400 for a text that is empty or has more than `limit` characters."""
     for number, text in enumerate(texts):
         if not text.strip():
-            raise ApiError(400, "empty_text", f"{place}.{number}: the text is empty", place)
+            raise ApiError(400, "empty_text", f"{field}.{number}: the text is empty", field)
         if len(text) > limit:
-            told = f"{place}.{number}: the text has {len(text):,} characters, of {limit:,} at most"
-            raise ApiError(400, "long_text", told, place)
+            message = f"{field}.{number}: the text has {len(text):,} characters; the limit is {limit:,}"
+            raise ApiError(400, "long_text", message, field)
 
 
 Tokens = Annotated[list[int] | list[list[int]], Field(min_length=1)]
 
 
 class EmbeddingsRequest(BaseModel):
-    """Texts to be encoded. Tokens are refused: whose they are cannot be known."""
+    """Texts to be encoded. Tokens are refused, since their tokenizer is unknown."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -68,14 +67,14 @@ class EmbeddingsRequest(BaseModel):
 
     def texts(self) -> list[str]:
         """The texts; ApiError 400 for tokens."""
-        given = [self.input] if isinstance(self.input, str) else self.input
-        if not all(isinstance(each, str) for each in given):
-            raise not_supported("input", "tokens of another model's; send texts")
-        return [each for each in given if isinstance(each, str)]
+        texts = [self.input] if isinstance(self.input, str) else self.input
+        if not all(isinstance(text, str) for text in texts):
+            raise not_supported("input", "tokens are of an unknown tokenizer; send texts")
+        return [text for text in texts if isinstance(text, str)]
 
 
 class Embedding(BaseModel):
-    """The vector of one text, of length 1: numbers, or float32 in base64, the lowest byte first."""
+    """The unit vector of one text: numbers, or little-endian float32 in base64."""
 
     object: Literal["embedding"] = "embedding"
     index: int
@@ -101,18 +100,18 @@ def embeddings_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/embeddings")
-    async def embeddings(request: EmbeddingsRequest, seen: RequestedCollection) -> Embeddings:
-        """Vectors of texts by the index's encoder, which `model` names. Works while the model is away."""
-        index = seen.generation.index
+    async def embeddings(request: EmbeddingsRequest, view: RequestedCollection) -> Embeddings:
+        """Vectors of texts by the index's encoder, which `model` names. Works without the language model."""
+        index = view.generation.index
         check_model(request.model, [public_name(index.settings.encoder)])
         texts = request.texts()
         check_lengths(texts, services.settings.max_question_chars, "input")
         vectors_ND, tokens = await services.retriever.in_thread(partial(encode, index, texts))
         if request.dimensions not in (None, vectors_ND.shape[1]):
-            told = f"dimensions: {request.model} has {vectors_ND.shape[1]}, and they cannot be cut"
-            raise ApiError(400, "not_supported", told, "dimensions")
-        written = [as_base64(row) if request.encoding_format == "base64" else row.tolist() for row in vectors_ND]
-        data = [Embedding(index=number, embedding=each) for number, each in enumerate(written)]
+            message = f"dimensions: {request.model} has {vectors_ND.shape[1]}, which cannot be reduced"
+            raise ApiError(400, "not_supported", message, "dimensions")
+        encoded = [as_base64(row) if request.encoding_format == "base64" else row.tolist() for row in vectors_ND]
+        data = [Embedding(index=number, embedding=vector) for number, vector in enumerate(encoded)]
         usage = TokenUsage(prompt_tokens=tokens, total_tokens=tokens)
         return Embeddings(data=data, model=request.model, usage=usage)
 
@@ -120,12 +119,12 @@ def embeddings_router(services: Services) -> APIRouter:
 
 
 def encode(index: Index, texts: list[str]) -> tuple[Floats, int]:
-    """Unit vectors [N, D] of N texts by the encoder of an index, and how many tokens the texts have."""
+    """Unit vectors [N, D] of N texts by the encoder of an index, and the number of tokens of the texts."""
     return index.encode_queries(texts), sum(index.count_tokens(text) for text in texts)
 
 
 def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
-    """A vector in OpenAI's short form.
+    """A vector in OpenAI's base64 form.
 
     >>> as_base64(np.array([1.0, -2.0], np.float32))
     'AACAPwAAAMA='
@@ -134,7 +133,7 @@ def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
 
 
 class RankedDocument(BaseModel):
-    """A document to be ranked: its text."""
+    """A document to be ranked, as an object."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -142,7 +141,7 @@ class RankedDocument(BaseModel):
 
 
 class RerankRequest(BaseModel):
-    """A query, and documents to put in its order."""
+    """A query, and documents to rank by it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -158,7 +157,7 @@ class RerankRequest(BaseModel):
 
 
 class Ranked(BaseModel):
-    """A document by its place in the request; the score is the cross-encoder's, or a cosine."""
+    """A document by its index in the request; the score is the cross-encoder's, or a cosine."""
 
     index: int
     relevance_score: float
@@ -179,10 +178,10 @@ def rerank_router(services: Services) -> APIRouter:
     reranker = services.settings.reranker
 
     @router.post("/rerank", response_model_exclude_none=True)
-    async def rerank(request: RerankRequest, seen: RequestedCollection) -> Reranked:
-        """Documents of the request in the order of its query, by cross-encoder or encoder. Works while the model is away."""
-        index, texts = seen.generation.index, request.texts()
-        names = [public_name(each) for each in (reranker, index.settings.encoder) if each]
+    async def rerank(request: RerankRequest, view: RequestedCollection) -> Reranked:
+        """Documents of the request, ranked by relevance to its query. Works without the language model."""
+        index, texts = view.generation.index, request.texts()
+        names = [public_name(spec) for spec in (reranker, index.settings.encoder) if spec]
         model = request.model or names[0]
         check_model(model, names)
         query = services.retriever.check_question(request.query)
@@ -190,19 +189,19 @@ def rerank_router(services: Services) -> APIRouter:
         score = partial(cosines, index) if model == names[-1] else partial(reranker_scores, reranker)
         scores_N = await services.retriever.in_thread(partial(score, query, texts))
         best = np.argsort(-scores_N, kind="stable")[: request.top_n]
-        kept = [RankedDocument(text=text) if request.return_documents else None for text in texts]
-        results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=kept[n]) for n in best.tolist()]
+        returned = [RankedDocument(text=text) if request.return_documents else None for text in texts]
+        results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=returned[n]) for n in best.tolist()]
         return Reranked(id=f"rerank-{uuid4().hex}", model=model, results=results)
 
     return router
 
 
 def reranker_scores(reranker: str, query: str, texts: list[str]) -> Floats:
-    """float32[N] of the cross-encoder that a spec names, loaded at the first call."""
+    """float32[N]: scores by the cross-encoder of a spec, loaded at the first call."""
     return open_reranker(reranker)(query, texts)
 
 
 def cosines(index: Index, query: str, texts: list[str]) -> Floats:
-    """float32[N]: how near N texts are to a query by the encoder of an index."""
+    """float32[N]: cosines of N texts with a query, by the encoder of an index."""
     similarities_N: Floats = index.encode_texts(texts) @ index.encode_queries([query])[0]
     return similarities_N

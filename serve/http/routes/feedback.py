@@ -1,6 +1,6 @@
-"""/v1/feedback: what readers say of answers (a vote, a correction, the right passage, a preference), stored beside the collection.
+"""/v1/feedback: feedback of readers on answers (a vote, a correction, the right passage, a preference), stored beside the collection.
 
-Whoever said it can read and delete it. All routes answer 403 unless the server takes feedback."""
+Its author can read and delete it. All routes answer 403 unless the server accepts feedback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from serve.server.services import RequestedCollection, Services
 
 MAX_TEXT = 20_000
 USER_PATTERN = "[A-Za-z0-9_.-]{8,64}"
-"""What a user may be called, as a pattern."""
+"""The pattern of a user's name."""
 Name = Annotated[str, StringConstraints(pattern=f"^{USER_PATTERN}$")]
 Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
 Words = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
@@ -45,7 +45,7 @@ SomeWords = Annotated[Text, StringConstraints(max_length=MAX_TEXT, pattern=r"\S"
 
 
 class Shown(BaseModel):
-    """An answer as a reader saw it."""
+    """An answer as shown to a reader."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,18 +56,16 @@ class Shown(BaseModel):
     mode: Annotated[Text, StringConstraints(max_length=50)] = Field("", description="`retrieval.mode`")
 
     def answer(self) -> GivenAnswer:
-        """As it is kept."""
+        """The answer in its stored form."""
         return GivenAnswer(self.model, self.text, self.reasoning, tuple(self.context_ids), self.mode)
 
 
 class Given(BaseModel):
-    """What every entry says."""
+    """The fields of every entry."""
 
     model_config = ConfigDict(extra="forbid")
 
-    user: Name = Field(
-        description="who says it: a name of your choice; whoever knows it can read and delete the entries"
-    )
+    user: Name = Field(description="author: a name of your choice; anyone who knows it can read and delete the entries")
     consent: bool = Field(description="whether the entry may become training data")
     question: SomeWords = Field(description="the question as it was searched for: `retrieval.question`")
 
@@ -79,22 +77,22 @@ class VoteGiven(Given):
     answer: Shown
     rating: Rating
 
-    def said(self) -> FeedbackContent:
-        """As it is kept."""
+    def content(self) -> FeedbackContent:
+        """The feedback in its stored form."""
         return Vote(self.answer.answer(), self.rating)
 
 
 class CorrectionGiven(Given):
-    """What the answer should have been, by which passages."""
+    """The right answer, with its passages."""
 
     kind: Literal["correction"]
     answer: Shown
     corrected: SomeWords
     reasoning: Words = ""
-    passage_ids: list[Id] = Field(default=[], max_length=MAX_K, description="the passages that say so")
+    passage_ids: list[Id] = Field(default=[], max_length=MAX_K, description="passages that support the right answer")
 
-    def said(self) -> FeedbackContent:
-        """As it is kept."""
+    def content(self) -> FeedbackContent:
+        """The feedback in its stored form."""
         return Correction(self.answer.answer(), self.corrected, self.reasoning, tuple(self.passage_ids))
 
 
@@ -105,8 +103,8 @@ class PassageGiven(Given):
     passage_id: Id
     shown_ids: list[Id] = Field(default=[], max_length=MAX_K, description="all passages that were shown")
 
-    def said(self) -> FeedbackContent:
-        """As it is kept."""
+    def content(self) -> FeedbackContent:
+        """The feedback in its stored form."""
         return RightPassage(self.passage_id, tuple(self.shown_ids))
 
 
@@ -118,8 +116,8 @@ class PreferenceGiven(Given):
     second: Shown
     better: Better
 
-    def said(self) -> FeedbackContent:
-        """As it is kept."""
+    def content(self) -> FeedbackContent:
+        """The feedback in its stored form."""
         return Preference(self.first.answer(), self.second.answer(), self.better)
 
 
@@ -128,12 +126,15 @@ FeedbackRequest = Annotated[VoteGiven | CorrectionGiven | PassageGiven | Prefere
 
 OwnerName = Annotated[
     str,
-    Path(pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$", description="`user`; KEY/USER for what the key KEY brought"),
+    Path(
+        pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
+        description="`user`; KEY/USER for entries sent with the key KEY",
+    ),
 ]
 
 
 class Entry(BaseModel):
-    """An entry as it is kept; `said` has the fields of its kind."""
+    """A stored entry; `said` has the fields of its kind."""
 
     id: str
     at: str
@@ -144,7 +145,7 @@ class Entry(BaseModel):
 
 
 class Entries(BaseModel):
-    """Everything a user said, oldest first."""
+    """All entries of a user, oldest first."""
 
     entries: list[Entry]
 
@@ -156,50 +157,50 @@ class Deleted(BaseModel):
 
 
 def feedback_router(services: Services) -> APIRouter:
-    """Routes over `services`; all answer 403 unless the server takes feedback."""
+    """Routes over `services`; all answer 403 unless the server accepts feedback."""
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
 
-    def kept(seen: CollectionView) -> FeedbackFile | FeedbackDatabase:
-        return open_feedback(services.collections.live[seen.name].folder, settings.max_feedback_mb << 20)
+    def store_of(view: CollectionView) -> FeedbackFile | FeedbackDatabase:
+        return open_feedback(services.collections.live[view.name].folder, settings.max_feedback_mb << 20)
 
     @router.post("")
-    def add(request: FeedbackRequest, seen: RequestedCollection) -> Entry:
-        """Keep what a reader says of an answer: a vote, a correction, the right passage, or which of two answers is better.
+    def add(request: FeedbackRequest, view: RequestedCollection) -> Entry:
+        """Store feedback on an answer: a vote, a correction, the right passage, or which of two answers is better.
 
-        `user` is a name that the client makes up, best at random; with it alone the entries can be read and deleted.
+        `user` is a name that the client chooses, best at random; it is all that is needed to read and delete the entries.
         """
         _check_enabled(services)
         question = services.retriever.check_question(request.question)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        owner = owner_of(seen.access, request.user)
-        entry = Feedback(uuid4().hex, owner, at, request.consent, question, request.said())
+        owner = owner_of(view.access, request.user)
+        entry = Feedback(uuid4().hex, owner, at, request.consent, question, request.content())
         try:
-            kept(seen).add(entry)
+            store_of(view).add(entry)
         except FeedbackFull:
-            told = f"{settings.max_feedback_mb:,} MiB of feedback are kept already (max_feedback_mb)"
-            raise ApiError(403, "feedback_full", told) from None
+            message = f"{settings.max_feedback_mb:,} MiB of feedback are already stored (max_feedback_mb)"
+            raise ApiError(403, "feedback_full", message) from None
         return _entry(entry)
 
     @router.get("/{user:path}")
-    def of_user(user: OwnerName, seen: RequestedCollection) -> Entries:
-        """Everything that a user said."""
+    def of_user(user: OwnerName, view: RequestedCollection) -> Entries:
+        """All entries of a user."""
         _check_enabled(services)
-        return Entries(entries=[_entry(each) for each in kept(seen).of_user(owner_of(seen.access, user))])
+        return Entries(entries=[_entry(item) for item in store_of(view).of_user(owner_of(view.access, user))])
 
     @router.delete("/{user:path}")
-    def delete(user: OwnerName, seen: RequestedCollection) -> Deleted:
-        """Delete everything that a user said; what was trained on it stays trained."""
+    def delete(user: OwnerName, view: RequestedCollection) -> Deleted:
+        """Delete all entries of a user; models trained on them stay as they are."""
         _check_enabled(services)
-        return Deleted(deleted=kept(seen).delete_user(owner_of(seen.access, user)))
+        return Deleted(deleted=store_of(view).delete_user(owner_of(view.access, user)))
 
     return router
 
 
 def owner_of(access: Access, user: str) -> str:
-    """The name under which entries are kept: that of the user, and of the key before it where the key sees a part of the documents.
+    """The name under which entries are stored: the user's, prefixed with the key's where the key can read only a part of the documents.
 
-    What one such key brought can quote what another may not see, so that knowing a user's name must not be enough.
+    Such entries can quote documents that another key may not read, so that a user's name must not be enough.
 
     >>> from graph.index.filters import parse_condition
     >>> owner_of(Access("ada"), "reader-1"), owner_of(Access("ada", where=(parse_condition("team=sea"),)), "reader-1")
@@ -209,12 +210,12 @@ def owner_of(access: Access, user: str) -> str:
 
 
 def _entry(entry: Feedback) -> Entry:
-    said = content_to_json(entry.said)
+    content = content_to_json(entry.said)
     return Entry(
-        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.said), question=entry.question, said=said
+        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.said), question=entry.question, said=content
     )
 
 
 def _check_enabled(services: Services) -> None:
     if not services.settings.feedback:
-        raise ApiError(403, "no_feedback", "this server takes no feedback: start it with --feedback")
+        raise ApiError(403, "no_feedback", "this server accepts no feedback: start it with --feedback")

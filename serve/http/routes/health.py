@@ -1,4 +1,4 @@
-"""/health: the process answers. /ready: index and model do too. /metrics: for Prometheus. /v1/models: what can be asked for."""
+"""/health: the process answers. /ready: index and model do too. /metrics: for Prometheus. /v1/models: the available models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """What the caller can ask: the collections, how much they hold together, the models, and what it may change; `index` and `generation` of a single one."""
+    """What is available to the caller: collections, their total size, models, and rights to write; `index` and `generation` are those of a single collection."""
 
     status: Literal["ready"] = "ready"
     index: str | None
@@ -52,20 +52,22 @@ def health_router(services: Services) -> APIRouter:
         """The process answers."""
         return Health()
 
-    @router.get("/ready", responses={503: {"description": "the model's server does not answer, or this one stops"}})
+    @router.get(
+        "/ready", responses={503: {"description": "the model's server does not answer, or this server is stopping"}}
+    )
     async def ready(access: Caller) -> Ready:
-        """Index and model answer; 503 while the model does not, and once the server is told to stop."""
+        """Index and model answer; 503 while the model does not, and once the server is stopping."""
         if services.stopping.is_set():
-            raise ApiError(503, "stopping", "this server is about to stop: send new requests to another")
+            raise ApiError(503, "stopping", "this server is stopping: send new requests to another")
         await services.backend.check()
         names = services.collections.names(access)
-        seen = [(await services.collections.seen(access, name)).generation for name in names]
-        only = seen[0] if len(seen) == 1 else None
+        generations = [(await services.collections.view(access, name)).generation for name in names]
+        single = generations[0] if len(generations) == 1 else None
         return Ready(
-            index=only.identity if only is not None else None,
-            generation=only.number if only is not None else None,
-            documents=sum(len(each.index.data.document_sources) for each in seen),
-            passages=sum(len(each.index.data.passage_ids) for each in seen),
+            index=single.identity if single is not None else None,
+            generation=single.number if single is not None else None,
+            documents=sum(len(generation.index.data.document_sources) for generation in generations),
+            passages=sum(len(generation.index.data.passage_ids) for generation in generations),
             collections=names,
             models=services.model_names(access),
             writable=services.settings.writable and "write" in access.scopes,
@@ -74,18 +76,18 @@ def health_router(services: Services) -> APIRouter:
 
     @router.get("/metrics", response_class=Response)
     async def metrics() -> Response:
-        """Counts and seconds in Prometheus' text form."""
+        """Metrics in Prometheus' text format."""
         return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/v1/models")
     async def models(access: Caller) -> Models:
-        """The models, the base first, then its adapters; where there are several collections, each model of each: MODEL@COLLECTION."""
+        """The models, the base model first, then its adapters; with several collections, each model for each of them: MODEL@COLLECTION."""
         return Models(data=[Model(id=name) for name in services.model_names(access)])
 
     @router.get("/v1/models/{model:path}")
     async def model(model: str, access: Caller) -> Model:
         """One model by name."""
-        services.asked_model(access, model)
+        services.resolve_model(access, model)
         return Model(id=model)
 
     return router

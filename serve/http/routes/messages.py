@@ -1,6 +1,6 @@
-"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since it has no tool of ours to ask with.
+"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since it has no tool for the search.
 
-The request as a chat completion, then the message: blocks of text, each with the citations at its end, and the events that tell of them."""
+The request becomes a chat completion, and its result a message: blocks of text, each with the citations at its end, and their events."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from serve.server.completion import TextEnd, open_stream, prepare, stream_text
 from serve.server.services import Services
 from serve.stream import MessageDelta
 
-CACHE_NOTE = "nothing is cached by request; it is allowed, and changes nothing"
+CACHE_NOTE = "accepted without effect: nothing is cached on request"
 
 
 class Block(BaseModel):
-    """A piece of text, or of the thinking of an earlier answer, which the model is not shown again."""
+    """A piece of text, or of the thinking in an earlier answer, which is not passed to the model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,7 +38,7 @@ class Block(BaseModel):
     text: Text = ""
     thinking: Text = ""
     signature: Text = ""
-    citations: list[dict[str, Any]] | None = Field(None, description="those of an earlier answer; not read")
+    citations: list[dict[str, Any]] | None = Field(None, description="citations of an earlier answer; ignored")
     cache_control: dict[str, Any] | None = Field(None, description=CACHE_NOTE)
 
 
@@ -46,7 +46,7 @@ Content = Text | Annotated[list[Block], Field(max_length=1000)]
 
 
 class Turn(BaseModel):
-    """What user or assistant said."""
+    """A turn of user or assistant."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,12 +55,14 @@ class Turn(BaseModel):
 
 
 class Thinking(BaseModel):
-    """Whether the reasoning is told; how long it may be is the model's own affair."""
+    """Whether to return the reasoning; its length is up to the model."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: int | None = Field(None, ge=1, description="not heeded: max_tokens holds for reasoning and answer")
+    budget_tokens: int | None = Field(
+        None, ge=1, description="ignored: max_tokens limits reasoning and answer together"
+    )
     display: Literal["summarized", "omitted"] | None = None
 
 
@@ -71,7 +73,7 @@ class Metadata(BaseModel):
 
 
 class MessagesRequest(BaseModel):
-    """What /v1/messages takes; `retrieval` is ours, as in chat completions."""
+    """A request to /v1/messages; `retrieval` is ours, as in chat completions."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -102,19 +104,19 @@ class MessagesRequest(BaseModel):
         return value
 
     @property
-    def thinks(self) -> bool:
-        """Whether the reasoning is wanted."""
+    def wants_reasoning(self) -> bool:
+        """Whether to return the reasoning."""
         return self.thinking is not None and self.thinking.type != "disabled" and self.thinking.display != "omitted"
 
     def as_chat(self) -> ChatRequest:
-        """The same as a chat completion; ApiError 400 for tools."""
+        """The request as a chat completion; ApiError 400 for tools."""
         if self.tools:
             raise not_supported("tools", "the index is searched without them")
         if self.tool_choice and self.tool_choice.get("type") != "none":
             raise not_supported("tool_choice", "there are no tools")
-        told = [{"role": "system", "content": _turn_text(self.system)}] if self.system else []
+        system = [{"role": "system", "content": _turn_text(self.system)}] if self.system else []
         turns = [{"role": turn.role, "content": _turn_text(turn.content)} for turn in self.messages]
-        sampled = {
+        options = {
             "temperature": self.temperature,
             "top_p": self.top_p,
             "top_k": self.top_k,
@@ -123,39 +125,39 @@ class MessagesRequest(BaseModel):
         }
         return chat_request(
             {
-                **{name: value for name, value in sampled.items() if value is not None},
+                **{name: value for name, value in options.items() if value is not None},
                 "model": self.model,
                 "max_tokens": self.max_tokens,
-                "messages": [*told, *turns],
+                "messages": [*system, *turns],
                 "retrieval": self.retrieval.model_dump(exclude_unset=True) if self.retrieval else {},
             }
         )
 
 
 def _turn_text(content: str | list[Block]) -> str:
-    """The text of a turn, blocks one behind another: an answer's are pieces of one text."""
+    """The text of a turn, blocks joined without a separator, since they are pieces of one text."""
     return content if isinstance(content, str) else "".join(block.text for block in content)
 
 
 Event = dict[str, Any]
 STOP_REASONS = {"length": "max_tokens", "content_filter": "refusal"}
-"""Why a text ended, OpenAI's words to Anthropic's; all else is the end of a turn."""
+"""OpenAI's finish reasons to Anthropic's stop reasons; all others are end_turn."""
 
 
 class MessageWriter:
-    """A block ends behind the citations of what it says; `thinks` tells whether the reasoning is shown.
+    """Builds a message and its events. A block ends after its citations; `with_reasoning` includes the reasoning.
 
-    Reasoning that comes when the text has begun waits for its end.
+    Reasoning that arrives after the text has begun is added at the end.
     """
 
     def __init__(
-        self, model: str, retrieval: dict[str, Any] | None, excerpts: Sequence[Excerpt], base: str, thinks: bool
+        self, model: str, retrieval: dict[str, Any] | None, excerpts: Sequence[Excerpt], base: str, with_reasoning: bool
     ) -> None:
-        self._excerpts, self._base, self._thinks = excerpts, base, thinks
+        self._excerpts, self._base, self._with_reasoning = excerpts, base, with_reasoning
         self._blocks: list[dict[str, Any]] = []
         self._is_open = False
-        self._chars = 0
-        self._late = ""
+        self._shown_chars = 0
+        self._late_reasoning = ""
         self.message: dict[str, Any] = {
             "id": f"msg_{uuid4().hex}",
             "type": "message",
@@ -169,71 +171,74 @@ class MessageWriter:
         }
 
     def begin(self) -> list[Event]:
-        """The message, still empty."""
+        """The event of the empty message."""
         return [{"type": "message_start", "message": {**self.message, "content": []}}]
 
     def show(self, shown: MessageDelta) -> list[Event]:
-        """Some of the reasoning, and of the text with its citations."""
-        made: list[Event] = []
-        if shown.reasoning and self._thinks and self._has_text:
-            self._late += shown.reasoning
-        elif shown.reasoning and self._thinks:
-            made += self._think(shown.reasoning)
-        at = 0
+        """The events for more reasoning, and more text with its citations."""
+        events: list[Event] = []
+        if shown.reasoning and self._with_reasoning and self._has_text:
+            self._late_reasoning += shown.reasoning
+        elif shown.reasoning and self._with_reasoning:
+            events += self._add_reasoning(shown.reasoning)
+        position = 0
         for mark in shown.marks:
-            start, end = mark.start - self._chars, mark.end - self._chars
-            made += [*self._say(shown.content[at:start]), *self._cite(shown.content[start:end], mark)]
-            at = end
-        made += self._say(shown.content[at:])
-        self._chars += len(shown.content)
-        return made
+            start, end = mark.start - self._shown_chars, mark.end - self._shown_chars
+            events += [
+                *self._add_text(shown.content[position:start]),
+                *self._add_citation(shown.content[start:end], mark),
+            ]
+            position = end
+        events += self._add_text(shown.content[position:])
+        self._shown_chars += len(shown.content)
+        return events
 
     def end(self, ended: TextEnd) -> list[Event]:
-        """The text has ended, and with it the message."""
-        made = [] if self._has_text else self._open("text")
-        if self._late:
-            made += self._think(self._late)
-        made += self._close()
+        """The events at the end of the text, which complete the message."""
+        events = [] if self._has_text else self._open("text")
+        if self._late_reasoning:
+            events += self._add_reasoning(self._late_reasoning)
+        events += self._close()
         usage = {"input_tokens": ended.prompt_tokens, "output_tokens": ended.completion_tokens}
         stop = {"stop_reason": STOP_REASONS.get(ended.finish_reason, "end_turn"), "stop_sequence": None}
         checked = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
         self.message |= {**stop, "usage": usage, **checked}
         delta = {**stop, **checked}
-        return [*made, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
+        return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
     @property
     def _has_text(self) -> bool:
         return any(block["type"] == "text" for block in self._blocks)
 
-    def _think(self, text: str) -> list[Event]:
-        made = [] if self._is_in("thinking") else self._open("thinking")
+    def _add_reasoning(self, text: str) -> list[Event]:
+        events = [] if self._is_in("thinking") else self._open("thinking")
         self._blocks[-1]["thinking"] += text
-        return [*made, self._delta("thinking_delta", thinking=text)]
+        return [*events, self._delta("thinking_delta", thinking=text)]
 
-    def _say(self, text: str) -> list[Event]:
-        """More text; what is said behind a citation is a block of its own."""
+    def _add_text(self, text: str) -> list[Event]:
+        """The events for more text; text after a citation starts a new block."""
         if not text:
             return []
-        made = [] if self._is_in("text") and not self._blocks[-1]["citations"] else self._open("text")
+        events = [] if self._is_in("text") and not self._blocks[-1]["citations"] else self._open("text")
         self._blocks[-1]["text"] += text
-        return [*made, self._delta("text_delta", text=text)]
+        return [*events, self._delta("text_delta", text=text)]
 
-    def _cite(self, text: str, mark: Mark) -> list[Event]:
-        """A citation: its [n] belongs to the text that it stands behind."""
-        made = [] if self._is_in("text") else self._open("text")
-        told = search_result_location(mark, self._excerpts[mark.number - 1], self._base)
+    def _add_citation(self, text: str, mark: Mark) -> list[Event]:
+        """The events for a citation: its [n] belongs to the text before it."""
+        events = [] if self._is_in("text") else self._open("text")
+        citation = search_result_location(mark, self._excerpts[mark.number - 1], self._base)
         self._blocks[-1]["text"] += text
-        self._blocks[-1]["citations"] = [*(self._blocks[-1]["citations"] or []), told]
-        return [*made, self._delta("text_delta", text=text), self._delta("citations_delta", citation=told)]
+        self._blocks[-1]["citations"] = [*(self._blocks[-1]["citations"] or []), citation]
+        return [*events, self._delta("text_delta", text=text), self._delta("citations_delta", citation=citation)]
 
     def _open(self, kind: str) -> list[Event]:
-        made = self._close()
+        events = self._close()
         block: dict[str, Any] = {"type": "text", "text": "", "citations": None}
         if kind == "thinking":
             block = {"type": "thinking", "thinking": "", "signature": ""}
         self._blocks.append(block)
         self._is_open = True
-        return [*made, {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": dict(block)}]
+        return [*events, {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": dict(block)}]
 
     def _close(self) -> list[Event]:
         if not self._is_open:
@@ -254,34 +259,34 @@ def messages_router(services: Services) -> APIRouter:
 
     @router.post("/messages", response_model=None, responses=STREAMED)
     async def messages(request: MessagesRequest, http: Request) -> Response:
-        """A message from the passages of the index, its blocks of text with `citations` of the type search_result_location.
+        """A message from the passages of the index; its text blocks have `citations` of the type search_result_location.
 
-        Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers that no passage had), `unsupported` (sentences that the
-        passages do not seem to say) and `answered` (false where the model wrote no answer and a passage stands in its place), and takes `retrieval`.
+        Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
+        passages do not seem to support) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))
         prepared, chunks = await open_stream(services, prepared)
-        told = stream_text(services, prepared, chunks, arrived_s)
-        base = services.page_url(http, prepared.seen)
-        writer = MessageWriter(request.model, prepared.retrieval, prepared.excerpts, base, request.thinks)
+        parts = stream_text(services, prepared, chunks, arrived_s)
+        base = services.page_url(http, prepared.view)
+        writer = MessageWriter(request.model, prepared.retrieval, prepared.excerpts, base, request.wants_reasoning)
         if request.stream:
-            return StreamingResponse(_event_stream(services, writer, told), media_type=SSE)
-        async for each in told:
-            _ = writer.end(each) if isinstance(each, TextEnd) else writer.show(each)
+            return StreamingResponse(_event_stream(services, writer, parts), media_type=SSE)
+        async for part in parts:
+            _ = writer.end(part) if isinstance(part, TextEnd) else writer.show(part)
         return AsciiJSONResponse(writer.message)
 
     return router
 
 
 async def _event_stream(
-    services: Services, writer: MessageWriter, told: AsyncIterator[MessageDelta | TextEnd]
+    services: Services, writer: MessageWriter, parts: AsyncIterator[MessageDelta | TextEnd]
 ) -> AsyncIterator[bytes]:
     for event in writer.begin():
         yield named_event(event)
     try:
-        async for each in told:
-            for event in writer.end(each) if isinstance(each, TextEnd) else writer.show(each):
+        async for part in parts:
+            for event in writer.end(part) if isinstance(part, TextEnd) else writer.show(part):
                 yield named_event(event)
     except ApiError as problem:
         services.metrics.errors.labels(problem.code).inc()

@@ -1,7 +1,7 @@
 """/v1/responses: OpenAI's Responses protocol, answered from the index where the request has the tool file_search.
 
-Without the tool the request reaches the engine, field by field, where the engine has the protocol. The events come in the order of the open
-specification; the last one has the whole response, which is the answer that is not streamed."""
+Without the tool the request is passed to the engine, field by field, if the engine supports the protocol. The events are in the order of the
+open specification; the last one has the complete response, which is also the answer without a stream."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from serve.stream import MessageDelta
 
 Event = dict[str, Any]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Why a text did not end by itself: OpenAI's words for chat completions, and for responses."""
+"""Finish reasons of chat completions to incomplete reasons of responses."""
 
 
 class ResponseWriter:
-    """`fields` are those of the response that stay; `base` is the address that links to passages begin with.
+    """Builds a response and its events. `fields` are its constant fields; `base` is the base URL of links to passages.
 
-    Items follow one another: the search, the reasoning, the message. Reasoning that comes when the message has begun waits for its end.
+    The items are the search, the reasoning and the message. Reasoning that arrives after the message has begun is added at the end.
     """
 
     def __init__(self, fields: dict[str, Any], excerpts: Sequence[Excerpt], base: str) -> None:
@@ -42,52 +42,52 @@ class ResponseWriter:
         self._excerpts, self._base = excerpts, base
         self._output: list[dict[str, Any]] = []
         self._events = 0
-        self._open: _OpenItem | None = None
-        self._late = ""
+        self._open_item: _OpenItem | None = None
+        self._late_reasoning = ""
 
     def begin(self) -> list[Event]:
-        """The response is there, and being worked on."""
-        return [self._whole(kind, "in_progress") for kind in ("response.created", "response.in_progress")]
+        """The events at the start of the response."""
+        return [self._response_event(kind, "in_progress") for kind in ("response.created", "response.in_progress")]
 
     def searched(self, query: str, results: list[dict[str, Any]] | None) -> list[Event]:
-        """The index was searched for `query`; `results` only where they were asked for."""
+        """The events of a search for `query`; `results` only where the request includes them."""
         item = {"type": "file_search_call", "id": f"fs_{uuid4().hex}", "queries": [query]}
-        place = {"item_id": item["id"], "output_index": len(self._output)}
-        begun = self._event(
+        location = {"item_id": item["id"], "output_index": len(self._output)}
+        added = self._event(
             "response.output_item.added",
-            output_index=place["output_index"],
+            output_index=location["output_index"],
             item={**item, "status": "in_progress", "results": None},
         )
-        steps = [self._event(f"response.file_search_call.{each}", **place) for each in SEARCH_STEPS]
+        steps = [self._event(f"response.file_search_call.{step}", **location) for step in SEARCH_STEPS]
         self._output.append({**item, "status": "completed", "results": results})
-        return [begun, *steps, self._done()]
+        return [added, *steps, self._item_done()]
 
     def show(self, shown: MessageDelta) -> list[Event]:
-        """Text of the reasoning, and of the message with its citations."""
-        made: list[Event] = []
+        """The events for more reasoning, and more of the message with its citations."""
+        events: list[Event] = []
         if shown.reasoning and self._is_open("message"):
-            self._late += shown.reasoning
+            self._late_reasoning += shown.reasoning
         elif shown.reasoning:
-            made += self._say("reasoning", shown.reasoning)
+            events += self._add_text("reasoning", shown.reasoning)
         if shown.content:
-            made += self._say("message", shown.content)
+            events += self._add_text("message", shown.content)
         for mark in shown.marks:
-            noted = file_citation(mark, self._excerpts[mark.number - 1], self._base)
-            made.append(self._noted(noted))
-        return made
+            annotation = file_citation(mark, self._excerpts[mark.number - 1], self._base)
+            events.append(self._annotate(annotation))
+        return events
 
     def end(self, ended: TextEnd) -> list[Event]:
-        """The text has ended, and with it the response."""
-        why = INCOMPLETE_REASONS.get(ended.finish_reason)
-        status = "completed" if why is None else "incomplete"
-        late = self._late
-        made = [] if self._open is not None else self._say("message", "")
+        """The events at the end of the text, which complete the response."""
+        reason = INCOMPLETE_REASONS.get(ended.finish_reason)
+        status = "completed" if reason is None else "incomplete"
+        late = self._late_reasoning
+        events = [] if self._open_item is not None else self._add_text("message", "")
         if self._is_open("message"):
-            told = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
-            self._output[-1] |= told
-        made += self._close(status)
+            checks = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
+            self._output[-1] |= checks
+        events += self._close(status)
         if late:
-            made += [*self._say("reasoning", late), *self._close(status)]
+            events += [*self._add_text("reasoning", late), *self._close(status)]
         usage = {
             "input_tokens": ended.prompt_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -95,73 +95,73 @@ class ResponseWriter:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": ended.prompt_tokens + ended.completion_tokens,
         }
-        self._response |= {"usage": usage, "incomplete_details": None if why is None else {"reason": why}}
-        self._response["completed_at"] = int(time.time()) if why is None else None
-        return [*made, self._whole(f"response.{status}", status)]
+        self._response |= {"usage": usage, "incomplete_details": None if reason is None else {"reason": reason}}
+        self._response["completed_at"] = int(time.time()) if reason is None else None
+        return [*events, self._response_event(f"response.{status}", status)]
 
     def fail(self, problem: ApiError) -> Event:
-        """The response ends in an error."""
+        """The event of a response that ends in an error."""
         self._response["error"] = {"code": "server_error", "message": problem.message}
-        return self._whole("response.failed", "failed")
+        return self._response_event("response.failed", "failed")
 
-    def _say(self, kind: str, text: str) -> list[Event]:
-        """More of the text of an item, which begins here if it is not open."""
-        made = [] if self._is_open(kind) else [*self._close("completed"), *self._start(kind)]
-        assert self._open is not None
-        self._open.part["text"] += text
-        more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+    def _add_text(self, kind: str, text: str) -> list[Event]:
+        """The events for more text of an item, which is started if it is not open."""
+        events = [] if self._is_open(kind) else [*self._close("completed"), *self._start(kind)]
+        assert self._open_item is not None
+        self._open_item.part["text"] += text
+        extra: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
         return [
-            *made,
-            *([self._event(f"{TEXT_EVENTS[kind]}.delta", **self._place(), delta=text, **more)] if text else []),
+            *events,
+            *([self._event(f"{TEXT_EVENTS[kind]}.delta", **self._location(), delta=text, **extra)] if text else []),
         ]
 
     def _start(self, kind: str) -> list[Event]:
         index = len(self._output)
-        self._open = _OpenItem(kind, index)
-        self._output.append(self._open.item)
-        empty = {**self._open.item, "content": []}
-        begun = self._event("response.output_item.added", output_index=index, item=empty)
-        return [begun, self._event("response.content_part.added", **self._place(), part=dict(self._open.part))]
+        self._open_item = _OpenItem(kind, index)
+        self._output.append(self._open_item.item)
+        empty = {**self._open_item.item, "content": []}
+        added = self._event("response.output_item.added", output_index=index, item=empty)
+        return [added, self._event("response.content_part.added", **self._location(), part=dict(self._open_item.part))]
 
-    def _noted(self, annotation: dict[str, Any]) -> Event:
-        assert self._open is not None
-        notes = self._open.part["annotations"]
-        self._open.part["annotations"] = [*notes, annotation]
+    def _annotate(self, annotation: dict[str, Any]) -> Event:
+        assert self._open_item is not None
+        annotations = self._open_item.part["annotations"]
+        self._open_item.part["annotations"] = [*annotations, annotation]
         return self._event(
             "response.output_text.annotation.added",
-            **self._place(),
-            annotation_index=len(notes),
+            **self._location(),
+            annotation_index=len(annotations),
             annotation=annotation,
         )
 
     def _close(self, status: str) -> list[Event]:
-        """The end of the item that is open, if one is."""
-        if self._open is None:
+        """The events that close the open item, if any."""
+        if self._open_item is None:
             return []
-        kind, part, place = self._open.kind, dict(self._open.part), self._place()
-        self._open.item["status"] = status
-        more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
-        made = [
-            self._event(f"{TEXT_EVENTS[kind]}.done", **place, text=part["text"], **more),
-            self._event("response.content_part.done", **place, part=part),
-            self._done(),
+        kind, part, location = self._open_item.kind, dict(self._open_item.part), self._location()
+        self._open_item.item["status"] = status
+        extra: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+        events = [
+            self._event(f"{TEXT_EVENTS[kind]}.done", **location, text=part["text"], **extra),
+            self._event("response.content_part.done", **location, part=part),
+            self._item_done(),
         ]
-        self._open = None
-        return made
+        self._open_item = None
+        return events
 
-    def _done(self) -> Event:
-        """The last item is done."""
+    def _item_done(self) -> Event:
+        """The event that the last item is done."""
         item, index = self._output[-1], len(self._output) - 1
         return self._event("response.output_item.done", output_index=index, item=dict(item))
 
     def _is_open(self, kind: str) -> bool:
-        return self._open is not None and self._open.kind == kind
+        return self._open_item is not None and self._open_item.kind == kind
 
-    def _place(self) -> dict[str, Any]:
-        assert self._open is not None
-        return {"item_id": self._open.item["id"], "output_index": self._open.index, "content_index": 0}
+    def _location(self) -> dict[str, Any]:
+        assert self._open_item is not None
+        return {"item_id": self._open_item.item["id"], "output_index": self._open_item.index, "content_index": 0}
 
-    def _whole(self, kind: str, status: str) -> Event:
+    def _response_event(self, kind: str, status: str) -> Event:
         return self._event(kind, response={**self._response, "status": status, "output": list(self._output)})
 
     def _event(self, kind: str, **values: Any) -> Event:
@@ -171,11 +171,11 @@ class ResponseWriter:
 
 SEARCH_STEPS = ("in_progress", "searching", "completed")
 TEXT_EVENTS = {"message": "response.output_text", "reasoning": "response.reasoning_text"}
-"""What the events of an item's text are called."""
+"""Prefixes of the text events of an item."""
 
 
 class _OpenItem:
-    """An item that is being written, and its one part."""
+    """An item in progress, and its only part."""
 
     def __init__(self, kind: str, index: int) -> None:
         self.kind, self.index = kind, index
@@ -195,19 +195,19 @@ def responses_router(services: Services) -> APIRouter:
     async def responses(request: ResponsesRequest, http: Request) -> Response:
         """A response from the passages of the index, by the tool `file_search`.
 
-        Its items are the search (with `results`, if `include` asks for them), the reasoning and the message, whose annotations are
-        `file_citation`. Without the tool the engine itself answers; 404 where it has no such protocol.
+        Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are
+        `file_citation`. Without the tool the engine itself answers; 404 where it does not support the protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend
         access = access_of(http)
         if not request.searches:
-            name, _ = services.asked_model(access, request.model)
+            name, _ = services.resolve_model(access, request.model)
             plain = request.model_copy(update={"model": name})
             return await backend.respond(plain.passed_on(backend.escape_special_tokens))
         prepared = await prepare(services, request.as_chat(), access, request.searched_store())
         prepared, chunks = await open_stream(services, prepared)
-        told = {**echoed_fields(request), "retrieval": prepared.retrieval}
-        writer = ResponseWriter(told, prepared.excerpts, services.page_url(http, prepared.seen))
+        fields = {**echoed_fields(request), "retrieval": prepared.retrieval}
+        writer = ResponseWriter(fields, prepared.excerpts, services.page_url(http, prepared.view))
         results = file_search_results(prepared) if RESULTS in (request.include or ()) else None
         events = response_events(writer, prepared, results, stream_text(services, prepared, chunks, arrived_s))
         if request.stream:
@@ -221,16 +221,16 @@ async def response_events(
     writer: ResponseWriter,
     prepared: PreparedRequest,
     results: list[dict[str, Any]] | None,
-    told: AsyncIterator[MessageDelta | TextEnd],
+    parts: AsyncIterator[MessageDelta | TextEnd],
 ) -> AsyncIterator[Event]:
-    """The events of a response, the last with the whole of it."""
+    """The events of a response, the last with the complete response."""
     for event in writer.begin():
         yield event
     if prepared.prompt is not None and prepared.prompt.evidence.query:
         for event in writer.searched(prepared.prompt.evidence.query, results):
             yield event
-    async for each in told:
-        for event in writer.end(each) if isinstance(each, TextEnd) else writer.show(each):
+    async for part in parts:
+        for event in writer.end(part) if isinstance(part, TextEnd) else writer.show(part):
             yield event
 
 
@@ -248,25 +248,25 @@ async def _event_stream(
 
 def file_search_results(prepared: PreparedRequest) -> list[dict[str, Any]]:
     """The passages of a search as results of file_search, best first."""
-    if prepared.prompt is None or prepared.seen is None:
+    if prepared.prompt is None or prepared.view is None:
         return []
-    current = prepared.seen.generation
+    current = prepared.view.generation
     return [
         {
-            "file_id": each.item.source,
-            "filename": each.item.source,
-            "score": each.score,
-            "text": each.item.text,
-            "attributes": attributes(current.metadata(each.item.source)),
+            "file_id": passage.item.source,
+            "filename": passage.item.source,
+            "score": passage.score,
+            "text": passage.item.text,
+            "attributes": attributes(current.metadata(passage.item.source)),
         }
-        for each in prepared.prompt.evidence.passages
+        for passage in prepared.prompt.evidence.passages
     ]
 
 
 def echoed_fields(request: ResponsesRequest) -> dict[str, Any]:
-    """What a response repeats of its request, and what holds where that does not say."""
-    given = request.given()
-    return {name: given.get(name, usual) for name, usual in ECHOED_DEFAULTS.items()} | {"usage": None}
+    """The fields that a response repeats from its request, with defaults for omitted ones."""
+    sent = request.set_fields()
+    return {name: sent.get(name, default) for name, default in ECHOED_DEFAULTS.items()} | {"usage": None}
 
 
 ECHOED_DEFAULTS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The routes that need no model: /v1/retrieve, and /v1/graph/… to look around in the index, one step from a node.
+"""The routes that need no model: /v1/retrieve, and /v1/graph/… to browse the index, one step from a node.
 
 Legend: P passages, N propositions, E entities, S summaries, U documents; X = P + S the nodes of the hierarchy."""
 
@@ -27,7 +27,7 @@ MAX_LABEL_CHARS = 80
 
 @dataclass(frozen=True)
 class Link:
-    """An edge from a node to `kind`'s `row`; `outward` when it leads there by its own direction."""
+    """An edge from a node to the node of `kind` in `row`; `outward` if the edge is directed that way."""
 
     edge: EdgeKind
     kind: NodeKind
@@ -37,31 +37,31 @@ class Link:
 
 
 def neighbourhood(index: Index, kind: NodeKind, row: int, limit: int) -> Neighbourhood:
-    """The node in a row, at most `limit` neighbours, and the edges to them; the strongest of each kind of edge first."""
+    """The node in a row, at most `limit` neighbours, and the edges to them, the strongest of each kind first."""
     center = node(index, kind, row)
     links = list(links_of(index, kind, row))
-    kept = _round_robin(links, limit)
-    nodes = {node(index, link.kind, link.row).key: node(index, link.kind, link.row) for link in kept}
+    chosen = _round_robin(links, limit)
+    nodes = {node(index, link.kind, link.row).key: node(index, link.kind, link.row) for link in chosen}
     edges = []
-    for link in kept:
-        there = f"{link.kind}:{_id(index, link.kind, link.row)}"
-        ends = (center.key, there) if link.outward else (there, center.key)
+    for link in chosen:
+        other_key = f"{link.kind}:{_id(index, link.kind, link.row)}"
+        ends = (center.key, other_key) if link.outward else (other_key, center.key)
         edges.append(GraphEdge(kind=link.edge, source=ends[0], target=ends[1], weight=link.weight))
-    return Neighbourhood(center=center, nodes=list(nodes.values()), edges=edges, left_out=len(links) - len(kept))
+    return Neighbourhood(center=center, nodes=list(nodes.values()), edges=edges, left_out=len(links) - len(chosen))
 
 
 def node(index: Index, kind: NodeKind, row: int) -> GraphNode:
-    """A row of a kind as a node."""
+    """The node of `kind` in `row`."""
     data, identity = index.data, _id(index, kind, row)
     key = f"{kind}:{identity}"
     if kind == "document":
         return GraphNode(key=key, kind=kind, id=identity, label=data.document_titles[row] or identity, source=identity)
     if kind == "passage":
-        found = index.passage(row)
-        label = f"{found.title} · {found.order + 1}" if found.title else f"{found.source} · {found.order + 1}"
-        place = {"source": found.source, "start": found.start, "end": found.end}
+        passage = index.passage(row)
+        label = f"{passage.title} · {passage.order + 1}" if passage.title else f"{passage.source} · {passage.order + 1}"
+        location = {"source": passage.source, "start": passage.start, "end": passage.end}
         return GraphNode.model_validate(
-            {"key": key, "kind": kind, "id": identity, "label": label, "text": found.text, **place}
+            {"key": key, "kind": kind, "id": identity, "label": label, "text": passage.text, **location}
         )
     column = {"proposition": data.proposition_texts, "entity": data.entity_texts, "summary": data.summary_texts}[kind]
     layer = int(data.summary_layer_S[row]) if kind == "summary" else 0
@@ -96,7 +96,7 @@ def links_of(index: Index, kind: NodeKind, row: int) -> Iterator[Link]:
 
 
 def _in_hierarchy(index: Index, position: int) -> Iterator[Link]:
-    """Summaries above and nodes like the one at `position` of X."""
+    """Edges to the summaries of the node at `position` of X, and to similar nodes."""
     yield from _column("sums up", "summary", index.data.summary_member_SX, position)
     for other, weight in _entries(index.data.similarity_XX[[position], :]):
         yield Link("similar", *_hierarchy_node(index, other), weight)
@@ -118,21 +118,21 @@ def _column(edge: EdgeKind, kind: NodeKind, block: sp.csr_array, column: int, ou
 
 
 def _entries(one_row: sp.csr_array) -> Iterator[tuple[int, float]]:
-    """Columns and values of a matrix of one row, the highest value first, ties by column."""
+    """Columns and values of a one-row matrix, highest value first, ties by column."""
     order = np.lexsort((one_row.indices, -one_row.data))
     yield from zip(one_row.indices[order].tolist(), one_row.data[order].astype(float).tolist(), strict=True)
 
 
 def _round_robin(links: list[Link], limit: int) -> list[Link]:
     """At most `limit` links, one of each kind of edge in turn, so that no kind crowds out the others."""
-    places: dict[tuple[str, str, bool], int] = {}
+    rounds: dict[tuple[str, str, bool], int] = {}
     ranked = []
-    for place, link in enumerate(links):
+    for position, link in enumerate(links):
         kind = (link.edge, link.kind, link.outward)
-        places[kind] = places.get(kind, -1) + 1
-        ranked.append((places[kind], place, link))
-    chosen = sorted(ranked, key=lambda each: each[:2])[:limit]
-    return [link for _, _, link in sorted(chosen, key=lambda each: each[1])]
+        rounds[kind] = rounds.get(kind, -1) + 1
+        ranked.append((rounds[kind], position, link))
+    chosen = sorted(ranked, key=lambda entry: entry[:2])[:limit]
+    return [link for _, _, link in sorted(chosen, key=lambda entry: entry[1])]
 
 
 def _id(index: Index, kind: NodeKind, row: int) -> str:
@@ -147,17 +147,17 @@ def _id(index: Index, kind: NodeKind, row: int) -> str:
     return columns[kind][row]
 
 
-Limit = Annotated[int, Query(ge=1, le=500, description="at most so many")]
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="how many to pass over")]
+Limit = Annotated[int, Query(ge=1, le=500, description="maximum number of results")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="number of results to skip")]
 Identity = Annotated[str, Query(min_length=1, max_length=1000)]
 
 
 class RetrieveRequest(RetrievalOptions):
-    """A question, and how to look for its evidence."""
+    """A question, and how to search for its evidence."""
 
     query: Text = Field(min_length=1, description="the question")
     model: Annotated[Text, StringConstraints(max_length=200)] | None = Field(
-        None, description="the model that `use_model` may ask; the base model when left out"
+        None, description="the model for `use_model`; the base model by default"
     )
 
 
@@ -166,8 +166,8 @@ def retrieval_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/retrieve")
-    async def retrieve(request: RetrieveRequest, seen: RequestedCollection) -> Retrieved:
-        """The evidence for a question, best first, with the paths that led to it. Works while the model is away."""
+    async def retrieve(request: RetrieveRequest, view: RequestedCollection) -> Retrieved:
+        """The evidence for a question, best first, with the paths that led to it. Works without the language model."""
         backend, retriever = services.backend, services.retriever
         if request.model is not None and request.model not in backend.models:
             raise unknown_model(request.model, backend.models)
@@ -177,8 +177,8 @@ def retrieval_router(services: Services) -> APIRouter:
         if request.use_model:
             await backend.check()
             model = backend.language_model(request.model or next(iter(backend.models), ""))
-        evidence = await retriever.find(question, settings, model, seen.generation)
-        return evidence_response(evidence, seen.generation)
+        evidence = await retriever.find(question, settings, model, view.generation)
+        return evidence_response(evidence, view.generation)
 
     _add_graph_routes(router)
     return router
@@ -187,13 +187,13 @@ def retrieval_router(services: Services) -> APIRouter:
 def _add_graph_routes(router: APIRouter) -> None:
     @router.get("/graph/neighbourhood")
     def graph_neighbourhood(
-        seen: RequestedCollection,
+        view: RequestedCollection,
         kind: NodeKind,
         id: Identity,  # noqa: A002
         limit: Limit = 60,
     ) -> Neighbourhood:
-        """A node of the graph by kind and id (of an entity its text will do), its neighbours and the edges to them."""
-        current = seen.generation
+        """A node of the graph by kind and id (for an entity, also its text), its neighbours and the edges to them."""
+        current = view.generation
         row = current.row(kind, id)
         if row is None and kind == "entity":
             row = current.row(kind, content_id("entity", entity_key(id)))
@@ -203,27 +203,27 @@ def _add_graph_routes(router: APIRouter) -> None:
 
     @router.get("/graph/entities")
     def graph_entities(
-        seen: RequestedCollection, q: Annotated[str, Query(max_length=200)] = "", limit: Limit = 50
+        view: RequestedCollection, q: Annotated[str, Query(max_length=200)] = "", limit: Limit = 50
     ) -> list[GraphNode]:
-        """Entities that hold the letters of `q`, the most mentioned first."""
-        index = seen.generation.index
+        """Entities whose text contains `q`, the most mentioned first."""
+        index = view.generation.index
         mentions_E = index.entity_proposition_EN.indptr[1:] - index.entity_proposition_EN.indptr[:-1]
-        sought = q.casefold().strip()
-        held = [row for row, text in enumerate(index.data.entity_texts) if sought in text.casefold()]
-        held.sort(key=lambda row: (-int(mentions_E[row]), row))
-        return [node(index, "entity", row) for row in held[:limit]]
+        needle = q.casefold().strip()
+        rows = [row for row, text in enumerate(index.data.entity_texts) if needle in text.casefold()]
+        rows.sort(key=lambda row: (-int(mentions_E[row]), row))
+        return [node(index, "entity", row) for row in rows[:limit]]
 
     @router.get("/graph/layers")
-    def graph_layers(seen: RequestedCollection) -> list[Layer]:
-        """The layers of the hierarchy, the lowest first."""
-        layers = seen.generation.index.data.summary_layer_S.tolist()
+    def graph_layers(view: RequestedCollection) -> list[Layer]:
+        """The layers of the hierarchy, lowest first."""
+        layers = view.generation.index.data.summary_layer_S.tolist()
         return [Layer(layer=layer, summaries=layers.count(layer)) for layer in sorted(set(layers))]
 
     @router.get("/graph/summaries")
     def graph_summaries(
-        seen: RequestedCollection, layer: Annotated[int, Query(ge=0, le=64)], limit: Limit = 50, offset: Offset = 0
+        view: RequestedCollection, layer: Annotated[int, Query(ge=0, le=64)], limit: Limit = 50, offset: Offset = 0
     ) -> list[GraphNode]:
         """The summaries of a layer: of chunks in layer 0, of communities above."""
-        index = seen.generation.index
-        rows = [row for row, found in enumerate(index.data.summary_layer_S.tolist()) if found == layer]
+        index = view.generation.index
+        rows = [row for row, row_layer in enumerate(index.data.summary_layer_S.tolist()) if row_layer == layer]
         return [node(index, "summary", row) for row in rows[offset : offset + limit]]

@@ -1,7 +1,7 @@
-"""/v1/vector_stores: each collection as a vector store of OpenAI's, its documents the files; searched without a language model.
+"""/v1/vector_stores: each collection as an OpenAI vector store, with its documents as files; searched without a language model.
 
-`SearchOptions` is also what the tool file_search of /v1/responses takes. OpenAI's filters on attributes become the index's conditions on
-documents (graph/index/filters.py)."""
+`SearchOptions` are also the options of the tool file_search of /v1/responses. OpenAI's attribute filters become conditions on documents
+(graph/index/filters.py)."""
 
 from __future__ import annotations
 
@@ -54,38 +54,40 @@ class Compound(BaseModel):
 Filter = Comparison | Compound
 
 
-def conditions(wanted: Filter | None, place: str) -> tuple[str, ...]:
-    """The conditions that a filter stands for; ApiError 400 for `or` and for `in` with several values, which need either.
+def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
+    """The conditions of a filter; ApiError 400 for `or` and for `in` with several values, which need alternatives.
 
     >>> conditions(Comparison(type="gte", key="year", value=1990), "filters")
     ('year >= 1990',)
     """
-    if wanted is None:
+    if filter_ is None:
         return ()
-    if isinstance(wanted, Compound):
-        if wanted.type == "or" and len(wanted.filters) > 1:
-            raise _needs_alternatives(place, "or")
-        return tuple(each for part in wanted.filters for each in conditions(part, place))
-    values = wanted.value if isinstance(wanted.value, list) else [wanted.value]
-    several = isinstance(wanted.value, list)
-    if several != (wanted.type in ("in", "nin")):
-        told = f"{place}: {wanted.type} takes {'one value' if several else 'a list of values'}"
-        raise ApiError(400, "bad_value", told, place)
-    if wanted.type == "in" and len(values) > 1:
-        raise _needs_alternatives(place, "in")
-    return tuple(f"{wanted.key} {OPERATORS[wanted.type]} {_condition_value(value, wanted.type)}" for value in values)
+    if isinstance(filter_, Compound):
+        if filter_.type == "or" and len(filter_.filters) > 1:
+            raise _needs_alternatives(field, "or")
+        return tuple(condition for part in filter_.filters for condition in conditions(part, field))
+    values = filter_.value if isinstance(filter_.value, list) else [filter_.value]
+    several = isinstance(filter_.value, list)
+    if several != (filter_.type in ("in", "nin")):
+        message = f"{field}: {filter_.type} takes {'one value' if several else 'a list of values'}"
+        raise ApiError(400, "bad_value", message, field)
+    if filter_.type == "in" and len(values) > 1:
+        raise _needs_alternatives(field, "in")
+    return tuple(f"{filter_.key} {OPERATORS[filter_.type]} {_condition_value(value, filter_.type)}" for value in values)
 
 
 def _condition_value(value: bool | float | str, comparison: str) -> str:
-    """A value as a condition has it; where equality is asked for, `*` in a text stands for itself."""
+    """A value in a condition; in a test of equality, `*` in a text is escaped."""
     if isinstance(value, bool):
         return str(value).lower()
     return escape(value) if isinstance(value, str) and OPERATORS[comparison] in ("=", "!=") else str(value)
 
 
-def _needs_alternatives(place: str, name: str) -> ApiError:
-    told = f"{place}: {name} is not supported, since conditions on documents hold all together; ask once for each"
-    return ApiError(400, "not_supported", told, place)
+def _needs_alternatives(field: str, name: str) -> ApiError:
+    message = (
+        f"{field}: {name} is not supported, since all conditions on documents must hold; send one request for each"
+    )
+    return ApiError(400, "not_supported", message, field)
 
 
 MAX_RESULTS = 50
@@ -93,7 +95,7 @@ MAX_RESULTS = 50
 
 
 class RankingOptions(BaseModel):
-    """How results are ranked; the server's own mode does that, so that only its default can be asked for."""
+    """How to rank results; the server's mode does that, so that only defaults are accepted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -103,7 +105,7 @@ class RankingOptions(BaseModel):
 
 
 class SearchOptions(BaseModel):
-    """What a search and the file_search tool have in common."""
+    """Options of both a search and the tool file_search."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -111,16 +113,16 @@ class SearchOptions(BaseModel):
     max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] | None = None
     ranking_options: RankingOptions | None = None
 
-    def retrieval(self, place: str = "") -> ChatRetrieval:
-        """The options of a retrieval; ApiError or UserError 400 for what it cannot do."""
+    def retrieval(self, prefix: str = "") -> ChatRetrieval:
+        """The options of a retrieval; ApiError or UserError 400 for unsupported ones."""
         ranking = self.ranking_options or RankingOptions()
         if ranking.score_threshold:
-            why = "scores of the modes are on scales of their own (docs/retrieval.md)"
-            raise not_supported(f"{place}ranking_options.score_threshold", why)
+            reason = "each mode has its own scale of scores (docs/retrieval.md)"
+            raise not_supported(f"{prefix}ranking_options.score_threshold", reason)
         if ranking.hybrid_search is not None:
-            raise not_supported(f"{place}ranking_options.hybrid_search", "mode hybrid has no weights to set")
-        where = conditions(self.filters, f"{place}filters")
-        return parse_settings(ChatRetrieval, {"where": where, "k": self.max_num_results}, f"{place}filters")
+            raise not_supported(f"{prefix}ranking_options.hybrid_search", "mode hybrid has no weights to set")
+        where = conditions(self.filters, f"{prefix}filters")
+        return parse_settings(ChatRetrieval, {"where": where, "k": self.max_num_results}, f"{prefix}filters")
 
 
 class StoreSearchRequest(SearchOptions):
@@ -131,13 +133,13 @@ class StoreSearchRequest(SearchOptions):
     rewrite_query: bool | None = None
 
     def question(self) -> str:
-        """The one query; ApiError 400 for several, and for a rewriting, which needs a conversation."""
+        """The query; ApiError 400 for several, and for a rewriting, which needs a conversation."""
         if self.rewrite_query:
-            raise not_supported("rewrite_query", "a single query has no conversation to be rewritten from")
+            raise not_supported("rewrite_query", "a query without a conversation cannot be rewritten")
         if isinstance(self.query, str):
             return self.query
         if len(self.query) > 1:
-            raise not_supported("query", "several queries at once; ask once for each")
+            raise not_supported("query", "several queries; send one request for each")
         return self.query[0]
 
 
@@ -145,7 +147,7 @@ Scalar = str | bool | int | float
 
 
 class FileCounts(BaseModel):
-    """The documents of the index, all of them in use."""
+    """The number of documents of the index, all of them in use."""
 
     in_progress: int = 0
     completed: int
@@ -182,7 +184,7 @@ class TextContent(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """A passage. `file_id` is its document's source; beside OpenAI's fields, its place there and the address that opens it."""
+    """A passage. `file_id` is its document's source; beside OpenAI's fields it has its position there and the URL that opens it."""
 
     file_id: str
     filename: str
@@ -196,7 +198,7 @@ class FoundFile(BaseModel):
 
 
 class FoundFiles(BaseModel):
-    """The passages for a query, best first, all on one page."""
+    """The passages for a query, best first, on a single page."""
 
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
     search_query: list[str]
@@ -206,7 +208,7 @@ class FoundFiles(BaseModel):
 
 
 def vector_store(name: str, generation: Generation) -> VectorStore:
-    """The index as OpenAI's clients list it."""
+    """The index as an OpenAI vector store."""
     index = generation.index
     total = len(index.data.document_sources)
     size = texts_bytes(index.data.passage_texts) if generation.where else folder_bytes(index.folder)
@@ -214,23 +216,23 @@ def vector_store(name: str, generation: Generation) -> VectorStore:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of all files in a folder."""
+    """The total size of the files in a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def texts_bytes(texts: Strings) -> int:
-    """The size of all texts of a column."""
+    """The total size of the texts in a column."""
     return int(texts.starts[-1] - texts.starts[0])
 
 
 def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundFiles:
-    """The passages of an evidence."""
-    found = [_found_file(each.item, each.score, generation, base) for each in evidence.passages]
-    return FoundFiles(search_query=[evidence.query], data=found)
+    """The passages of the evidence."""
+    files = [_found_file(passage.item, passage.score, generation, base) for passage in evidence.passages]
+    return FoundFiles(search_query=[evidence.query], data=files)
 
 
 def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Metadata as OpenAI's attributes, which have no lists: those are written as one text.
+    """Metadata as OpenAI's attributes; lists, which those lack, become one text.
 
     >>> attributes({"year": 1990, "tags": ["sea", "isle"]})
     {'year': 1990, 'tags': 'sea, isle'}
@@ -259,24 +261,24 @@ def vector_stores_router(services: Services) -> APIRouter:
 
     @router.get("")
     async def vector_stores(access: Caller) -> VectorStores:
-        """The collections, each a store."""
-        seen = [await collections.seen(access, name) for name in collections.names(access)]
-        stores = [await retriever.in_thread(partial(vector_store, each.name, each.generation)) for each in seen]
+        """The collections as vector stores."""
+        views = [await collections.view(access, name) for name in collections.names(access)]
+        stores = [await retriever.in_thread(partial(vector_store, view.name, view.generation)) for view in views]
         ends = (stores[0].id, stores[-1].id) if stores else (None, None)
         return VectorStores(data=stores, first_id=ends[0], last_id=ends[1])
 
     @router.get("/{vector_store_id}")
     async def store(vector_store_id: str, access: Caller) -> VectorStore:
-        """One collection as a store."""
-        seen = await collections.seen(access, vector_store_id, STORE_FIELD)
-        return await retriever.in_thread(partial(vector_store, seen.name, seen.generation))
+        """One collection as a vector store."""
+        view = await collections.view(access, vector_store_id, STORE_FIELD)
+        return await retriever.in_thread(partial(vector_store, view.name, view.generation))
 
     @router.post("/{vector_store_id}/search")
     async def search(vector_store_id: str, request: StoreSearchRequest, http: Request) -> FoundFiles:
-        """The passages for a query, best first, by the server's own mode. Works while the model is away."""
-        seen = await collections.seen(access_of(http), vector_store_id, STORE_FIELD)
+        """The passages for a query, best first, by the server's mode. Works without the language model."""
+        view = await collections.view(access_of(http), vector_store_id, STORE_FIELD)
         question = retriever.check_question(request.question())
-        evidence = await retriever.find(question, retriever.settings_of(request.retrieval()), None, seen.generation)
-        return found_files(evidence, seen.generation, services.page_url(http, seen))
+        evidence = await retriever.find(question, retriever.settings_of(request.retrieval()), None, view.generation)
+        return found_files(evidence, view.generation, services.page_url(http, view))
 
     return router

@@ -1,4 +1,4 @@
-"""Claims: ways to say a sentence otherwise, ways to break it, and rows over passages."""
+"""Claims: restatements of a sentence, ways to break it, and rows over passages."""
 
 import random
 from pathlib import Path
@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from data_synth.claims.claims import NO_SENTENCE, ClaimPassage, ClaimRow, claim_from_json, claim_problems, claim_rows
 from data_synth.claims.falsify import BREAKS, Surroundings, falsify
 from data_synth.claims.restate import (
-    WAYS,
-    Place,
+    RESTATEMENTS,
+    PassageSentence,
     fused,
     joined,
     loosened,
@@ -33,17 +33,17 @@ PASSAGE = " ".join(SENTENCES)
 AROUND = Surroundings(PASSAGE, ("Ada Marlow", "Ferry Office", "Port Ellery"), ("Anneke Roux", "Casimir Thole"))
 
 
-def at(place: int, title: str = "Lantern (ferry)") -> Place:
-    return Place(SENTENCES, place, title)
+def at(position: int, title: str = "Lantern (ferry)") -> PassageSentence:
+    return PassageSentence(SENTENCES, position, title)
 
 
-def test_ways_to_say_it_otherwise() -> None:
+def test_restatements() -> None:
     draw = random.Random(0)
     assert verbatim(at(0), draw) == SENTENCES[0]
     assert shortened(at(0), draw) == "She was built by Ada Marlow for the Ferry Office."
     assert turned(at(0), draw).startswith("Lantern was built (at great cost)")
     assert turned(at(1), draw) == "The Lantern burned near Port Ellery in May 1911."
-    by_date = Place(["Ada built her in Tarn in 1911."], 0, "Lantern (ferry)")
+    by_date = PassageSentence(["Ada built her in Tarn in 1911."], 0, "Lantern (ferry)")
     assert {reordered(by_date, random.Random(seed)) for seed in range(9)} == {
         "Ada built her in 1911 in Tarn.",
         "In 1911, Ada built her in Tarn.",
@@ -53,43 +53,43 @@ def test_ways_to_say_it_otherwise() -> None:
     assert reworded(at(1), random.Random(1)) == "In May 1911, the Lantern burned close to Port Ellery."
 
 
-def test_two_sentences_about_one_thing_are_said_in_one() -> None:
-    told = [
+def test_two_sentences_about_one_thing_are_fused() -> None:
+    sentences = [
         "The Lantern (1911), often the Lamp, was a ferry of the Board, and sank.",
         "She met Ada.",
         "Its crew was lost.",
     ]
-    said = {fused(Place(told, 1, "Lantern (ferry)"), random.Random(seed)) for seed in range(9)}
-    assert said == {"Lantern, a ferry of the Board, met Ada.", "The ferry of the Board met Ada."}
-    both = {fused(Place(told, 2, "Lantern"), random.Random(seed)) for seed in range(9)}
+    fusions = {fused(PassageSentence(sentences, 1, "Lantern (ferry)"), random.Random(seed)) for seed in range(9)}
+    assert fusions == {"Lantern, a ferry of the Board, met Ada.", "The ferry of the Board met Ada."}
+    both = {fused(PassageSentence(sentences, 2, "Lantern"), random.Random(seed)) for seed in range(9)}
     assert both >= {"The crew of Lantern, which met Ada, was lost.", "The crew of the ferry of the Board was lost."}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "sentences",
     [
         ["Ada built a ferry.", "She was proud."],  # another subject
         ["Lantern sank.", "Ada was lost."],  # no pronoun
         ["She was proud.", "Lantern sank."],
     ],
 )
-def test_what_cannot_be_fused_is_joined_or_stays(told: list[str]) -> None:
-    assert fused(Place(told, 1, "Lantern"), random.Random(0)) == told[1]
-    assert fused(Place(told, 0, "Lantern"), random.Random(0)).endswith(told[1])
-    assert fused(Place(told, 1, ""), random.Random(0)) == told[1]
+def test_what_cannot_be_fused_is_joined_or_stays(sentences: list[str]) -> None:
+    assert fused(PassageSentence(sentences, 1, "Lantern"), random.Random(0)) == sentences[1]
+    assert fused(PassageSentence(sentences, 0, "Lantern"), random.Random(0)).endswith(sentences[1])
+    assert fused(PassageSentence(sentences, 1, ""), random.Random(0)) == sentences[1]
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("way", dict.fromkeys(WAYS), ids=lambda way: way.__name__)
-def test_no_way_changes_names_numbers_or_negations(way: object, seed: int) -> None:
-    place = Place(["It did not sink in 1911 near Port Ellery because Ada Marlow was early."], 0, "Lantern")
-    said = Words.of(way(place, random.Random(seed)))  # type: ignore[operator]
-    assert {"1911", "ellery", "marlow", "not", "early"} <= set(said.lower)
+@pytest.mark.parametrize("restatement", dict.fromkeys(RESTATEMENTS), ids=lambda function: function.__name__)
+def test_no_restatement_changes_names_numbers_or_negations(restatement: object, seed: int) -> None:
+    sentence = PassageSentence(["It did not sink in 1911 near Port Ellery because Ada Marlow was early."], 0, "Lantern")
+    words = Words.of(restatement(sentence, random.Random(seed)))  # type: ignore[operator]
+    assert {"1911", "ellery", "marlow", "not", "early"} <= set(words.lower)
 
 
-def test_a_loose_way_strays_only_in_words_that_name_nothing() -> None:
-    kept = {word for seed in range(30) for word in Words.of(loosened(at(1), random.Random(seed))).words}
-    assert {"May", "1911", "Lantern", "Port", "Ellery"} <= kept and len(kept) > 12
+def test_a_loose_restatement_changes_only_words_that_name_nothing() -> None:
+    claims = {word for seed in range(30) for word in Words.of(loosened(at(1), random.Random(seed))).words}
+    assert {"May", "1911", "Lantern", "Port", "Ellery"} <= claims and len(claims) > 12
 
 
 @pytest.mark.parametrize("kind", sorted(BREAKS))
@@ -123,13 +123,13 @@ def test_rows_come_in_pairs_of_one_split_and_the_same_each_time() -> None:
     rows = list(claim_rows(passages, rounds=3, seed=0))
     assert rows == list(claim_rows(passages, rounds=3, seed=0)) != list(claim_rows(passages, rounds=3, seed=1))
     assert rows[-1] == Dropped(NO_SENTENCE)
-    kept = [row for row in rows if isinstance(row, ClaimRow)]
-    for good, broken in zip(kept[::2], kept[1::2], strict=True):
+    claims = [row for row in rows if isinstance(row, ClaimRow)]
+    for good, broken in zip(claims[::2], claims[1::2], strict=True):
         assert good.supported and not broken.supported and good.claim != broken.claim
         assert good.passage == broken.passage and good.split == broken.split
-    by_passage = {row.passage: row.split for row in kept}
-    assert all(by_passage[row.passage] == row.split for row in kept) and set(by_passage.values()) > {"train"}
-    assert [claim_problems(row) for row in kept] == [[]] * len(kept)
+    by_passage = {row.passage: row.split for row in claims}
+    assert all(by_passage[row.passage] == row.split for row in claims) and set(by_passage.values()) > {"train"}
+    assert [claim_problems(row) for row in claims] == [[]] * len(claims)
 
 
 def test_rows_that_are_none() -> None:

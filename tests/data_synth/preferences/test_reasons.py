@@ -123,7 +123,7 @@ PASSAGES = {
 
 def test_without_quotes_each_gold_document_gives_its_closest_sentence() -> None:
     found = closest_statements("When did the founder of the yard die? 1931", tuple(PASSAGES), PASSAGES.__getitem__)
-    assert [(one.source, one.said) for one in found] == [
+    assert [(one.source, one.text) for one in found] == [
         ("yard.md", "The founder of the yard was Ada Marlow."),
         ("table.md", "Name: Ada Marlow; Died: 1931"),
     ]

@@ -6,7 +6,7 @@ FILM, PERSON, PLACE = Kind("film"), Kind("person", True), Kind("river")
 
 
 @pytest.mark.parametrize(
-    ("predicate", "name", "subject", "other", "ahead", "asked", "back_asked"),
+    ("predicate", "name", "subject", "other", "forward", "question", "backward_question"),
     [
         (
             "is a 1931 crime film written and directed by Mara Quill.",
@@ -46,12 +46,16 @@ FILM, PERSON, PLACE = Kind("film"), Kind("person", True), Kind("river")
         ),
     ],
 )
-def test_a_relation_is_told_both_ways(
-    predicate: str, name: str, subject: Kind, other: Kind, ahead: str, asked: str, back_asked: str
+def test_a_relation_is_worded_in_both_directions(
+    predicate: str, name: str, subject: Kind, other: Kind, forward: str, question: str, backward_question: str
 ) -> None:
     relation = relate(predicate, name, subject, other)
     assert relation is not None
-    assert (relation.ahead, relation.ahead_asked, relation.back_asked) == (ahead, asked, back_asked)
+    assert (relation.forward, relation.forward_question, relation.backward_question) == (
+        forward,
+        question,
+        backward_question,
+    )
 
 
 @pytest.mark.parametrize(

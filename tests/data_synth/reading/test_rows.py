@@ -173,7 +173,7 @@ def test_bm25_ranks_as_the_formula_alone() -> None:
         if question.is_answerable and not question.is_yes_no:
             terms = words_of(question.text).split()
             ranked = sorted(TEXTS, key=lambda one: -score(one, terms))
-            _, lexical = finder.of(question)
+            _, lexical = finder.candidates(question)
             assert lexical == [one for one in ranked if one in lexical]
 
 

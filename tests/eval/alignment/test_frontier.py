@@ -95,7 +95,7 @@ def test_the_verdict_says_above_below_or_not_told_apart() -> None:
     same = run("ms", 2, 0, 2.0, *[value + 0.5 + (0.01 if n % 2 else -0.01) for n, value in enumerate(many)])
     reference = [figures(value, 0.0) for value in many]
     assert verdict(align([ms, worse, same], reference, DRAWING)) == (
-        "At KL 2, MS K = 64 is above DPO K = 2, not told apart from MS K = 2."
+        "At KL 2, MS K = 64 is above DPO K = 2, not distinguishable from MS K = 2."
     )
     assert "below MS K = 64" in verdict(align([worse, ms], reference, DRAWING))
     stays = replace(ms, figures=tuple(figures(value, 0.0) for value in many))

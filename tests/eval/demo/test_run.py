@@ -48,7 +48,7 @@ def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, comm
     shown = []
     result = run_demo(tmp_path / "run", commands, shown.append)
     assert first_words(commands) == ["ask"] * 6
-    assert sum("(kept; it took" in line for line in shown) == sum(result.kept) == 9
+    assert sum("(kept; it took" in line for line in shown) == sum(result.reused) == 9
     assert any(line.startswith("output of compare") for line in shown), "what a kept step printed is told again"
 
 

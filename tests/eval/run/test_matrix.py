@@ -219,7 +219,7 @@ def test_a_finished_index_is_used_as_it_is(home):
     manifest.write_text(manifest.read_text() + "\n")
     damaged, _, _ = run(home, "over", tasks={"isles": task})
     assert damaged.failed and damaged.json["cells"]["found"] == 0, "another manifest is another index"
-    with pytest.raises(UserError, match="index beside `indexes`"):
+    with pytest.raises(UserError, match="index together with `indexes`"):
         run(home, "over", tasks={"isles": task}, indexes={"plain": {}})
     with pytest.raises(UserError, match="no finished index"):
         run(home, "over", tasks={"isles": {**task, "index": "elsewhere"}})

@@ -88,7 +88,7 @@ def test_what_is_no_finished_run_is_told_and_leaves_no_file(home):
         write_ragas(config, [], home / "out", out, hashing)
     run(home, shown_questions=0)
     with pytest.raises(
-        UserError, match=r"dense on isles: no passages were kept\. Expected shown_questions of 1 or more"
+        UserError, match=r"dense on isles: no passages were stored\. Expected shown_questions of 1 or more"
     ):
         write_ragas(config, [], home / "out", out, hashing)
     assert not out.exists()

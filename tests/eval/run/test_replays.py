@@ -45,4 +45,4 @@ def test_calls_whose_time_is_not_known_are_told(home):
     calls._database.commit()
     ended, found = both(home, retrievers={"many": PAIR["many"]})
     assert found["many"]["untimed"] == found["many"]["replayed"] > 0
-    assert "many on isles: " in ended.text and "kept no times of them: its seconds are too few" in ended.text
+    assert "many on isles: " in ended.text and "a ledger without their times, so the seconds are too low" in ended.text

@@ -104,7 +104,7 @@ def test_of_a_long_conversation_the_latest_turns_are_read_and_no_others_looked_a
         return [turn for n in lengths for turn in (Message("user", "Who?"), Message("assistant", "a[1]" * (n // 4)))]
 
     assert len(exchanges_of(talk(*[400] * 500))) == 20
-    assert [len(each.replied) for each in exchanges_of(talk(99_000, 8_000, 12_000))] == [2_000, 3_000]
+    assert [len(each.reply) for each in exchanges_of(talk(99_000, 8_000, 12_000))] == [2_000, 3_000]
     assert exchanges_of(talk(MAX_CHARACTERS)) == ()
     began = time.process_time()
     assert len(exchanges_of(talk(4_000_000, 8_000))) == 1

@@ -52,7 +52,7 @@ def test_what_needs_a_model_names_the_remedy(server: Running, path: str, body: d
 
 
 def test_openais_client_reads_it(server: Running) -> None:
-    with pytest.raises(openai.NotFoundError, match="started without a model"):
+    with pytest.raises(openai.NotFoundError, match="this server has no model"):
         server.client().chat.completions.create(**ASKED)  # type: ignore[call-overload]
     assert server.get("/v1/models/tiny").json()["error"]["code"] == "no_model"
 

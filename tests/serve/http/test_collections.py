@@ -45,9 +45,9 @@ def test_each_model_is_offered_of_each_collection(two: Running) -> None:
         assert ("inn" in cited["text"]) == (page == "moors")
         assert made.choices[0].message.annotations[0].url_citation.url.startswith(f"{two.url}/?collection={page}#read/")
     for model in ("tiny@nowhere", "other@isles", "tiny@", "@isles"):
-        with pytest.raises(openai.NotFoundError, match="there are: tiny@isles, tiny@moors"):
+        with pytest.raises(openai.NotFoundError, match="available: tiny@isles, tiny@moors"):
             client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
-    with pytest.raises(openai.BadRequestError, match="say which collection is asked; there is: isles, moors"):
+    with pytest.raises(openai.BadRequestError, match="name a collection; available: isles, moors"):
         client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": QUESTION}])
 
 
@@ -59,7 +59,7 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
     ]
     found = client.vector_stores.search("moors", query=QUESTION)
     assert [each.filename for each in found.data] == ["lantern"] and "inn" in found.data[0].content[0].text
-    with pytest.raises(openai.NotFoundError, match="vector store 'nowhere' is not served here; there is: isles, moors"):
+    with pytest.raises(openai.NotFoundError, match="vector store 'nowhere' is not served here; available: isles, moors"):
         client.vector_stores.search("nowhere", query=QUESTION)
 
     def answered(model: str, *stores: str) -> str:
@@ -73,7 +73,7 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
     assert "inn" in answered("tiny@moors", "moors")
     with pytest.raises(openai.BadRequestError, match="model and vector_store_id name different collections"):
         answered("tiny@isles", "moors")
-    with pytest.raises(openai.BadRequestError, match="one store is searched at a time"):
+    with pytest.raises(openai.BadRequestError, match="only one store can be searched"):
         answered("tiny", "isles", "moors")
 
 

@@ -1,4 +1,4 @@
-"""Keys: made, listed and revoked by the command line, known to a running server at once, each good for what it says."""
+"""Keys: made, listed and revoked by the command line, known to a running server at once, each with its own rights."""
 
 import json
 import logging
@@ -100,8 +100,8 @@ def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
         (["--scope", "everything"], "scopes"),
         (["--rate", "60", "--where", "team"], "where"),
         (["--expires", "tomorrow"], "expires"),
-        (["--scope", "write", "--where", "team=sales"], "held to sources"),
-        (["--scope", "write", "--where", "source!=hr/*"], "held to sources"),
+        (["--scope", "write", "--where", "team=sales"], "limited only by source"),
+        (["--scope", "write", "--where", "source!=hr/*"], "limited only by source"),
     ],
 )
 def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], told: str) -> None:
@@ -175,7 +175,7 @@ def test_a_damaged_file_lets_nobody_in_but_the_operator(asking: Asking, caplog: 
         damage()
         assert asking.status(key, "/v1/models") == asking.status(key, "/v1/models") == 401
         assert asking.status("operator", "/v1/models") == 200
-    assert [each.message.count("no key is known") for each in caplog.records] == [1, 1]
+    assert [each.message.count("no keys are loaded") for each in caplog.records] == [1, 1]
     asking.file.write_text(before)
     assert asking.status(key, "/v1/models") == 200
 
@@ -191,7 +191,7 @@ def test_a_key_ends_when_its_time_is_over(tmp_path: Path) -> None:
     change_keys(file, lambda keys: [*keys, *over])
     ring = KeyRing(file)
     assert ring.find(texts[0]) is None and ring.find(texts[1]) == over[1]
-    assert over[1].has_ended(now + timedelta(hours=1)) and not over[1].has_ended(now + timedelta(minutes=59))
+    assert over[1].is_expired(now + timedelta(hours=1)) and not over[1].is_expired(now + timedelta(minutes=59))
     assert added(tmp_path / "other.json", "--expires", "2027-01-31") and "2027-01-31 00:00 UTC" in keys(
         "list", tmp_path / "other.json"
     )

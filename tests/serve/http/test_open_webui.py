@@ -67,5 +67,5 @@ def test_models_are_listed_and_refusals_told_in_the_servers_words(function: Modu
     pipe.valves = pipe.Valves(url=f"{running.url}/v1", key="k")
     assert asyncio.run(pipe.pipes()) == [{"id": name, "name": name} for name in ("tiny", "ms")]
     assert run(function, running.url, "k")[0] == "1911 [1]"
-    with pytest.raises(RuntimeError, match="wants its key"):
+    with pytest.raises(RuntimeError, match="requires a key"):
         run(function, running.url, "other")

@@ -117,7 +117,7 @@ BAD = {
     "unknown model": (chat(model="gpt-9"), 404, "'gpt-9' is not served"),
     "no messages": (chat(messages=[]), 422, "messages"),
     "empty question": (asking("  \n "), 400, "question is empty"),
-    "1 MB question": (asking("w" * 1_000_000), 400, "1,000,000 characters, of 8,000 at most"),
+    "1 MB question": (asking("w" * 1_000_000), 400, "1,000,000 characters; the limit is 8,000"),
     "2 MB body": (asking("w" * 2_000_000), 413, "longer than 1,048,576 bytes"),
     "k = 10^9": (chat(retrieval={"k": 10**9}), 422, "retrieval.k: Input should be less than or equal to 100"),
     "k = 0": (chat(retrieval={"k": 0}), 422, "retrieval.k"),

@@ -11,7 +11,7 @@ from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.types import Excerpt
-from serve.stream import NO_ANSWER, QUOTED_CHARS, stand_in
+from serve.stream import NO_ANSWER, QUOTED_CHARS, fallback_answer
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import Running
@@ -253,9 +253,9 @@ def test_the_nearest_passage_stands_in_place_of_an_empty_answer(
 def test_a_long_passage_stands_in_by_its_beginning_and_its_brackets_cite_nothing() -> None:
     words = "Tarn [2] is a village. " * 100
     passage = Excerpt("a", "Tarn", words, "tarn", 0, len(words))
-    shown = stand_in([passage, passage])
+    shown = fallback_answer([passage, passage])
     assert QUOTED_CHARS < len(shown) < QUOTED_CHARS + 100 and shown.endswith(" … [1]") and "[2]" not in shown
-    assert stand_in([]) == NO_ANSWER
+    assert fallback_answer([]) == NO_ANSWER
 
 
 @pytest.mark.parametrize("stream", [False, True])

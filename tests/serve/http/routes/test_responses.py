@@ -205,7 +205,7 @@ def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({"tools": [{**SEARCH[0], "vector_store_ids": ["vs_1"]}]}, 404, "there is: index"),
+        ({"tools": [{**SEARCH[0], "vector_store_ids": ["vs_1"]}]}, 404, "available: index"),
         ({"tools": [{**SEARCH[0], "max_num_results": 51}]}, 422, "max_num_results"),
         ({"previous_response_id": "resp_1"}, 422, "previous_response_id"),
         ({"store": True}, 422, "store"),

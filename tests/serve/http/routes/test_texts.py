@@ -37,10 +37,10 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
         ({"input": [[1, 2], [3]]}, 400, "input is not supported: tokens"),
         ({"input": []}, 422, "input"),
         ({"input": ["a", " "]}, 400, "input.1: the text is empty"),
-        ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters, of 8,000 at most"),
+        ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters; the limit is 8,000"),
         ({"input": ["a"] * 257}, 422, "input"),
-        ({"dimensions": 8}, 400, "has 16, and they cannot be cut"),
-        ({"model": "text-embedding-3-small"}, 404, "there is: minilm"),
+        ({"dimensions": 8}, 400, "has 16, which cannot be reduced"),
+        ({"model": "text-embedding-3-small"}, 404, "available: minilm"),
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
@@ -84,7 +84,7 @@ def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(isles_kept: Pa
         ({"documents": ["a", ""]}, 400, "documents.1: the text is empty"),
         ({"documents": []}, 422, "documents"),
         ({"documents": [{"title": "a"}]}, 422, "documents"),
-        ({"model": "rerank-v3.5"}, 404, "there is: minilm"),
+        ({"model": "rerank-v3.5"}, 404, "available: minilm"),
         ({"rank_fields": ["text"]}, 422, "rank_fields"),
     ],
 )

@@ -110,7 +110,7 @@ def test_the_one_store_is_listed(running: Running) -> None:
     (store,) = client.vector_stores.list()
     assert (store.id, store.status, store.file_counts.completed) == ("harbour", "completed", len(DATED))
     assert client.vector_stores.retrieve("harbour") == store and store.usage_bytes > 0
-    with pytest.raises(openai.NotFoundError, match="there is: harbour"):
+    with pytest.raises(openai.NotFoundError, match="available: harbour"):
         client.vector_stores.search("vs_other", query=QUESTION)
 
 

@@ -1,7 +1,7 @@
 """The rows of training data, and what a kind of rows is to the writer, the dataset card and the validator.
 
 Rows are JSON lines that `datasets` loads and TRL's trainers take as they are. One `Form` for each kind of row (preferences, responses,
-questions, reading, relevance, routes, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
+questions, reading, relevance, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
 
 from __future__ import annotations
 

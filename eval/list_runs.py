@@ -1,6 +1,6 @@
 """`modegraph runs`: runs below a folder, found by the files that they leave, and their table. Nothing is opened but these, and nothing is written.
 
-run.json, selector.json, router.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
+run.json, selector.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FoundRun:
 
 
 PARTIAL = ".partial"
-TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "router.json": "router", "verifier.json": "verifier"}
+TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "verifier.json": "verifier"}
 REPORT, SETTINGS = "report.json", "settings.yaml"
 FIGURE_KEYS = ("metrics", "figures")
 """Where records keep them: those of models, of selectors."""
@@ -104,14 +104,13 @@ def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun
 def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
     """A finished training run, by its record."""
     figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
-    reached = {f"test Recall@5, {point['name']}": point["recall"] for point in record.get("test", ())}
     return FoundRun(
         name=name,
         stage=stage or record["stage"],
         state="finished",
         ended=file.stat().st_mtime,
         settings=record["settings"],
-        figures=only_numbers({**figures, **reached}),
+        figures=only_numbers(figures),
         seconds=record["train_seconds"],
     )
 

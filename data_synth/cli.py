@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from data_synth.cli_generate import register_preferences, register_questions, register_responses
-from data_synth.cli_label import ROUTED_MODES, register_claims, register_reading, register_relevance, register_route
+from data_synth.cli_label import register_claims, register_reading, register_relevance
 from graph.errors import UserError
 from graph.shared.cli_app import DATA, INPUT, Command, Group, command
 from graph.shared.cli_options import AsJson, Config, Corpus, Out, Questions, Seed, Set
@@ -32,7 +32,6 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     register_questions(synth, open_model)
     register_reading(synth)
     register_relevance(synth, open_model)
-    register_route(synth, open_model)
     register_claims(synth)
     register_data(data)
 
@@ -92,8 +91,8 @@ def register_data(data: typer.Typer) -> None:
     ) -> None:
         """Turn a published set into documents and questions or into training rows; feedback, too.
 
-        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route below --out,
-        of entries with consent alone. `reading` makes rows of questions over passages, by the settings of --config and --set.
+        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences and relevance below --out, of
+        entries with consent alone. `reading` makes rows of questions over passages, by the settings of --config and --set.
         """
         from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder, write_or_preview
@@ -155,7 +154,7 @@ def show_feedback(index: Path, out: Path, as_json: bool) -> None:
     from data_synth.feedback import import_feedback
     from graph.index.index import open_index
 
-    made = import_feedback(open_index(index), out, ROUTED_MODES)
+    made = import_feedback(open_index(index), out)
     if as_json:
         print_json({"out": str(out), **{name: asdict(summary) for name, summary in made.items()}})
     else:

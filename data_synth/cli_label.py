@@ -1,4 +1,4 @@
-"""`modegraph synth reading`, `relevance`, `route` and `claims`: the commands that label the contents of an index and its questions."""
+"""`modegraph synth reading`, `relevance` and `claims`: the commands that label the contents of an index and its questions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,15 +12,12 @@ from graph.shared.cli_options import (
     Config,
     Corpus,
     IndexFolder,
-    Modes,
     Preview,
     Questions,
     Seed,
     Set,
-    SomeModel,
     SomeOut,
     Splits,
-    Tolerance,
 )
 from graph.shared.console import track
 
@@ -144,56 +141,6 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         tracked = gold if preview is not None else track(gold, "questions", len(gold))
         rows = relevance_rows(opened, tracked, split, negatives, model)
         if not write_or_preview(rows, RELEVANCE, origin, out, preview, as_json):
-            raise typer.Exit(1)
-
-
-ROUTED_MODES = ["dense", "hierarchy", "lexical", "hybrid", "hops", "paths", "local"]
-"""The modes that are run when no others are named."""
-
-
-def register_route(synth: typer.Typer, open_model: "OpenModel") -> None:
-    """Add `route` to the commands of `synth`."""
-
-    @synth.command(cls=command(several=("--modes",)))
-    def route(
-        index: IndexFolder,
-        questions: Questions,
-        modes: Modes = ROUTED_MODES,
-        tolerance: Tolerance = 0.01,
-        model: SomeModel = None,
-        seed: Seed = 0,
-        out: SomeOut = None,
-        preview: Preview = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Label questions with the cheapest mode that is good enough: data for `train router`.
-
-        Runs every mode on every question and keeps what each finds and costs. --model serves the modes that can ask one; the
-        seed splits the rows into train, dev and test.
-        """
-        from data_synth.contexts import check_gold
-        from data_synth.dataset.write import ledger_of, write_or_preview
-        from data_synth.relevance.gold import read_gold_questions
-        from data_synth.route import ROUTE, parse_modes, route_rows
-        from graph.index.index import open_index
-
-        chosen = parse_modes(modes)
-        asked = read_gold_questions(questions)[:preview]
-        opened = open_index(index)
-        check_gold((each.question for each in asked), frozenset(opened.sources()))
-        ledger = ledger_of(out, preview)
-        opened_model = open_model(model, ledger) if model else None
-        origin = {
-            "Index": index.name,
-            "Encoder": opened.encoder_source.fingerprint,
-            "Questions": questions.name,
-            "Modes": ", ".join(chosen),
-            "Tolerance": f"{tolerance:g}",
-            "Model": opened_model.name if opened_model else "none",
-            "Seed": str(seed),
-        }
-        rows = route_rows(opened, asked, chosen, tolerance, seed, opened_model, track)
-        if not write_or_preview(rows, ROUTE, origin, out, preview, as_json):
             raise typer.Exit(1)
 
 

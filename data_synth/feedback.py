@@ -1,6 +1,6 @@
-"""`modegraph data import feedback`: readers' feedback on answers (graph/feedback), as preference, relevance and route rows.
+"""`modegraph data import feedback`: readers' feedback on answers (graph/feedback), as preference and relevance rows.
 
-In order: the last entry of each reader with consent, which answer is better, preference rows, questions with gold passages, and all
+In order: the last entry of each reader with consent, which answer is better, preference rows, questions with gold passages, and both
 datasets in one split. An answer without reasoning gets one by rules: the sentence closest to question and answer."""
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from data_synth.preferences.reasons import UNSUPPORTED, cite_statement, closest_
 from data_synth.relevance.relevance_form import RELEVANCE, SPLIT_BY, GoldQuestion, RelevanceRow
 from data_synth.relevance.relevance_rows import relevance_rows
 from data_synth.relevance.split import make_split
-from data_synth.route import ROUTE, parse_modes, route_rows
 from data_synth.rows import Draft, Dropped, Form, PreferenceRow
 from graph.answer.context import of_passage, of_proposition, of_summary
 from graph.answer.prompt import answer_messages, format_answer
@@ -31,7 +30,6 @@ from graph.documents.questions import Question, Quote
 from graph.errors import UserError
 from graph.feedback import Correction, Feedback, GivenAnswer, Preference, RightPassage, Vote, read_feedback
 from graph.index.index import Index
-from graph.shared.console import track
 from graph.shared.ids import content_id, shown_id
 from graph.text.prompting import quote
 from graph.types import Excerpt, Passage
@@ -316,10 +314,9 @@ def _gold_question(text: str, right: Sequence[Quote], shown: Iterable[str]) -> G
 
 
 NEGATIVES = 64
-TOLERANCE = 0.01
 SEED = 0
-"""As `synth relevance` and `synth route` have them."""
-DATASETS: Mapping[str, Form[Any]] = {"preferences": PREFERENCES, "relevance": RELEVANCE, "route": ROUTE}
+"""As `synth relevance` has them."""
+DATASETS: Mapping[str, Form[Any]] = {"preferences": PREFERENCES, "relevance": RELEVANCE}
 """The folders below --out."""
 
 
@@ -329,17 +326,16 @@ def check_out(out: Path) -> None:
         check_folder(out / name)
 
 
-def import_feedback(index: Index, out: Path, modes: Sequence[str]) -> dict[str, Summary]:
-    """Write DATASETS below `out` from the feedback of `index`; routes are measured over `modes`. UserError where there is no feedback.
+def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
+    """Write DATASETS below `out` from the feedback of `index`. UserError where there is no feedback.
 
-    The same feedback gives the same rows, except for milliseconds. A dataset without rows is written too: it replaces one made from
+    The same feedback gives the same rows. A dataset without rows is written too: it replaces one made from
     entries that were deleted.
     """
     entries = read_feedback(index.folder)
     if not entries:
         found = f"{index.folder}: no feedback"
         raise UserError(found, "an index that readers were served from", "serve it with `modegraph serve --feedback`")
-    chosen = parse_modes(modes)
     check_out(out)
     latest, superseded = latest_entries(entries)
     lookup = Lookup(index)
@@ -357,9 +353,8 @@ def import_feedback(index: Index, out: Path, modes: Sequence[str]) -> dict[str, 
     rows: dict[str, Iterable[Any]] = {
         "preferences": chain(superseded, unpaired, preference_rows(better, lookup, split, gold)),
         "relevance": chain(gone, _passage_labelled_rows(index, known)),
-        "route": route_rows(index, known, chosen, TOLERANCE, SEED, None, track) if known else (),
     }
-    more = {"relevance": {SPLIT_BY: "passages"}, "route": {"Modes": ", ".join(chosen), "Tolerance": f"{TOLERANCE:g}"}}
+    more = {"relevance": {SPLIT_BY: "passages"}}
     return {
         name: _write_below(out / name, rows[name], form, {**origin, **more.get(name, {})})
         for name, form in DATASETS.items()

@@ -1,7 +1,7 @@
 """The rows of training data, and the description of a kind of row that the writer, the dataset card and the validator use.
 
 Rows are JSON lines that `datasets` loads and TRL's trainers accept unchanged. One `Form` for each kind of row (preferences, responses,
-questions, reading, relevance, routes, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
+questions, reading, relevance, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
 
 from __future__ import annotations
 

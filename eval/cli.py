@@ -55,7 +55,6 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
         add_judge,
         add_reading,
         add_retrieval,
-        add_router,
         add_selector,
         add_support,
     )
@@ -72,7 +71,6 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     add_support(commands)
     add_alignment(commands)
     add_selector(commands, open_model)
-    add_router(commands)
     add_tasks(commands, open_model)
     add_judge(commands, open_model)
     add_run(commands, open_model, partial(run_command, app))

@@ -1,4 +1,4 @@
-"""The commands that measure one part each: `modegraph eval retrieval`, `selector`, `router`, `reading`, `support`, `alignment` and `judge`."""
+"""The commands that measure one part each: `modegraph eval retrieval`, `selector`, `reading`, `support`, `alignment` and `judge`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from graph.shared.cli_app import INPUT, MODEL, OUTPUT, RETRIEVAL, Command, comma
 from graph.shared.cli_options import (
     AsJson,
     Data,
-    DataFolders,
     IndexFolder,
     Limit,
     MaxAnswerTokens,
@@ -25,7 +24,6 @@ from graph.shared.cli_options import (
     Out,
     Questions,
     Reranker,
-    Router,
     Runs,
     Samples,
     Seed,
@@ -58,7 +56,6 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         unit: Unit = "passages",
         where: Where = None,
         selector: Selector = "threshold",
-        router: Router = "",
         reranker: Reranker = "",
         model: SomeModel = None,
         seed: Seed = 0,
@@ -86,7 +83,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         from graph.retrieve.parts.query import RetrieveSettings
         from graph.retrieve.retrieve import retrieve
 
-        common = {"top_k": top_k, "unit": unit, "where": where or (), "selector": selector, "router": router}
+        common = {"top_k": top_k, "unit": unit, "where": where or (), "selector": selector}
         common |= {"reranker": reranker}
         settings = {
             mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
@@ -176,30 +173,6 @@ def check_selectors(selectors: list[str], model: str | None, mode: str) -> None:
     if ("llm" in selectors) != (model is not None):
         found = "llm without --model" if model is None else f"--model {model} without the selector llm"
         raise UserError(found, "both or neither: only llm uses a model", "give both, or drop it")
-
-
-def add_router(commands: typer.Typer) -> None:
-    """Add `router` to the commands of `eval`."""
-
-    @commands.command(cls=command(several=("--data",)))
-    def router(
-        data: DataFolders,
-        router: Router,
-        split: Split = "test",
-        seed: Seed = 0,
-        out: SomeOut = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Compare quality and cost of every mode, of auto by rule and by router, and of the oracle.
-
-        Reads the data of `synth route` (--data A B for several folders); --split all takes every row.
-        """
-        from eval.router import evaluate_router, router_json, router_text, write_router_report
-
-        report = evaluate_router(data, router, split, seed)
-        if out is not None:
-            write_router_report(report, out)
-        print_json(router_json(report)) if as_json else print(router_text(report))
 
 
 Folder = Annotated[

@@ -1,6 +1,6 @@
 """`modegraph runs`: find runs below a folder by the files they leave, and list them in a table. Only these files are read; nothing is written.
 
-run.json, selector.json, router.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
+run.json, selector.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FoundRun:
 
 
 PARTIAL = ".partial"
-TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "router.json": "router", "verifier.json": "verifier"}
+TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "verifier.json": "verifier"}
 REPORT, SETTINGS = "report.json", "settings.yaml"
 FIGURE_KEYS = ("metrics", "figures")
 """Keys of the figures in records of models and in records of selectors."""
@@ -104,14 +104,13 @@ def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun
 def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
     """A finished training run, from its record."""
     figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
-    test_recall = {f"test Recall@5, {point['name']}": point["recall"] for point in record.get("test", ())}
     return FoundRun(
         name=name,
         stage=stage or record["stage"],
         state="finished",
         ended=file.stat().st_mtime,
         settings=record["settings"],
-        figures=only_numbers({**figures, **test_recall}),
+        figures=only_numbers(figures),
         seconds=record["train_seconds"],
     )
 

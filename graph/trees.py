@@ -1,4 +1,4 @@
-"""Boosted trees of trained selectors, hops, routers and verifiers: what they say of an example, and how a file holds them.
+"""Boosted trees of trained selectors, hops and verifiers: what they say of an example, and how a file holds them.
 
 The file is safetensors: the trees as plain arrays, all else as JSON under one key of the header. Nothing in it is code.
 
@@ -57,19 +57,14 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
     return np.asarray(forest.base + forest.value_V.take(node_nT).sum(axis=1))
 
 
-def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
-    """A forest's arrays by name, as a file holds them; its base and depth are numbers for the header."""
-    return {name: getattr(forest, name) for name in FOREST_ARRAYS}
-
-
 def save_forest(file: Path, key: str, facts: Mapping[str, Any], forest: Forest) -> None:
     """Write a file of one forest: its arrays, and under `key` of the header the facts with its base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
-    save_file(forest_arrays(forest), file, {key: json.dumps(header)})
+    save_file({name: getattr(forest, name) for name in FOREST_ARRAYS}, file, {key: json.dumps(header)})
 
 
 def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:
-    """The inverse of `forest_arrays`; ValueError unless every step from every node leads to a node, and every feature is one."""
+    """The forest of FOREST_ARRAYS; ValueError unless every step from every node leads to a node, and every feature is one."""
     forest = Forest(**arrays, base=base, depth=depth)
     nodes = len(forest.value_V)
     limits = {"feature_V": features, "left_V": nodes, "right_V": nodes, "root_T": nodes}
@@ -103,10 +98,10 @@ def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> I
         raise UserError(f"{file}: no {what} ({problem})", "the file as it was saved", "train it again") from None
 
 
-def forest_from(opened: Any, prefix: str, told: Mapping[str, Any], features: int) -> Forest:
-    """The forest whose arrays are named with `prefix`; base and depth are `told`."""
-    arrays = {name: opened.get_tensor(prefix + name) for name in FOREST_ARRAYS}
-    return forest_of(arrays, float(told["base"]), int(told["depth"]), features)
+def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
+    """The forest whose arrays an opened file has, its base and depth in the header."""
+    arrays = {name: opened.get_tensor(name) for name in FOREST_ARRAYS}
+    return forest_of(arrays, float(header["base"]), int(header["depth"]), features)
 
 
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:

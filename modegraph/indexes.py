@@ -64,7 +64,7 @@ class Index:
     ) -> Evidence:
         """The evidence for a question; a language model is only called if one is given and the mode can use it.
 
-        `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, router, layers,
+        `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, layers,
         suggestions, max_context_tokens, and abstain: with it the evidence has the probability that the documents contain nothing on the
         question (`absence`), and from that probability on `ask` says so without calling the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
         """
@@ -79,7 +79,6 @@ class Index:
         mode: Mode = DEFAULT_MODE,
         top_k: int = 5,
         where: str | Sequence[str] = (),
-        router: str = "",
     ) -> Explanation:
         """Why a question finds a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
 
@@ -87,7 +86,7 @@ class Index:
         """
         from graph.explain import explain_passage
 
-        chosen = _retrieve_settings("explain", mode, top_k, where, {"router": router})
+        chosen = _retrieve_settings("explain", mode, top_k, where, {})
         return explain_passage(self.current(), question, passage, chosen)
 
     def ask(

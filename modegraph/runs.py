@@ -12,12 +12,11 @@ from modegraph.notebook import run_html
 from train.run.record import RunRecord, read_run
 
 if TYPE_CHECKING:
-    from train.router.route_data import RouterRecord
     from train.selector.hop import HopRecord
     from train.selector.selector_data import SelectorRecord
     from train.verifier import VerifierRecord
 
-Record: TypeAlias = "RunRecord | SelectorRecord | HopRecord | RouterRecord | VerifierRecord"
+Record: TypeAlias = "RunRecord | SelectorRecord | HopRecord | VerifierRecord"
 LOG = "log.jsonl"
 
 
@@ -37,9 +36,7 @@ class Run:
     @property
     def metrics(self) -> Mapping[str, float]:
         """The figures of the run by name."""
-        if isinstance(self.record, RunRecord):
-            return self.record.metrics
-        return self.record.figures if hasattr(self.record, "figures") else _router_metrics(self.record)
+        return self.record.metrics if isinstance(self.record, RunRecord) else self.record.figures
 
     def log(self) -> list[dict[str, Any]]:
         """The training log, one row per logged step; empty for runs without steps."""
@@ -60,7 +57,3 @@ def open_run(folder: str | Path) -> Run:
     """A finished run of a model; UserError when `folder` is not one."""
     record = read_run(Path(folder))
     return Run(Path(folder), record, record.stage)
-
-
-def _router_metrics(record: RouterRecord) -> dict[str, float]:
-    return {f"test Recall@5, {point.name}": point.recall for point in record.test}

@@ -17,11 +17,11 @@ from modegraph.arguments import show_progress
 from modegraph.runs import Record, Run
 
 if TYPE_CHECKING:
-    from train.run.settings import RouterSettings, SelectorSettings, VerifierSettings
+    from train.run.settings import SelectorSettings, VerifierSettings
 
 Config: TypeAlias = "str | Path | Mapping[str, Any] | None"
 S = TypeVar("S", bound=Settings)
-__all__ = ["dpo", "ms", "reward", "router", "selector", "sft", "tiny", "verifier"]
+__all__ = ["dpo", "ms", "reward", "selector", "sft", "tiny", "verifier"]
 
 
 def tiny(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
@@ -82,16 +82,6 @@ def selector(config: Config = None, *, out: str | Path | None = None, progress: 
     from train.selector.selector import train_selector
 
     return _run(train_selector, chosen, chosen.output, "selector", progress)
-
-
-def router(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """What chooses the mode of a question (`retrieve(…, mode="auto", router=str(run))`), from folders of route `data`."""
-    from train.run.settings import RouterSettings
-
-    chosen: RouterSettings = settings_of(RouterSettings, "train.router", config, out, settings)
-    from train.router.router import train_router
-
-    return _run(train_router, chosen, chosen.output, "router", progress)
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:

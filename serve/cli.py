@@ -18,7 +18,6 @@ from graph.shared.cli_options import (
     ModeName,
     Question,
     Reranker,
-    Router,
     Selector,
     SomeModel,
     TopK,
@@ -68,7 +67,6 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         unit: Unit = "passages",
         where: Where = None,
         selector: Selector = "threshold",
-        router: Router = "",
         reranker: Reranker = "",
         abstain: Abstain = None,
         model: SomeModel = None,
@@ -99,7 +97,6 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
             "unit": unit,
             "where": where or (),
             "selector": selector,
-            "router": router,
             "reranker": reranker,
             "abstain": abstain,
             "max_context_tokens": max_context_tokens,
@@ -179,7 +176,6 @@ def register_explain(app: typer.Typer) -> None:
         mode: ModeName = DEFAULT_MODE,
         top_k: TopK = 5,
         where: Where = None,
-        router: Router = "",
         as_json: AsJson = False,
     ) -> None:
         """Explain why a question finds a passage, or does not.
@@ -195,7 +191,7 @@ def register_explain(app: typer.Typer) -> None:
         from graph.retrieve.parts.query import RetrieveSettings
         from serve.show import show_explanation
 
-        values = {"mode": mode, "top_k": top_k, "where": where or (), "router": router}
+        values = {"mode": mode, "top_k": top_k, "where": where or ()}
         settings = parse_settings(RetrieveSettings, values, "explain")
         explanation = explain_passage(open_index(index), question, passage, settings)
         print_json(asdict(explanation)) if as_json else print(show_explanation(explanation))

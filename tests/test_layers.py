@@ -23,7 +23,6 @@ MAY_IMPORT = {
         "data_synth.claims.claims",
         "data_synth.reading.score",
         "data_synth.relevance.relevance_form",
-        "data_synth.route",
         "graph",
         "serve.engines.child",
         "serve.engines.llama",

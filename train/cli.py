@@ -10,7 +10,7 @@ import typer
 
 from graph.errors import UserError
 from graph.shared.cli_app import INPUT, MODEL, OUTPUT, TRAINING, Command, Group, command
-from graph.shared.cli_options import AsJson, Config, Data, Out, RunFolder, Set, SomeDataFolders, SomeOut, SomeTolerance
+from graph.shared.cli_options import AsJson, Config, Data, Out, RunFolder, Set, SomeDataFolders, SomeOut
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from graph.config import S
     from graph.types import OpenModel
-    from train.router.route_data import RouterRecord
     from train.run.record import RunRecord
     from train.selector.hop import HopRecord
     from train.selector.selector_data import SelectorRecord
@@ -46,7 +45,7 @@ def print_record(output: str, record: DataclassInstance) -> None:
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `modegraph train` and its commands. Training opens its own models, so `open_model` stays unused."""
     commands = typer.Typer(
-        help="Train a language model, a reward model, a selector, a router or a verifier.",
+        help="Train a language model, a reward model, a selector or a verifier.",
         no_args_is_help=True,
         cls=Group,
     )
@@ -56,7 +55,6 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     register_score(commands)
     register_export(commands)
     register_selector(commands)
-    register_router(commands)
     register_verifier(commands)
     app.add_typer(commands, name="train", rich_help_panel=TRAINING)
 
@@ -270,7 +268,7 @@ Size = Annotated[
     typer.Option(
         metavar="SIZE",
         rich_help_panel=MODEL,
-        help="light: trees, milliseconds a question; cross: a cross-encoder after them; hop: trees for the second hop of `hops`. light by default.",
+        help="light: trees, milliseconds a question; hop: trees for the second hop of `hops`. light by default.",
     ),
 ]
 TargetRecall = Annotated[
@@ -317,8 +315,7 @@ def register_selector(commands: typer.Typer) -> None:
             say(f"saved {chosen.output}: {record.trees} trees, {record.train_seconds:.1f} s")
             show_hop_selector(record)
             return
-        read = f", {record.cross.pairs:,} pairs read" if record.cross is not None else ""
-        say(f"saved {chosen.output}: {record.trees} trees{read}, {record.train_seconds:.1f} s")
+        say(f"saved {chosen.output}: {record.trees} trees, {record.train_seconds:.1f} s")
         show_selector(record)
 
 
@@ -368,41 +365,3 @@ def register_verifier(commands: typer.Typer) -> None:
             print(f"{name:26} {value:.3f}{beside}")
         for kind, (count, share) in record.kinds.items():
             print(f"{kind:26} {share:.3f} marked of {count:,}")
-
-
-def register_router(commands: typer.Typer) -> None:
-    """Add `router` to the commands of `train`."""
-
-    @commands.command(cls=command(settings="train.run.settings:RouterSettings"))
-    def router(
-        data: SomeDataFolders = None,
-        config: Config = None,
-        settings: Set = None,
-        tolerance: SomeTolerance = None,
-        out: SomeOut = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Train a router: it picks the cheapest mode that is good enough for a question.
-
-        Learns from the data of `synth route`; use it with --mode auto --router FOLDER.
-        """
-        from train.run.settings import RouterSettings
-
-        chosen = settings_of(RouterSettings, config, settings, data=data or None, output=out, tolerance=tolerance)
-        from train.router.router import train_router
-
-        record = train_router(chosen)
-        if as_json:
-            print_record(chosen.output, record)
-            return
-        say(f"saved {chosen.output}: {', '.join(record.modes)}, {record.train_seconds:.1f} s")
-        show_router(record)
-
-
-def show_router(record: RouterRecord) -> None:
-    """The figures of a run on test, a line each."""
-    from train.router.policy import describe_choices
-
-    for each in record.test:
-        told = f"Recall@5 {each.recall:.3f}, {each.milliseconds:.2f} ms, {each.tokens:.0f} tokens"
-        print(f"{each.name:10} {told}  ({describe_choices(each)})")

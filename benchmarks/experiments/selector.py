@@ -2,9 +2,8 @@
 
     python benchmarks/experiments/selector.py --selector FOLDER --index INDEX --items items.jsonl --split dev --json
 
-INDEX contains the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
-"candidates": [{"id", "text", "label"}]}, as EntailmentBank's is converted; every candidate is read, however many the selector reads
-at query time.
+INDEX holds the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
+"candidates": [{"id", "text", "label"}]}, as EntailmentBank's is converted.
 
 Legend: n candidates of a question.
 """
@@ -15,7 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ sys.path.insert(0, str(ROOT))
 from data_synth.relevance.relevance_rows import rows_of_sources
 from eval.statistics import bootstrap_difference
 from graph.index.index import Index, open_index
-from graph.retrieve.learned.cross import Cross, TrainedSelector, judge, open_trained_selector
-from graph.retrieve.learned.light import FEATURES, Classifier, measure, view_of
+from graph.retrieve.learned.light import FEATURES, Classifier, judge, measure, open_selector, view_of
 from graph.retrieve.parts.query import Query
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl
@@ -39,24 +37,17 @@ COSINE = "cosine"
 
 
 def scores_of(
-    index: Index, query: Query, rows_n: NDArray[np.int64], selector: TrainedSelector
+    index: Index, query: Query, rows_n: NDArray[np.int64], selector: Classifier
 ) -> dict[str, NDArray[np.float64]]:
-    """The candidates' scores by cosine, by the light selector, and, if there is a cross-encoder, by both logits together and by it alone."""
+    """What the cosine and the selector give the candidates."""
     view = view_of(index, query)
-    light = selector if isinstance(selector, Classifier) else selector.light
-    scores = {
+    return {
         COSINE: measure(index, query, view, rows_n)[:, FEATURES.index("nearness")].astype(np.float64),
-        "light": judge(light, index, query, view, rows_n),
+        "selector": judge(selector, index, query, view, rows_n),
     }
-    if isinstance(selector, Cross):
-        full = replace(selector, blend=replace(selector.blend, depth=len(rows_n)))
-        scores["cross"] = judge(full, index, query, view, rows_n)
-        texts = [index.data.proposition_texts[row] for row in rows_n]
-        scores["cross-encoder alone"] = selector.score(query.text, texts).astype(np.float64)
-    return scores
 
 
-def precisions(index: Index, item: Mapping[str, Any], selector: TrainedSelector) -> dict[str, float]:
+def precisions(index: Index, item: Mapping[str, Any], selector: Classifier) -> dict[str, float]:
     """The average precision of one question's candidates by each score."""
     rows_n = np.array([rows_of_sources(index, [candidate["id"]])[0] for candidate in item["candidates"]], np.int64)
     label_n = np.array([candidate["label"] for candidate in item["candidates"]])
@@ -69,7 +60,7 @@ def precisions(index: Index, item: Mapping[str, Any], selector: TrainedSelector)
 
 def ranking_of(index: Path, selector: str, items: Path, split: str) -> dict[str, dict[str, Any]]:
     """Mean average precision over the questions of a split, and its difference from the cosine's, by score."""
-    opened, trained = open_index(index), open_trained_selector(selector)
+    opened, trained = open_index(index), open_selector(selector)
     rows = [row for _, row in read_jsonl(items) if row["split"] == split]
     usable = [item for item in rows if any(candidate["label"] for candidate in item["candidates"])]
     precisions_Q = [precisions(opened, item, trained) for item in track(usable, "questions", len(usable))]

@@ -16,13 +16,12 @@ from data_synth.questions.question_form import QUESTIONS
 from data_synth.reading.reading_form import READING
 from data_synth.relevance.relevance_form import RELEVANCE
 from data_synth.responses.rewards import RESPONSES
-from data_synth.route import ROUTE
 from data_synth.rows import Form
 from graph.documents.questions import SPLITS, question_problems
 from graph.errors import UserError, unreadable
 
 FORMS: dict[str, Form[Any]] = {
-    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, READING, RELEVANCE, ROUTE, CLAIMS)
+    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, READING, RELEVANCE, CLAIMS)
 }
 FORM_BY_COLUMN: dict[str, Form[Any]] = {
     "chosen": PREFERENCES,
@@ -30,7 +29,6 @@ FORM_BY_COLUMN: dict[str, Form[Any]] = {
     "responses": RESPONSES,
     "bridges": QUESTIONS,
     "proposition_id": RELEVANCE,
-    "best_mode": ROUTE,
     "claim": CLAIMS,
 }
 

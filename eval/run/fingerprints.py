@@ -87,7 +87,7 @@ def _imported_names(tree: ast.Module) -> Iterator[str]:
 
 FILE_SETTINGS = ("import_file", "extractor_examples")
 MODEL_SETTINGS = ("summary_model", "extractor_model")
-TRAINED_SETTINGS = ("selector", "router", "reranker")
+TRAINED_SETTINGS = ("selector", "reranker")
 
 
 class Fingerprints:

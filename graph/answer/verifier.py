@@ -382,5 +382,5 @@ def open_verifier(spec: str) -> Verifier:
 def _load_verifier(file: Path, changed_ns: int) -> Verifier:
     del changed_ns
     with read_forests(file, HEADER, FORMAT, FEATURES) as (opened, header):
-        forest = forest_from(opened, "", header, len(FEATURES))
+        forest = forest_from(opened, header, len(FEATURES))
         return Verifier(forest, float(header["temperature"]), float(header["threshold"]))

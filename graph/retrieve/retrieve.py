@@ -1,7 +1,7 @@
 """Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses one, and the table of all.
 
-`auto` asks a trained router, or a rule: a question about the whole collection says so ("what themes recur", "overall") and calls no document
-by name; all others are for `hops`. Neither asks a model. Scoring belongs to eval/."""
+`auto` goes by a rule: a question about the whole collection says so ("what themes recur", "overall") and calls no document by name; all others
+are for `hops`. It asks no model. Scoring belongs to eval/."""
 
 import json
 import time
@@ -15,7 +15,6 @@ from graph.index.index import Index
 from graph.retrieve.absence import judge_absence
 from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
-from graph.retrieve.learned.router import Route, check_same_encoder, find_route, open_router, query_features
 from graph.retrieve.modes.baselines import retrieve_dense, retrieve_hybrid, retrieve_lexical, retrieve_naive
 from graph.retrieve.modes.global_mode import retrieve_global
 from graph.retrieve.modes.hierarchy import retrieve_hierarchy
@@ -81,31 +80,12 @@ def _metadata_of(data: IndexData, source: str) -> dict[str, Any]:
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """What the mode for this question finds; the trace says which one, and why. UserError for a router of another encoder."""
-    route = trained_route(index, query, settings.router) if settings.router else rule_of_thumb(index, query)
-    asked = query if route.asks_model else replace(query, model=None)
-    evidence = DIRECT_STRATEGIES[route.mode](index, asked, settings)
-    return replace(evidence, trace=replace(evidence.trace, steps=(route.why, *evidence.trace.steps)))
-
-
-def trained_route(index: Index, query: Query, spec: str) -> Route:
-    """The mode that the router in the folder or hub name `spec` chooses. Its modes get the model only if they were measured with one."""
-    router = open_router(spec)
-    check_same_encoder(router, index)
-    return find_route(router, query_features(index, query), query.model is not None)
-
-
-def rule_of_thumb(index: Index, query: Query) -> Route:
-    """The mode that the question's words speak for."""
+    """What the mode for this question finds: `hierarchy` for broad questions, `hops` for all others; the trace says which one, and why."""
     sign = broad_sign(index, query.text)
-    mode = mode_by_rule(bool(sign))
+    mode: Mode = "hierarchy" if sign else "hops"
     why = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
-    return Route(mode, False, f"{mode}, because {why}")
-
-
-def mode_by_rule(broad: bool) -> Mode:
-    """`hierarchy` for broad questions, `hops` for all others."""
-    return "hierarchy" if broad else "hops"
+    evidence = DIRECT_STRATEGIES[mode](index, replace(query, model=None), settings)
+    return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {why}", *evidence.trace.steps)))
 
 
 STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}

@@ -66,9 +66,9 @@ Corpus = Annotated[
 ]
 _DATA = "Folder of data that `modegraph synth` made."
 Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", rich_help_panel=INPUT, help=_DATA)]
-_DATAFOLDERS = typer.Option("--data", metavar="FOLDER", rich_help_panel=INPUT, help=f"{_DATA} Repeatable.")
-DataFolders = Annotated[list[Path], _DATAFOLDERS]
-SomeDataFolders = Annotated[list[Path] | None, _DATAFOLDERS]
+SomeDataFolders = Annotated[
+    list[Path] | None, typer.Option("--data", metavar="FOLDER", rich_help_panel=INPUT, help=f"{_DATA} Repeatable.")
+]
 Runs = Annotated[
     list[Path],
     typer.Option(
@@ -191,13 +191,6 @@ _SELECTOR = typer.Option(
 )
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]
-_ROUTER = typer.Option(
-    metavar="NAME",
-    rich_help_panel=RETRIEVAL,
-    help="Trained router that picks the mode in mode auto, as a folder or hub name; without one, a rule of thumb.",
-)
-Router = Annotated[str, _ROUTER]
-SomeRouter = Annotated[str | None, _ROUTER]
 _RERANKER = typer.Option(
     metavar="NAME",
     rich_help_panel=RETRIEVAL,
@@ -237,11 +230,6 @@ Abstain = Annotated[
         help="Answer “not in the documents”, without a model, where that is so at a probability of P or more, such as 0.9.",
     ),
 ]
-_TOLERANCE = typer.Option(
-    metavar="SHARE", min=0, max=1, rich_help_panel=RETRIEVAL, help="Recall@5 that a cheaper mode may lose."
-)
-Tolerance = Annotated[float, _TOLERANCE]
-SomeTolerance = Annotated[float | None, _TOLERANCE]
 
 # Model
 _MODEL = typer.Option(metavar="SPEC", rich_help_panel=MODEL, help=f"Language model to use: {SPEC}.")

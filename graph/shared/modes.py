@@ -1,6 +1,6 @@
 """The ways to retrieve, by name."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 Mode = Literal[
     "dense",
@@ -18,7 +18,5 @@ Mode = Literal[
     "auto",
 ]
 """How evidence is looked for (graph/retrieve/)."""
-DIRECT_MODES: frozenset[Mode] = frozenset(get_args(Mode)) - {"auto"}
-"""Those that look for themselves; `auto` chooses one of them."""
 DEFAULT_MODE: Mode = "auto"
 """Wherever a user does not say how: the command line, training data, the server, MCP, Python."""

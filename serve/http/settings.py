@@ -85,7 +85,6 @@ class ServerSettings(Settings):
     max_context_tokens: int | None = Field(None, ge=1, description="longest context, unless the request sets one")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer, unless the request sets one")
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
-    router: str = Field("", description="folder of the trained router that chooses the mode of `mode: auto`")
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
     verifier: str = Field("", description="folder or hub name of the trained verifier; modegraph's own by default")
     unsupported: Handling = Field(

@@ -52,7 +52,7 @@ class RetrievalOptions(Settings):
     )
     max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
     use_model: bool = Field(
-        False, description="whether the model may be asked while searching (local, global, plan, auto): slower"
+        False, description="whether the model may be asked while searching (local, global, plan): slower"
     )
 
 
@@ -78,7 +78,6 @@ class Retriever:
             "top_k": options.k or given.top_k,
             "where": options.where,
             "selector": given.selector if options.selector == "trained" else options.selector,
-            "router": given.router,
             "reranker": given.reranker if options.reranker else "",
             "abstain": options.abstain if options.abstain is not None else given.abstain,
             "max_context_tokens": options.max_context_tokens or given.max_context_tokens,

@@ -44,13 +44,10 @@ from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build
-from train.router.route_data import LABELS as ROUTES
 from train.run.data import read_preferences
-from train.selector.selector_data import LABELS as RELEVANCE
-from train.shared.labelled import read_folder
+from train.selector.selector_data import read_folder
 
 QUESTION = "Who built the Lantern?"
-MODES = ["dense", "lexical", "hops"]
 
 
 @pytest.fixture
@@ -82,8 +79,8 @@ def answers(index: Index) -> tuple[GivenAnswer, GivenAnswer]:
 def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     keep(index, entry(Preference(bad, good, "second")))
-    made = import_feedback(index, tmp_path / "out", MODES)
-    assert {name: summary.rows for name, summary in made.items()} == {"preferences": 1, "relevance": 0, "route": 0}
+    made = import_feedback(index, tmp_path / "out")
+    assert {name: summary.rows for name, summary in made.items()} == {"preferences": 1, "relevance": 0}
     (row,) = read_preferences(tmp_path / "out/preferences/train.jsonl")
     excerpts = [of_passage(index.passages_of(source)[0]) for source in ("lantern", "marlow")]
     assert row.prompt == answer_messages(QUESTION, excerpts) and row.context_ids == good.context_ids
@@ -103,7 +100,7 @@ def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(
         entry(Correction(bad, "shipwright Ada Marlow", passage_ids=(ada,)), "reader-3"),
         entry(Correction(bad, "the yard", reasoning="By my own reading [1]."), "reader-4"),
     )
-    import_feedback(index, tmp_path / "out", MODES)
+    import_feedback(index, tmp_path / "out")
     rows = read_preferences(tmp_path / "out/preferences/train.jsonl")
     assert [row.chosen for row in rows] == [
         "###Reason: She was built in 1911 by the Marlow Yard [1]. ###Answer: the Marlow Yard",
@@ -115,23 +112,21 @@ def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(
     assert {row.gold_in_context for row in rows} == {0.5}  # Of the two documents that were called right one was read.
 
 
-def test_the_right_passage_becomes_relevance_and_routes_that_training_reads(index: Index, tmp_path: Path) -> None:
+def test_the_right_passage_becomes_relevance_that_training_reads(index: Index, tmp_path: Path) -> None:
     lantern, marlow, tarn = ids_of(index, "lantern", "marlow", "tarn")
     keep(index, entry(RightPassage(lantern, (tarn, lantern, marlow))))
-    import_feedback(index, tmp_path / "out", MODES)
-    relevance = read_folder(tmp_path / "out/relevance", RELEVANCE).rows["train"]
+    import_feedback(index, tmp_path / "out")
+    relevance = read_folder(tmp_path / "out/relevance").rows["train"]
     assert {row.proposition for row in relevance if row.label} == {
         "The Lantern is a ferry of Port Ellery.",
         "Lantern was built in 1911 by the Marlow Yard.",
     }
     beside = [row for row in relevance if "The Marlow Yard stands in Quill." in row.proposition]
     assert [(row.label, row.found_by, row.labelled_by) for row in beside] == [(0, "own", "passage")]
-    (route,) = read_folder(tmp_path / "out/route", ROUTES).rows["train"]
-    assert set(route.runs) == set(MODES) and route.runs[route.best_mode].recall_at_5 == 1.0
-    assert route.question == QUESTION and relevance[0].question_id == route.id
+    assert {row.question for row in relevance} == {QUESTION}
 
 
-def test_a_question_is_in_one_split_of_all_three(index: Index, tmp_path: Path) -> None:
+def test_a_question_is_in_one_split_of_both(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     entries = []
     for number in range(30):
@@ -139,27 +134,28 @@ def test_a_question_is_in_one_split_of_all_three(index: Index, tmp_path: Path) -
         entries += [entry(Preference(good, bad, "first"), question=question)]
         entries += [entry(RightPassage(good.context_ids[number % 2]), question=question)]
     keep(index, *entries)
-    made = import_feedback(index, tmp_path / "out", MODES)
+    made = import_feedback(index, tmp_path / "out")
     split: dict[str, set[str]] = {}
-    for name, key in (("preferences", "question_id"), ("relevance", "question_id"), ("route", "id")):
+    for name in ("preferences", "relevance"):
         for file in (tmp_path / "out" / name).glob("*.jsonl"):
             for line in file.read_text().splitlines():
-                split.setdefault(json.loads(line)[key], set()).add(file.stem)
+                split.setdefault(json.loads(line)["question_id"], set()).add(file.stem)
     assert len(split) == 30 and all(len(splits) == 1 for splits in split.values())
-    assert made["preferences"].rows == 30 and made["route"].rows == 30
+    assert made["preferences"].rows == 30 and made["relevance"].rows >= 30
 
 
 def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     kept = keep(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[0]), "reader-2"))
-    import_feedback(index, tmp_path / "out", MODES)
+    import_feedback(index, tmp_path / "out")
     kept.delete_user("reader-1")
-    made = import_feedback(index, tmp_path / "out", MODES)
-    assert made["preferences"].rows == 0 and made["route"].rows == 1
-    assert not (tmp_path / "out/preferences/train.jsonl").exists() and (tmp_path / "out/route/train.jsonl").exists()
+    made = import_feedback(index, tmp_path / "out")
+    assert made["preferences"].rows == 0 and made["relevance"].rows > 0
+    assert not (tmp_path / "out/preferences/train.jsonl").exists()
+    assert (tmp_path / "out/relevance/train.jsonl").exists()
     kept.delete_user("reader-2")
     with pytest.raises(UserError, match="no feedback"):
-        import_feedback(index, tmp_path / "out", MODES)
+        import_feedback(index, tmp_path / "out")
 
 
 def test_what_speaks_of_a_deleted_document_is_dropped(index: Index, tmp_path: Path) -> None:
@@ -167,9 +163,9 @@ def test_what_speaks_of_a_deleted_document_is_dropped(index: Index, tmp_path: Pa
     keep(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[1])))
     edit_index(index.folder, lambda: [Edit(delete="marlow")], lambda spec: HashEncoder())
     left = open_index(index.folder, lambda spec: HashEncoder())
-    made = import_feedback(left, tmp_path / "out", MODES)
+    made = import_feedback(left, tmp_path / "out")
     assert made["preferences"].drops == {PASSAGE_GONE: 1} and made["relevance"].drops == {PASSAGE_GONE: 1}
-    assert [summary.rows for summary in made.values()] == [0, 0, 0]
+    assert [summary.rows for summary in made.values()] == [0, 0]
 
 
 UP, DOWN = GivenAnswer("m", "up", "so"), GivenAnswer("m", "down", "so")
@@ -226,10 +222,9 @@ def test_the_command_tells_what_became_of_it(index: Index, tmp_path: Path, open_
     assert done.exit_code == 0, done.output
     assert "1 rows in" in done.output and "no consent to training 1" in done.output
     told = json.loads(CliRunner().invoke(build_app(), [*words, "--json"]).stdout)
-    assert {name: told[name]["rows"] for name in ("preferences", "relevance", "route")} == {
+    assert {name: told[name]["rows"] for name in ("preferences", "relevance")} == {
         "preferences": 1,
         "relevance": 0,
-        "route": 0,
     }
     FeedbackFile(index.folder, 1 << 30).delete_user("reader-1")
     assert CliRunner().invoke(build_app(), words).exit_code == 1

@@ -91,7 +91,6 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
         "responses": ("--policy", model, "--judge", model, "--samples", 6, "--top-k", 1, "--max-answer-tokens", 60),
         "questions": ("--writer", model, "--judge", model, "--count", 4),
         "relevance": ("--distil-from", model, "--negatives", 5),
-        "route": ("--modes", "dense", "hops", "local", "--model", model),
     }
     for command, options in commands.items():
         before = server.requests_served()

@@ -79,4 +79,4 @@ def test_settings_are_checked_before_anything_is_done(given: dict[str, object], 
     with pytest.raises(mg.UserError, match=r"^train.sft: 'output' is missing"):
         mg.train.sft(model="m", data="d")
     with pytest.raises(mg.UserError, match="no such file"):
-        mg.train.router(tmp_path / "none.yaml")
+        mg.train.selector(tmp_path / "none.yaml")

@@ -1,4 +1,4 @@
-"""Labelled rows on disk, as `synth relevance` and `synth route` lay them out."""
+"""Labelled rows on disk, as `synth relevance` lays them out."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ ENCODER = "encoder-of-the-small-world"
 
 
 def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER, **origin: str) -> Path:
-    """The dataset as the commands lay it out."""
+    """The dataset as the command lays it out."""
     folder.mkdir(parents=True)
     for split in SPLITS:
         lines = [json.dumps(row) for row in rows if row["split"] == split]

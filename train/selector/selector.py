@@ -1,6 +1,6 @@
-"""`modegraph train selector`: relevance data in, a folder that `--selector` takes out. `light` takes seconds, `cross` minutes.
+"""`modegraph train selector`: relevance data in, a folder that `--selector` takes out. It takes seconds.
 
-Train grows the trees and teaches the cross-encoder; dev stops them, sets temperature and threshold; test is only measured on."""
+Train grows the trees; dev stops them, sets temperature and threshold; test is only measured on."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from train.run.settings import SelectorSettings
 from train.selector.hop import HopRecord, train_hop
 from train.selector.selector_data import (
     HELD_OUT,
+    Doubles,
     Examples,
     RankingFigures,
     RelevanceDataset,
     SelectorRecord,
-    Verdicts,
     examples_of,
     rank_datasets,
     read_datasets,
@@ -44,25 +44,14 @@ from train.shared.calibrate import (
 )
 from train.shared.trees import best_count, fit_trees, to_forest
 
-LIGHT = """Gradient-boosted trees that say how likely it is that a proposition helps to answer a question, from what retrieval \
+ABOUT = """Gradient-boosted trees that say how likely it is that a proposition helps to answer a question, from what retrieval \
 knows of both. Made by `modegraph train selector`; no language model is called. Trees grow on train; dev stops them and sets \
 temperature and threshold; the figures of test are of questions, propositions and passages that were used for neither."""
-CROSS = """A cross-encoder of six layers reads a question beside each of the {depth} propositions that a light selector, gradient-boosted \
-trees over what retrieval knows, ranks best; what counts is the sum of both logits. It started from the sentence encoder {start} with \
-a new head and learned, with the light logit given, from {pairs:,} pairs of train: of each question its relevant propositions, the \
-irrelevant ones that the light selector likes best, and a few drawn at random. Made by `modegraph train selector --size cross`; no \
-language model is called. Dev chose the step ({best_step:,}), the weight of the cross-encoder's logit ({weight:.3f}, with {base:+.3f}), \
-temperature and threshold; the figures of test are of questions, propositions and passages that were used for none of these."""
-LIGHT_FILES = (
-    "`selector.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."
-)
 SHARING = "Of {names} this holds for the questions only: its splits share passages."
-CROSS_FILES = """`cross/` holds the cross-encoder, `cross.json` how its logit is added to that of the trees in `selector.safetensors`; \
-all settings and figures stand in `selector.json`."""
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
-same encoder. """
+same encoder. `selector.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."""
 RANKING = """Mean average precision a question, over the propositions of the passages that it was published with; ± one \
 standard error of the mean difference."""
 
@@ -79,24 +68,21 @@ def selector_card(record: SelectorRecord) -> str:
         ("seconds of training", f"{record.train_seconds:.1f}"),
         ("seconds of training, all cores together", f"{record.processor_seconds:.1f}"),
     ]
-    cross = record.cross
-    about = LIGHT if cross is None else CROSS.format_map(asdict(cross))
+    about = ABOUT
     if record.sharing_passages:
         about += " " + SHARING.format(names=", ".join(record.sharing_passages))
-    by_light = {(each.dataset, each.split): each.selector for each in cross.light_ranked} if cross is not None else {}
     ranked = [
         (
             each.dataset,
             each.split,
             each.questions,
             f"{each.selector:.3f}",
-            *([f"{by_light[each.dataset, each.split]:.3f}"] if by_light else []),
             f"{each.cosine:.3f}",
             f"{each.selector - each.cosine:+.3f} ± {each.standard_error:.3f}",
         )
         for each in record.ranked
     ]
-    header = ("data", "split", "questions", "selector", *(["light"] if by_light else []), "cosine", "minus cosine")
+    header = ("data", "split", "questions", "selector", "cosine", "minus cosine")
     bins = [
         (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
         for b in record.reliability
@@ -114,17 +100,14 @@ def selector_card(record: SelectorRecord) -> str:
         "## Reliability on test\n\n![reliability](reliability.png)",
         markdown_table(("probability", "propositions", "mean probability", "share relevant"), bins),
         "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
-        USE + (LIGHT_FILES if cross is None else CROSS_FILES),
+        USE,
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
     return "\n\n".join(sections) + "\n"
 
 
 RECORD, PLOT, CARD = "selector.json", "reliability.png", "README.md"
-LIBRARIES = {
-    "light": ("scikit-learn", "numpy"),
-    "cross": ("sentence-transformers", "transformers", "torch", "scikit-learn"),
-}
+LIBRARIES = ("scikit-learn", "numpy")
 
 
 def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
@@ -133,9 +116,8 @@ def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
 
 
 def train_judge(settings: SelectorSettings) -> SelectorRecord:
-    """A light or a cross selector, which judges propositions."""
-    about = about_run("selector", settings)
-    with fresh_folder(Path(settings.output), resumable=settings.size == "cross", about=about) as folder:
+    """A light selector, which judges propositions."""
+    with fresh_folder(Path(settings.output), about=about_run("selector", settings)) as folder:
         datasets = read_datasets([Path(each) for each in settings.data])
         splits = {split: examples_of(datasets, split) for split in SPLITS}
         for split, examples in splits.items():
@@ -143,14 +125,9 @@ def train_judge(settings: SelectorSettings) -> SelectorRecord:
         started, spent = time.perf_counter(), time.process_time()
         classifier, trees = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
         save_selector(folder, classifier)
-        verdicts, cross = light_verdicts(classifier, splits), None
-        if settings.size == "cross":
-            from train.selector.cross import fit_cross
-
-            light_ranked = rank_held_out(splits, verdicts, datasets)
-            verdicts, cross = fit_cross(classifier, datasets, splits, settings, folder, light_ranked)
+        log_odds = log_odds_of(classifier, splits)
         seconds = (time.perf_counter() - started, time.process_time() - spent)
-        bins = reliability(verdicts.probability("test"), splits["test"].label_n)
+        bins = reliability(probabilities(log_odds["test"], 1.0), splits["test"].label_n)
         record = SelectorRecord(
             size=settings.size,
             data={dataset.name: dataset.fingerprint for dataset in datasets},
@@ -160,15 +137,15 @@ def train_judge(settings: SelectorSettings) -> SelectorRecord:
             settings=settings.recorded(),
             examples={split: len(examples.label_n) for split, examples in splits.items()},
             trees=trees,
-            temperature=verdicts.temperature,
-            threshold=verdicts.threshold,
-            ranked=rank_held_out(splits, verdicts, datasets),
-            figures=held_out_figures(verdicts, splits["test"]) | {"ECE": calibration_error(bins)},
+            temperature=classifier.temperature,
+            threshold=classifier.threshold,
+            ranked=rank_held_out(splits, log_odds, datasets),
+            figures=held_out_figures(log_odds["test"], splits["test"], classifier.threshold)
+            | {"ECE": calibration_error(bins)},
             reliability=bins,
             train_seconds=seconds[0],
             processor_seconds=seconds[1],
-            versions={name: version(name) for name in LIBRARIES[settings.size]},
-            cross=cross,
+            versions={name: version(name) for name in LIBRARIES},
         )
         draw_reliability(bins, folder / PLOT, "propositions", "relevant")
         (folder / CARD).write_text(selector_card(record), encoding="utf-8")
@@ -187,30 +164,29 @@ def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, e
     return Classifier(forest, temperature, threshold, encoder), count
 
 
-def light_verdicts(classifier: Classifier, splits: Mapping[str, Examples]) -> Verdicts:
-    """What the light selector says of the held-out examples."""
-    log_odds = {
+def log_odds_of(classifier: Classifier, splits: Mapping[str, Examples]) -> dict[str, Doubles]:
+    """What the selector says of the held-out examples, with the temperature in it."""
+    return {
         split: forest_logits(classifier.forest, splits[split].features_nF) / classifier.temperature
         for split in HELD_OUT
     }
-    return Verdicts(classifier.temperature, classifier.threshold, log_odds)
 
 
 def rank_held_out(
-    splits: Mapping[str, Examples], verdicts: Verdicts, datasets: Sequence[RelevanceDataset]
+    splits: Mapping[str, Examples], log_odds: Mapping[str, Doubles], datasets: Sequence[RelevanceDataset]
 ) -> tuple[RankingFigures, ...]:
     """How well each dataset's questions of dev and test are ranked."""
     names = [dataset.name for dataset in datasets]
-    by_split = (rank_datasets(splits[split], verdicts.log_odds[split], names, split) for split in HELD_OUT)
+    by_split = (rank_datasets(splits[split], log_odds[split], names, split) for split in HELD_OUT)
     return tuple(ranked for of_split in by_split for ranked in of_split)
 
 
-def held_out_figures(verdicts: Verdicts, test: Examples) -> dict[str, float]:
+def held_out_figures(log_odds_n: Doubles, test: Examples, threshold: float) -> dict[str, float]:
     """Log loss beside that of knowing only how many are relevant, and what the threshold keeps."""
     share = float(test.label_n.mean())
     constant_n = np.full(len(test.label_n), np.log(share / (1 - share)))
     return {
-        "log loss": log_loss(verdicts.log_odds["test"], test.label_n, 1.0),
+        "log loss": log_loss(log_odds_n, test.label_n, 1.0),
         "log loss of the share alone": log_loss(constant_n, test.label_n, 1.0),
-        **threshold_figures(verdicts.probability("test"), test.label_n, verdicts.threshold),
+        **threshold_figures(probabilities(log_odds_n, 1.0), test.label_n, threshold),
     }

@@ -5,7 +5,8 @@ Legend: n examples (a question and a proposition each), F features, B bins of pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from data_synth.relevance.relevance_form import SPLIT_BY, RelevanceRow, relevanc
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
-from graph.trees import probabilities
+from graph.shared.ids import checksum, content_id
+from graph.shared.jsonl import read_jsonl
 from graph.types import Floats, Ints
-from train.shared import labelled
 from train.shared.calibrate import Bin
-from train.shared.labelled import Labels, check_apart, read_folders
+from train.shared.labelled import check_apart
 
 Doubles = NDArray[np.float64]
 
@@ -42,19 +43,6 @@ HELD_OUT = ("dev", "test")
 
 
 @dataclass(frozen=True)
-class Verdicts:
-    """What a finished selector says of the examples of HELD_OUT: log odds, with the temperature in them."""
-
-    temperature: float
-    threshold: float
-    log_odds: Mapping[str, Doubles]
-
-    def probability(self, split: str) -> Doubles:
-        """The probability of each example to be relevant: [n]."""
-        return probabilities(self.log_odds[split], 1.0)
-
-
-@dataclass(frozen=True)
 class RankingFigures:
     """Mean average precision over the questions of a dataset, each over the propositions of its own passages.
 
@@ -70,28 +58,11 @@ class RankingFigures:
 
 
 @dataclass(frozen=True)
-class CrossRecord:
-    """How the cross-encoder of a cross selector came to be: pairs learned from, the step that was best on dev, the blend of logits.
-
-    `light_ranked` is what the light selector that it reads after ranks by itself.
-    """
-
-    start: str
-    pairs: int
-    best_step: int
-    weight: float
-    base: float
-    depth: int
-    light_ranked: tuple[RankingFigures, ...]
-
-
-@dataclass(frozen=True)
 class SelectorRecord:
     """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name;
     `sharing_passages` names those whose splits share passages, though no question.
 
-    `trees` are those of the light selector, which a cross selector has too; `cross` is None for a light one. `processor_seconds` are
-    those of all cores.
+    `processor_seconds` are those of all cores.
     """
 
     size: str
@@ -110,18 +81,77 @@ class SelectorRecord:
     train_seconds: float
     processor_seconds: float
     versions: Mapping[str, str]
-    cross: CrossRecord | None = None
 
 
 OWN = ("gold", "own")
 """`found_by` of propositions that stand in a passage that the question was published with."""
-LABELS = Labels("synth relevance", "features", FEATURES, relevance_from_json, relevance_problems)
-RelevanceDataset = labelled.Dataset[RelevanceRow]
+SUMMARY = "summary.json"
+ROW = "a row as `synth relevance` writes it"
+
+
+@dataclass(frozen=True)
+class RelevanceDataset:
+    """A folder of rows by split, its fingerprint, the fingerprint of the encoder that its features were made with, and all else that its
+    summary tells of its origin.
+    """
+
+    name: str
+    rows: Mapping[str, Sequence[RelevanceRow]]
+    fingerprint: str
+    encoder: str
+    origin: Mapping[str, str]
+
+
+def read_folder(folder: Path) -> RelevanceDataset:
+    """One dataset; UserError with file and line for a row that is malformed or lacks a feature."""
+    files = {split: folder / f"{split}.jsonl" for split in SPLITS}
+    try:
+        origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
+        encoder = origin["Encoder"]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        found = f"{folder / SUMMARY}: does not name the encoder ({type(problem).__name__}: {problem})"
+        raise UserError(found, "a folder that `synth relevance` wrote", "make the data again") from None
+    rows = {split: list(read_rows(file)) for split, file in files.items() if file.is_file()}
+    fingerprint = content_id(*(checksum(files[split]) for split in rows))
+    by_split = {split: rows.get(split, []) for split in SPLITS}
+    return RelevanceDataset(folder.resolve().name, by_split, fingerprint, str(encoder), origin)
+
+
+def read_rows(file: Path) -> Iterator[RelevanceRow]:
+    """The rows of one split's file, which must be of that split."""
+    for number, row in read_jsonl(file):
+        where = f"{file} line {number}"
+        check_features(where, row.get("features"))
+        try:
+            read = relevance_from_json(row)
+            problems = relevance_problems(read)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            found = f"{where}: {type(problem).__name__}: {problem}"
+            raise UserError(found, ROW, "make the data again") from None
+        if read.split != file.stem:
+            problems.append(f"split is {read.split!r}, expected {file.stem!r}")
+        if problems:
+            raise UserError(f"{where}: {problems[0]}", ROW, "make the data again")
+        yield read
+
+
+def check_features(where: str, has: object) -> None:
+    """UserError unless a row's features are those of this version."""
+    held = has if isinstance(has, dict) else {}
+    told = [f"without {name!r}" for name in FEATURES if name not in held]
+    told += [f"with {name!r}" for name in held if name not in FEATURES]
+    if told:
+        expected = f"the {len(FEATURES)} features of this version"
+        raise UserError(f"{where}: features " + ", ".join(told), expected, "make the data again")
 
 
 def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
     """All datasets; UserError for rows that cannot be learned from, for several encoders, and for splits that share anything."""
-    datasets = read_folders(folders, LABELS)
+    datasets = [read_folder(folder) for folder in folders]
+    encoders = {dataset.encoder: dataset.name for dataset in datasets}
+    if len(encoders) > 1:
+        told = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
+        raise UserError(f"datasets of several encoders ({told})", "one encoder", "make them with one encoder")
     for split in SPLITS:
         check_classes(split, rows_of(datasets, split))
     check_nothing_shared(datasets)

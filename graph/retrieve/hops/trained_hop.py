@@ -106,7 +106,7 @@ def find_hop(spec: str) -> Hop | None:
 def _load(file: Path, changed_ns: int) -> Hop:
     del changed_ns
     with read_forests(file, HEADER, FORMAT, HOP_FEATURES) as (opened, header):
-        return Hop(forest_from(opened, "", header, len(HOP_FEATURES)), str(header["encoder"]))
+        return Hop(forest_from(opened, header, len(HOP_FEATURES)), str(header["encoder"]))
 
 
 def _way(rows: HopRows, way: int) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""Rankings that were trained: features, selectors and rerankers, the router between the modes."""
+"""Rankings that were trained: features, selectors and rerankers."""

@@ -271,9 +271,10 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
     return probabilities(forest_logits(classifier.forest, features_nF), classifier.temperature)
 
 
-def check_same_encoder(classifier: Classifier, index: Index) -> None:
-    """UserError when the index has another encoder than the one whose cosines the selector learned from."""
+def judge(classifier: Classifier, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> NDArray[np.float64]:
+    """The probability of each proposition to be relevant: [n]. UserError for an index of another encoder."""
     check_encoder("selector", classifier.encoder, index, "`modegraph synth relevance`")
+    return relevance(classifier, measure(index, query, view, rows_n))
 
 
 def save_selector(folder: Path, classifier: Classifier) -> None:
@@ -298,5 +299,5 @@ def open_selector(spec: str) -> Classifier:
 def _load_selector(file: Path, changed_ns: int) -> Classifier:
     del changed_ns
     with read_forests(file, HEADER, FORMAT, FEATURES) as (opened, header):
-        forest = forest_from(opened, "", header, len(FEATURES))
+        forest = forest_from(opened, header, len(FEATURES))
         return Classifier(forest, float(header["temperature"]), float(header["threshold"]), str(header["encoder"]))

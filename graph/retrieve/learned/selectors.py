@@ -8,8 +8,7 @@ import numpy as np
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
-from graph.retrieve.learned.cross import TrainedSelector, judge, open_trained_selector, threshold_of
-from graph.retrieve.learned.light import QuestionView, view_of
+from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.parts.query import Query
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, at_most, one_of, sound_items
@@ -36,7 +35,7 @@ def find_selector(name: str, query: Query) -> Select:
         raise UserError(
             "selector = 'llm' without a model", "a model to ask", "give --model SPEC, or --selector threshold"
         )
-    return SELECTORS[name] if name in SELECTORS else select_by_trained(open_trained_selector(name))
+    return SELECTORS[name] if name in SELECTORS else select_by_trained(open_selector(name))
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
@@ -61,7 +60,7 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
     return select_by_threshold(index, query, candidates) if chosen is None else chosen
 
 
-def select_by_trained(selector: TrainedSelector) -> Select:
+def select_by_trained(selector: Classifier) -> Select:
     """Keeps the candidates whose probability reaches the trained selector's threshold, most probable first.
 
     What it knows of a query is made once, and lasts as long as it: make one for each question. UserError, when asked, for an
@@ -76,7 +75,7 @@ def select_by_trained(selector: TrainedSelector) -> Select:
             views[query.text] = view_of(index, query)
         candidates = _distinct(candidates)
         relevance_n = judge(selector, index, query, views[query.text], candidates)
-        kept_n = relevance_n >= threshold_of(selector)
+        kept_n = relevance_n >= selector.threshold
         order = np.lexsort((candidates[kept_n], -relevance_n[kept_n]))
         return candidates[kept_n][order]
 

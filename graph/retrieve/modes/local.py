@@ -17,8 +17,7 @@ from graph.answer.prompt import is_no_answer
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.hops.mode import describe_path, find_links, reach
-from graph.retrieve.learned.cross import TrainedSelector, judge, open_trained_selector, threshold_of
-from graph.retrieve.learned.light import QuestionView, view_of
+from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, list_statements
 from graph.retrieve.parts.mentions import named_documents
 from graph.retrieve.parts.passage_scores import Scores, own_scores, score_passages
@@ -144,7 +143,7 @@ STEER, JUDGED_GAIN = 0.15, 0.5
 (selectors trained on other questions) that are not among the first five, 13 instead of 16 are left, and 63 instead of 72."""
 
 
-def retrieve_by_selector(index: Index, query: Query, selector: TrainedSelector, top_k: int) -> Evidence:
+def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k: int) -> Evidence:
     """Top k passages, each with the path that led to it; UserError for an index of another encoder."""
     view = view_of(index, query)
     rows_n = propositions_to_judge(index, view)
@@ -156,7 +155,7 @@ def retrieve_by_selector(index: Index, query: Query, selector: TrainedSelector, 
     scores_P = reached_P + JUDGED_GAIN * judged_P
     rows = [int(row) for row in top_rows(scores_P, top_k)]
     called = {document: name for name, document in named_documents(index, query.text)}
-    kept = int((relevance_n >= threshold_of(selector)).sum())
+    kept = int((relevance_n >= selector.threshold).sum())
     steps = (f"{len(rows_n)} propositions judged, {kept} of them relevant", f"{len(links.worth_X):,} links onwards")
     return Evidence(
         query=query.text,
@@ -188,7 +187,7 @@ WALK_GAIN = 0.6
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, ranked by their own score, raised by the propositions in them that the walk brought in."""
     if query.model is None and settings.selector not in SELECTORS:
-        return retrieve_by_selector(index, query, open_trained_selector(settings.selector), settings.top_k)
+        return retrieve_by_selector(index, query, open_selector(settings.selector), settings.top_k)
     data = index.data
     select = find_selector(settings.selector, query)
     near_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)

@@ -226,7 +226,6 @@ class RetrieveSettings(Settings):
         description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
-    router: str = Field("", description='what chooses the mode of auto: a trained router\'s folder; "" for a rule')
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (), description="layers that hierarchy returns nodes of: 0 passages and chunks' summaries, 1 …; none for all"
     )

@@ -1,4 +1,4 @@
-"""The commands `synth relevance` and `synth route`, from the command line to the files."""
+"""The command `synth relevance`, from the command line to the files."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from data_synth import cli_label as cli_relevance
-from data_synth import cli_label as cli_route
+from data_synth import cli_label
 from graph.errors import UserError
 from graph.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
@@ -46,15 +45,14 @@ def write(file: Path, rows: list[dict[str, Any]]) -> Path:
     return file
 
 
-def run(command: str, index: Path, questions: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
+def run(index: Path, questions: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
     def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
         assert model is not None and spec == "scripted"
         return model if ledger is None else Ledger(model, ledger)
 
     synth = typer.Typer()
-    cli_relevance.register_relevance(synth, open_model)
-    cli_route.register_route(synth, open_model)
-    asked = [command, str(index), "--questions", str(questions), *map(str, arguments)]
+    cli_label.register_relevance(synth, open_model)
+    asked = [str(index), "--questions", str(questions), *map(str, arguments)]
     return CliRunner().invoke(synth, asked)
 
 
@@ -64,7 +62,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def test_relevance_writes_rows_that_datasets_can_load(index: Path, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = run("relevance", index, questions, "--out", out, "--negatives", 3, "--json")
+    result = run(index, questions, "--out", out, "--negatives", 3, "--json")
     assert result.exit_code == 0, result.output
     rows = lines(out)
     assert json.loads(result.stdout)["rows"] == len(rows) > 8
@@ -76,7 +74,7 @@ def test_relevance_writes_rows_that_datasets_can_load(index: Path, questions: Pa
 
 
 def test_relevance_previews_without_writing(index: Path, questions: Path, tmp_path: Path) -> None:
-    result = run("relevance", index, questions, "--preview", 2, "--json")
+    result = run(index, questions, "--preview", 2, "--json")
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.stdout)["rows"]) == 2
     assert sorted(file.name for file in tmp_path.iterdir()) == ["corpus.jsonl", "questions.jsonl"]
@@ -84,16 +82,16 @@ def test_relevance_previews_without_writing(index: Path, questions: Path, tmp_pa
 
 def test_the_same_seed_writes_the_same_bytes(index: Path, questions: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        assert run("relevance", index, questions, "--out", tmp_path / name, "--seed", 5).exit_code == 0
+        assert run(index, questions, "--out", tmp_path / name, "--seed", 5).exit_code == 0
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
 
 
 def test_another_corpus_file_can_be_named(index: Path, questions: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").rename(tmp_path / "elsewhere.jsonl")
-    missing = run("relevance", index, questions, "--out", tmp_path / "out")
+    missing = run(index, questions, "--out", tmp_path / "out")
     assert isinstance(missing.exception, UserError) and "Give --corpus FILE" in str(missing.exception)
-    found = run("relevance", index, questions, "--out", tmp_path / "out", "--corpus", tmp_path / "elsewhere.jsonl")
+    found = run(index, questions, "--out", tmp_path / "out", "--corpus", tmp_path / "elsewhere.jsonl")
     assert found.exit_code == 0, found.output
 
 
@@ -104,9 +102,9 @@ def test_a_second_dataset_shares_nothing_with_the_other_splits_of_the_first(
     bell = {"id": "bell", "question": "When does the bell ring?", "gold_ids": ["tarn"], "context_ids": ["ada"]}
     second = write(tmp_path / "second.jsonl", [{**bell, "split": "train"}, {**QUESTIONS[1], "split": "train"}])
     one, two, apart = tmp_path / "one", tmp_path / "two", tmp_path / "apart"
-    assert run("relevance", index, first, "--out", one, "--negatives", 3).exit_code == 0
-    assert run("relevance", index, second, "--out", two).exit_code == 0
-    assert run("relevance", index, second, "--out", apart, "--beside", one).exit_code == 0
+    assert run(index, first, "--out", one, "--negatives", 3).exit_code == 0
+    assert run(index, second, "--out", two).exit_code == 0
+    assert run(index, second, "--out", apart, "--beside", one).exit_code == 0
     held = {row["proposition_id"] for row in lines(one)}
     in_train = [{row["proposition_id"] for row in lines(folder) if row["split"] == "train"} for folder in (two, apart)]
     assert held & in_train[0] and not held & in_train[1]
@@ -117,20 +115,19 @@ def test_a_question_that_another_dataset_has_keeps_its_split(index: Path, questi
     again = {**QUESTIONS[0], "id": "again", "question": "WHERE was Ada Marlow born?", "split": "train"}
     second = write(tmp_path / "second.jsonl", [again])
     one, apart = tmp_path / "one", tmp_path / "apart"
-    assert run("relevance", index, first, "--out", one).exit_code == 0
-    assert run("relevance", index, second, "--out", apart, "--beside", one).exit_code == 0
+    assert run(index, first, "--out", one).exit_code == 0
+    assert run(index, second, "--out", apart, "--beside", one).exit_code == 0
     assert {row["split"] for row in lines(apart)} == {"test"}
 
 
 def test_a_folder_without_a_dataset_is_no_neighbour(index: Path, questions: Path, tmp_path: Path) -> None:
-    result = run("relevance", index, questions, "--out", tmp_path / "out", "--beside", tmp_path / "nowhere")
+    result = run(index, questions, "--out", tmp_path / "out", "--beside", tmp_path / "nowhere")
     assert isinstance(result.exception, UserError) and "nowhere: no dataset" in str(result.exception)
 
 
 def test_no_folder_is_told(index: Path, questions: Path) -> None:
-    for command in ("relevance", "route"):
-        result = run(command, index, questions)
-        assert isinstance(result.exception, UserError) and "--out" in str(result.exception)
+    result = run(index, questions)
+    assert isinstance(result.exception, UserError) and "--out" in str(result.exception)
 
 
 def test_distilled_labels_are_asked_for_once(index: Path, questions: Path, tmp_path: Path) -> None:
@@ -139,46 +136,30 @@ def test_distilled_labels_are_asked_for_once(index: Path, questions: Path, tmp_p
 
     first, again = ScriptedModel(select), ScriptedModel(select)
     asked = ("--out", tmp_path / "out", "--distil-from", "scripted")
-    assert run("relevance", index, questions, *asked, model=first).exit_code == 0
+    assert run(index, questions, *asked, model=first).exit_code == 0
     rows = lines(tmp_path / "out")
     assert {row["labelled_by"] for row in rows} == {"model"} and sum(row["label"] for row in rows) == 2 * 2
-    assert run("relevance", index, questions, *asked, model=again).exit_code == 0
+    assert run(index, questions, *asked, model=again).exit_code == 0
     assert len(first.asked) >= 2 and again.asked == []
     assert lines(tmp_path / "out") == rows
 
 
 def test_useless_replies_lose_most_rows_and_say_so(index: Path, questions: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "I cannot")
-    result = run("relevance", index, questions, "--out", tmp_path / "out", "--distil-from", "scripted", model=model)
+    result = run(index, questions, "--out", tmp_path / "out", "--distil-from", "scripted", model=model)
     assert result.exit_code == 1
-
-
-def test_route_writes_a_row_a_question(index: Path, questions: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    result = run("route", index, questions, "--out", out, "--modes", "dense", "hops", "--json")
-    assert result.exit_code == 0, result.output
-    rows = lines(out)
-    assert sorted(row["id"] for row in rows) == ["born", "kelp"]
-    assert all(set(row["runs"]) == {"dense", "hops"} and row["best_mode"] in row["runs"] for row in rows)
-
-
-def test_route_previews_the_first_questions_only(index: Path, questions: Path) -> None:
-    result = run("route", index, questions, "--preview", 1, "--modes", "dense", "hops", "--json")
-    assert result.exit_code == 0, result.output
-    assert [row["id"] for row in json.loads(result.stdout)["rows"]] == ["born"]
 
 
 def test_a_gold_document_that_is_not_in_the_index_is_told(index: Path, tmp_path: Path) -> None:
     lost = write(tmp_path / "lost.jsonl", [{"id": "q", "question": "Where?", "gold_ids": ["atlantis"]}])
-    for command in ("relevance", "route"):
-        result = run(command, index, lost, "--out", tmp_path / "out")
-        assert isinstance(result.exception, UserError) and "atlantis" in str(result.exception)
+    result = run(index, lost, "--out", tmp_path / "out")
+    assert isinstance(result.exception, UserError) and "atlantis" in str(result.exception)
 
 
 @pytest.mark.parametrize("split_by", ["passages", "questions"])
 def test_the_summary_tells_what_the_splits_do_not_share(
     index: Path, questions: Path, tmp_path: Path, split_by: str
 ) -> None:
-    result = run("relevance", index, questions, "--out", tmp_path / "out", "--split-by", split_by)
+    result = run(index, questions, "--out", tmp_path / "out", "--split-by", split_by)
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["origin"]["Split by"] == split_by

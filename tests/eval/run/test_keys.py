@@ -66,7 +66,6 @@ def keys(home, config) -> list[str]:
         ({"models": {"m": "hf:part"}, "metrics": ["f1"]}, PARTS),
         ({"retrievers": {"a": {"reranker": "./part"}}}, PARTS),
         ({"retrievers": {"a": {"mode": "local", "selector": "./part"}}}, PARTS),
-        ({"retrievers": {"a": {"mode": "auto", "router": "./part"}}}, PARTS),
         ({}, ()),
     ],
     ids=lambda value: str(value)[:60],

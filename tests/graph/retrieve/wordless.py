@@ -1,4 +1,4 @@
-"""`hops` without the question's words: what trained selectors and routers have learned from."""
+"""`hops` without the question's words: what trained selectors have learned from."""
 
 import numpy as np
 import pytest

@@ -91,8 +91,8 @@ def register_data(data: typer.Typer) -> None:
     ) -> None:
         """Turn a published set into documents and questions or into training rows; feedback, too.
 
-        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences and relevance below --out, of
-        entries with consent alone. `reading` makes rows of questions over passages, by the settings of --config and --set.
+        `feedback` is what `modegraph serve --feedback` stored: entries with consent become the folders preferences and relevance
+        below --out. `reading` makes rows of questions over passages, by the settings of --config and --set.
         """
         from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder, write_or_preview

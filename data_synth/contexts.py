@@ -16,7 +16,7 @@ from data_synth.rows import Draft, Dropped
 from graph.answer.context import build_context, token_budget
 from graph.documents.questions import SPLITS, Question
 from graph.errors import UserError
-from graph.retrieve.parts.diversity import diverse_rows, telling_words
+from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
@@ -98,7 +98,7 @@ def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[D
     """
     groups: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
-        groups[telling_words(question.text), question.answers].append(number)
+        groups[distinctive_words(question.text), question.answers].append(number)
     distinct: list[int] = []
     for numbers in groups.values():
         rows = diverse_rows([questions[number].text for number in numbers], TWIN_THRESHOLD)

@@ -214,7 +214,7 @@ class Lookup:
 
 
 def question_id(question: str) -> str:
-    """The id of a question that readers asked."""
+    """The id of a question from feedback."""
     return f"feedback-{shown_id(content_id('feedback', question_key(question)))}"
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/experiments/selector.py --selector FOLDER --index INDEX --items items.jsonl --split dev --json
 
-INDEX holds the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
+INDEX contains the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
 "candidates": [{"id", "text", "label"}]}, as EntailmentBank's is converted.
 
 Legend: n candidates of a question.
@@ -39,7 +39,7 @@ COSINE = "cosine"
 def scores_of(
     index: Index, query: Query, rows_n: NDArray[np.int64], selector: Classifier
 ) -> dict[str, NDArray[np.float64]]:
-    """What the cosine and the selector give the candidates."""
+    """The candidates' scores by cosine and by the selector."""
     view = view_of(index, query)
     return {
         COSINE: measure(index, query, view, rows_n)[:, FEATURES.index("nearness")].astype(np.float64),

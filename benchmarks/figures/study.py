@@ -35,7 +35,7 @@ def draw_runs() -> Figure:
     axes.plot(*start, "*", color=GREY, ms=14, label="SFT, the reference", ls="none")
     axes.set_xlabel("KL to the reference, nats a response")
     axes.set_ylabel("expected reward")
-    axes.set_title("19 held-out prompts, 8 samples each; a line a seed")
+    axes.set_title("19 held-out prompts, 8 samples each; one line per seed")
     figure.legend(frameon=False, labelcolor=GREY, fontsize=9, loc="outside right upper")
     dress(axes)
     return figure

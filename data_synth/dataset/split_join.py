@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_synth.dataset.validate import form_of
+from data_synth.dataset.validate import MALFORMED, form_of
 from data_synth.relevance.gold import read_gold_questions, with_sentences
 from data_synth.rows import Form
 from graph.documents.questions import SPLITS
@@ -50,9 +50,6 @@ def may_be(stated: str | None, split: str) -> bool:
     (True, True, False, False)
     """
     return stated is None or (stated == "test") == (split == "test")
-
-
-MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:

@@ -260,7 +260,7 @@ def write_or_preview(
     summary = write_dataset(out, rows, form, origin)
     print_json({"out": str(out), **asdict(summary)}) if as_json else print(show_summary(summary, out))
     if summary.mostly_lost:
-        say(f"modegraph: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} kept; see {out}")
+        say(f"modegraph: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} remain; see {out}")
     warnings = warnings_of(summary)
     for warning in warnings:
         say(f"modegraph: warning: {warning}")

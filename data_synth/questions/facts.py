@@ -1,4 +1,4 @@
-"""Questions about one fact of an index: what one sentence answers, worded so that its subject is named and no other sentence answers it."""
+"""Questions about one fact of an index: answered by one sentence, and worded so that the subject is named and no other sentence answers them."""
 
 import re
 from collections import Counter, defaultdict
@@ -8,15 +8,15 @@ from functools import cached_property
 from itertools import zip_longest
 from random import Random
 
-from data_synth.questions.index_statements import IndexStatements, Place
+from data_synth.questions.index_statements import IndexStatements, Occurrence
 from data_synth.questions.question_form import Step, named_in
 from data_synth.questions.sentences import Fact, facts_of, topic_of
 from data_synth.questions.templates import Candidate, shuffled, starts, values_at
 from graph.extract.entities import entity_key
 from graph.index.index import Index
 
-MOST_OF_A_SENTENCE = 2
-"""Questions that may rest on one sentence."""
+MAX_PER_SENTENCE = 2
+"""Most questions from one sentence."""
 _PRONOUNS = {
     "He": "he",
     "She": "she",
@@ -27,7 +27,7 @@ _PRONOUNS = {
     "They": "they",
     "Their": "they",
 }
-_PRONOUN = re.compile(rf"^(?P<one>{'|'.join(_PRONOUNS)}) (?=\w)")
+_PRONOUN = re.compile(rf"^(?P<pronoun>{'|'.join(_PRONOUNS)}) (?=\w)")
 _VESSELS = frozenset(["boat", "cutter", "ferry", "launch", "ship", "vessel", "yacht"])
 _PLAIN = """
 a about according after all an and are around as at be been before by can did do does every each far few for from had has have how
@@ -39,7 +39,7 @@ _ENDING = re.compile(r"(?:ing|ies|ied|ed|es|s|d|e|y)$")
 
 
 class Sentences:
-    """The sentences of an index by the words in them, and how words are written in it."""
+    """The sentences of an index, searchable by word stems, with counts of how words are capitalised."""
 
     def __init__(self, index: Index) -> None:
         data = index.data
@@ -47,9 +47,9 @@ class Sentences:
         self._texts: list[str] = []
         self._documents: list[int] = []
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
-        for at, passage in enumerate(data.occurrence_passage_M):
+        for i, passage in enumerate(data.occurrence_passage_M):
             offset = int(data.passage_start_P[passage])
-            start, end = int(data.occurrence_start_M[at]) - offset, int(data.occurrence_end_M[at]) - offset
+            start, end = int(data.occurrence_start_M[i]) - offset, int(data.occurrence_end_M[i]) - offset
             self._add(data.passage_texts[passage][start:end], int(data.passage_document_P[passage]))
 
     def _add(self, text: str, document: int) -> None:
@@ -62,49 +62,49 @@ class Sentences:
 
     @cached_property
     def text(self) -> str:
-        """All sentences in one, case folded."""
+        """All sentences as one text, case folded."""
         return "\n".join(self._texts).casefold()
 
     @cached_property
-    def names_inside(self) -> Counter[str]:
-        """Words that have a capital inside a sentence, where only names have one."""
+    def capitalised_counts(self) -> Counter[str]:
+        """Counts of capitalised words inside sentences, where only names are capitalised."""
         return Counter(word for text in self._texts for word in re.findall(r"(?<=[a-z,;] )[A-Z][\w'’-]*", text))
 
     @cached_property
-    def small_inside(self) -> Counter[str]:
-        """Words without a capital."""
+    def lower_case_counts(self) -> Counter[str]:
+        """Counts of words without a capital."""
         return Counter(word for text in self._texts for word in re.findall(r"(?<![\w'’-])[a-z][\w'’-]*", text))
 
     def is_name(self, word: str) -> bool:
-        """Whether a word has its capital inside sentences too, more often than none."""
-        return self.names_inside[word] > self.small_inside[word.casefold()]
+        """Whether a word is capitalised inside sentences more often than not."""
+        return self.capitalised_counts[word] > self.lower_case_counts[word.casefold()]
 
     def has_word(self, word: str) -> bool:
-        """Whether any sentence has a word, in any of its forms."""
+        """Whether any sentence contains a word in any of its forms."""
         return bool(self._by_word.get(stem_of(word)))
 
-    def documents_saying(self, words: frozenset[str], but: str) -> set[int]:
-        """The documents with a sentence, another one than `but`, that has all the words."""
+    def documents_with(self, words: frozenset[str], excluding: str) -> set[int]:
+        """The documents with a sentence that contains all the words, other than the sentence `excluding`."""
         if not words:
             return set()
         rows = set.intersection(*(self._by_word.get(word, set()) for word in words))
-        return {self._documents[row] for row in rows if self._texts[row] != but}
+        return {self._documents[row] for row in rows if self._texts[row] != excluding}
 
 
 @dataclass(frozen=True)
-class _PlacedFact:
+class _SourcedFact:
     fact: Fact
-    place: Place
+    occurrence: Occurrence
 
 
 def stem_of(word: str) -> str:
-    """A word without its ending, as far as needed to know it again: "opened" and "opens" are one."""
+    """A word without its ending, so that its forms are equal: "opened" and "opens"."""
     word = word.casefold()
     return _ENDING.sub("", word) if len(word) > 4 else word.removesuffix("s")
 
 
 def stems_of(text: str) -> frozenset[str]:
-    """The words of a text that say something.
+    """The stems of the content words of a text.
 
     >>> sorted(stems_of("When was the yard opened?"))
     ['open', 'yard']
@@ -113,147 +113,154 @@ def stems_of(text: str) -> frozenset[str]:
     return frozenset(stem_of(word) for word in words if word not in _PLAIN_WORDS)
 
 
-def fact_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Every question that one sentence alone answers, the documents by turns. None for more `hops` than one."""
+def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
+    """Every question that only one sentence answers, alternating documents. None unless `hops` is 1."""
     if hops != 1:
         return
-    sentences = Sentences(readings.mentions.index)
-    of_values = _by_values(readings, rng)
+    sentences = Sentences(statements.mentions.index)
+    by_document = _value_questions(statements, rng)
     turns = [
-        shuffled([*of_values.get(document, ()), *_of_document(readings, sentences, document, rng)], rng)
-        for document in shuffled(sorted(readings.statements), rng)
+        shuffled([*by_document.get(document, ()), *_document_questions(statements, sentences, document, rng)], rng)
+        for document in shuffled(sorted(statements.occurrences), rng)
     ]
-    for together in zip_longest(*turns):
-        yield from (candidate for candidate in together if candidate is not None)
+    for candidates in zip_longest(*turns):
+        yield from (candidate for candidate in candidates if candidate is not None)
 
 
-def _by_values(readings: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
-    """What the documents about one thing say of it in dates and sizes."""
-    found: dict[int, list[Candidate]] = {}
-    for start in starts(readings, rng):
-        if start.document in readings.openings:
-            name = readings.openings[start.document]
-            found[start.document] = [
-                Candidate("single", value.asked.replace("{}", name), value.text, ((step,),), ())
-                for value, step in values_at(readings, start)
+def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
+    """Questions for dates and sizes of the subjects of documents about one thing, by document."""
+    questions: dict[int, list[Candidate]] = {}
+    for start in starts(statements, rng):
+        if start.document in statements.subject_names:
+            name = statements.subject_names[start.document]
+            questions[start.document] = [
+                Candidate("single", value.question.replace("{}", name), value.text, ((step,),), ())
+                for value, step in values_at(statements, start)
             ]
-    return found
+    return questions
 
 
-def _of_document(readings: IndexStatements, sentences: Sentences, document: int, rng: Random) -> Iterator[Candidate]:
+def _document_questions(
+    statements: IndexStatements, sentences: Sentences, document: int, rng: Random
+) -> Iterator[Candidate]:
     uses: Counter[str] = Counter()
-    for found in shuffled(list(_facts(readings, sentences, document)), rng):
-        candidate = _candidate(readings, sentences, document, found)
-        if candidate is not None and uses[found.place.quote] < MOST_OF_A_SENTENCE:
-            uses[found.place.quote] += 1
+    for fact in shuffled(list(_facts(statements, sentences, document)), rng):
+        candidate = _candidate(statements, sentences, document, fact)
+        if candidate is not None and uses[fact.occurrence.quote] < MAX_PER_SENTENCE:
+            uses[fact.occurrence.quote] += 1
             yield candidate
 
 
-def _facts(readings: IndexStatements, sentences: Sentences, document: int) -> Iterator[_PlacedFact]:
-    opening = readings.openings.get(document, "")
-    names = set(opening.split())
+def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> Iterator[_SourcedFact]:
+    subject = statements.subject_names.get(document, "")
+    names = set(subject.split())
 
     def is_name(word: str) -> bool:
         return word in names or sentences.is_name(word)
 
-    earlier: Place | None = None
+    previous: Occurrence | None = None
     topic: tuple[str, str] | None = None
-    for place in readings.statements[document]:
-        text = " ".join(place.quote.split())
-        begins = earlier is None or not _follows(readings, earlier, place)
-        topic = (opening, _pronoun_for(readings, document)) if begins and opening else None if begins else topic
-        earlier = place
-        pronoun = _PRONOUN.match(text)
-        if pronoun is None:
-            topic = topic_of(text, is_name) or _opening_topic(readings, document, text)
-        elif topic is not None and _means(topic, opening, _PRONOUNS[pronoun["one"]], _pronoun_for(readings, document)):
-            text, topic = _with_name(text, pronoun, topic[0]), (topic[0], _PRONOUNS[pronoun["one"]])
+    pronouns = _pronouns_for(statements, document)
+    for occurrence in statements.occurrences[document]:
+        text = " ".join(occurrence.quote.split())
+        if previous is None or not _follows(statements, previous, occurrence):
+            topic = (subject, pronouns) if subject else None
+        previous = occurrence
+        match = _PRONOUN.match(text)
+        pronoun = _PRONOUNS[match["pronoun"]] if match else ""
+        if match is None:
+            topic = topic_of(text, is_name) or _subject_topic(statements, document, text)
+        elif topic is not None and _refers_to(pronoun, topic, subject, pronouns):
+            text, topic = _with_name(text, match, topic[0]), (topic[0], pronoun)
         else:
             topic = None
             continue
         for fact in facts_of(text, is_name):
-            if fact.answers[0] in place.quote:
-                yield _PlacedFact(fact, place)
+            if fact.answers[0] in occurrence.quote:
+                yield _SourcedFact(fact, occurrence)
 
 
-def _means(topic: tuple[str, str], opening: str, pronoun: str, own: str) -> bool:
-    """Whether a pronoun stands for the topic of the sentence before, and cannot stand for the thing that the document is about."""
-    return pronoun in topic[1].split() and (not opening or topic[0] == opening or pronoun not in own.split())
+def _refers_to(pronoun: str, topic: tuple[str, str], subject: str, subject_pronouns: str) -> bool:
+    """Whether a pronoun can refer to the topic of the previous sentence, and cannot refer to the document's subject instead."""
+    return pronoun in topic[1].split() and (
+        not subject or topic[0] == subject or pronoun not in subject_pronouns.split()
+    )
 
 
-def _follows(readings: IndexStatements, earlier: Place, place: Place) -> bool:
-    """Whether a sentence comes next after another one in the same paragraph."""
-    if earlier.passage != place.passage:
+def _follows(statements: IndexStatements, previous: Occurrence, occurrence: Occurrence) -> bool:
+    """Whether a sentence directly follows the previous one in the same paragraph."""
+    if previous.passage != occurrence.passage:
         return False
-    text = readings.mentions.index.data.passage_texts[place.passage]
-    between = text[text.find(earlier.quote) + len(earlier.quote) : text.find(place.quote)]
+    text = statements.mentions.index.data.passage_texts[occurrence.passage]
+    between = text[text.find(previous.quote) + len(previous.quote) : text.find(occurrence.quote)]
     return not between.strip() and "\n\n" not in between
 
 
-def _opening_topic(readings: IndexStatements, document: int, text: str) -> tuple[str, str] | None:
-    """The one thing that a document is about, where a sentence opens with it."""
-    opening = readings.openings.get(document)
-    if not opening or not text.startswith(f"{opening[0].upper()}{opening[1:]}"):
+def _subject_topic(statements: IndexStatements, document: int, text: str) -> tuple[str, str] | None:
+    """The subject of a document about one thing, and its pronouns, if a sentence opens with it."""
+    subject = statements.subject_names.get(document)
+    if not subject or not text.startswith(f"{subject[0].upper()}{subject[1:]}"):
         return None
-    return opening, _pronoun_for(readings, document)
+    return subject, _pronouns_for(statements, document)
 
 
-def _pronoun_for(readings: IndexStatements, document: int) -> str:
-    """The pronouns that can stand for what a document is about."""
-    kind = readings.kinds[document]
+def _pronouns_for(statements: IndexStatements, document: int) -> str:
+    """The pronouns that can refer to a document's subject."""
+    kind = statements.kinds[document]
     return "he she" if kind.person else "she it" if kind.noun in _VESSELS else "it"
 
 
-def _with_name(text: str, pronoun: re.Match[str], topic: str) -> str:
-    """A sentence with a name in the place of its first pronoun."""
-    rest = text[pronoun.end() :]
-    one = pronoun["one"]
-    own = one in ("Its", "His", "Their") or (one == "Her" and not re.match(r"(?:was|is|had|has|were)\b", rest))
-    if own and re.search(r" (?:of|in|at|on|for) ", topic):
+def _with_name(text: str, match: re.Match[str], topic: str) -> str:
+    """A sentence with its first pronoun replaced by a name."""
+    rest = text[match.end() :]
+    pronoun = match["pronoun"]
+    is_possessive = pronoun in ("Its", "His", "Their") or (
+        pronoun == "Her" and not re.match(r"(?:was|is|had|has|were)\b", rest)
+    )
+    if is_possessive and re.search(r" (?:of|in|at|on|for) ", topic):
         return text
-    mark = "" if not own else "’" if topic.endswith("s") else "’s"
-    return f"{topic[0].upper()}{topic[1:]}{mark} {rest}"
+    suffix = "" if not is_possessive else "’" if topic.endswith("s") else "’s"
+    return f"{topic[0].upper()}{topic[1:]}{suffix} {rest}"
 
 
-def _candidate(readings: IndexStatements, sentences: Sentences, document: int, found: _PlacedFact) -> Candidate | None:
-    """A fact as a question that stands by itself; None where another sentence may answer it, or nothing names its subject."""
-    fact, place = found.fact, found.place
-    title, question = readings.title(document), fact.question
-    rivals = sentences.documents_saying(stems_of(question), place.quote)
-    named = any(word[:1].isupper() for word in (fact.subject or question.partition(" ")[2]).split())
-    if document in rivals or (named and rivals):
+def _candidate(
+    statements: IndexStatements, sentences: Sentences, document: int, sourced: _SourcedFact
+) -> Candidate | None:
+    """A fact as a self-contained question; None if another sentence may answer it, or nothing names its subject."""
+    fact, occurrence = sourced.fact, sourced.occurrence
+    title, question = statements.title(document), fact.question
+    others = sentences.documents_with(stems_of(question), occurrence.quote)
+    has_name = any(word[:1].isupper() for word in (fact.subject or question.partition(" ")[2]).split())
+    if document in others or (has_name and others):
         return None
-    if (
-        named
-        and fact.subject
-        and sentences.documents_saying(stems_of(f"{fact.subject} {fact.answers[0]}"), place.quote) - {document}
-    ):
+    answer_stems = stems_of(f"{fact.subject} {fact.answers[0]}")
+    if has_name and fact.subject and sentences.documents_with(answer_stems, occurrence.quote) - {document}:
         return None
-    if not named and (rivals or _needs_title(readings, document, fact)):
-        twins = len(readings.mentions.documents_called.get(entity_key(title), ())) > 1
-        if twins or "“" in title or "?" in title or not fact.subject or named_in(fact.answers[0], title):
+    if not has_name and (others or _needs_title(statements, document, fact)):
+        is_ambiguous = len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1
+        if is_ambiguous or "“" in title or "?" in title or not fact.subject or named_in(fact.answers[0], title):
             return None
         question = f"{question.removesuffix('?')}, according to “{title}”?"
-    data = readings.mentions.index.data
+    data = statements.mentions.index.data
     step = Step(
         fact.subject or title,
         fact.answers[0],
         data.document_sources[document],
-        data.passage_ids[place.passage],
-        place.quote,
+        data.passage_ids[occurrence.passage],
+        occurrence.quote,
     )
     return Candidate("single", question, fact.answers[0], ((step,),), (), fact.answers[1:])
 
 
-def _needs_title(readings: IndexStatements, document: int, fact: Fact) -> bool:
-    """Whether a subject without a name ("the journey", in a document about the tram) needs its document beside it.
+def _needs_title(statements: IndexStatements, document: int, fact: Fact) -> bool:
+    """Whether a subject without a name ("the journey", in a document about the tram) needs the document's title in the question.
 
-    Where a document is about one thing, what else it speaks of belongs to that; elsewhere "the …" does, unless its words are those of a
-    title without names ("Canteen and parking").
+    In a document about one thing, all other subjects depend on it; elsewhere only "the …" does, unless its words are those of a title
+    without names ("Canteen and parking").
     """
-    if not fact.subject or document in readings.openings:
+    if not fact.subject or document in statements.subject_names:
         return True
-    title = readings.title(document)
+    title = statements.title(document)
     is_topic = not any(word[:1].isupper() for word in title.split()[1:])
     shared = stems_of(fact.subject) & stems_of(title) if is_topic else frozenset()
     return fact.subject.startswith("the ") and not shared

@@ -57,10 +57,10 @@ class Relation:
     the subject by the name. "" if the type of the thing is unknown and the phrase needs it.
     """
 
-    ahead: str
-    ahead_asked: str
-    back: str
-    back_asked: str
+    forward: str
+    forward_question: str
+    backward: str
+    backward_question: str
 
 
 def kind_of(predicate: str, text: str) -> Kind:

@@ -1,6 +1,6 @@
-"""One sentence read as subject, verb and rest, and what it answers: a date, a number, a name or a place is taken out and becomes the answer.
+"""Questions from one sentence, split into subject, verb and rest: a date, a number, a name or a place is removed and becomes the answer.
 
-Text to text, without a parser: the verbs are those of data_synth/questions/words.py, and a sentence that they do not fit gives nothing.
+All functions map text to text, without a parser: the verbs are those of data_synth/questions/words.py; other sentences give no questions.
 """
 
 import re
@@ -9,34 +9,34 @@ from dataclasses import dataclass, replace
 
 from data_synth.questions.words import (
     ADVERBS,
-    ALONE,
     AUXILIARIES,
     BE,
     BY_BASE,
     BY_PARTICIPLE,
     BY_PAST,
     BY_THIRD,
-    COUNTED,
-    INERT,
+    INANIMATE,
+    INTRANSITIVE,
     LINKS,
-    LOCATED,
+    LOCATION_VERBS,
     MODALS,
     NO_AGENT,
     NO_SUBJECT,
     NOUN_OR_VERB,
     PEOPLE,
+    PHRASE_STOPS,
     PLACES,
+    PLURALS_WITHOUT_S,
     ROLES,
-    SENT,
-    STOPS_PHRASE,
     THINGS,
     TIME_UNITS,
+    TRANSFER_VERBS,
     Verb,
 )
 from graph.extract.entities import MONTHS
 
 IsName = Callable[[str], bool]
-"""Whether a capitalised word at the start of a sentence would have its capital elsewhere too."""
+"""Whether a capitalised word at the start of a sentence is capitalised elsewhere too."""
 
 _UNCLEAR = re.compile(
     r"\b(?:he|she|it|they|we|you|I|him|them|us|me|my|your|our|ours|yours|this|that|these|those|there|here|then|such|former|latter|"
@@ -44,7 +44,7 @@ _UNCLEAR = re.compile(
     r"respectively|above|below|following)\b",
     re.IGNORECASE,
 )
-_OWN = re.compile(r"\b(?:his|her|its|their)\b")
+_POSSESSIVE = re.compile(r"\b(?:his|her|its|their)\b")
 _NOT_PROSE = re.compile(r"[“”\"|{}<>#_\\?!…=/]|\.\.|http")
 _BRACKETED = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
 _BOUNDARY = re.compile(
@@ -131,9 +131,9 @@ _MUCH = {
 
 @dataclass(frozen=True)
 class Fact:
-    """A question that its sentence answers; the first of `answers` stands there word for word.
+    """A question that its sentence answers; the sentence contains the first of `answers` word for word.
 
-    `subject` is what the question is about, as it names it ("" where the question asks for the subject itself).
+    `subject` is the subject as the question names it ("" if the question asks for the subject itself).
     """
 
     question: str
@@ -143,9 +143,9 @@ class Fact:
 
 @dataclass(frozen=True)
 class Clause:
-    """A subject and what one finite verb says of it: an `auxiliary` with its `rest`, or a form of do, a verb and its `rest`.
+    """A subject with one finite verb: an `auxiliary` with its `rest`, or a form of do, a verb and its `rest`.
 
-    `then` is what follows the rest in the sentence.
+    `then` is the text after the rest in the sentence.
     """
 
     subject: str
@@ -161,7 +161,7 @@ class Clause:
 
 
 def facts_of(sentence: str, is_name: IsName) -> Iterator[Fact]:
-    """Every question that a sentence answers, sound by its words alone.
+    """Every question that a sentence answers and that is well formed, judged by the sentence alone.
 
     >>> [fact.question for fact in facts_of("The canteen opens at 7:30 on weekdays.", lambda word: False)]
     ['At what time does the canteen open on weekdays?']
@@ -169,22 +169,22 @@ def facts_of(sentence: str, is_name: IsName) -> Iterator[Fact]:
     text = plain_sentence(sentence)
     if text is None:
         return
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for part in text.split("; "):
         part, roles = _without_apposition(part)
-        found += [
+        facts += [
             *roles,
-            *_of_subject(part),
+            *_subject_amounts(part),
             *(fact for clause in clauses_of(part, is_name) for fact in _facts(clause)),
         ]
-    for fact in found:
+    for fact in facts:
         question = fact.question[0].upper() + fact.question[1:]
         if _is_sound(question, fact) and fact.answers[0] in sentence and sentence.count(fact.answers[0]) == 1:
             yield replace(fact, question=question)
 
 
 def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
-    """What a sentence is about, and the pronoun that the next one could call it by; None where that is not plain.
+    """The topic of a sentence, and the pronouns that the next one could use for it; None if unclear.
 
     >>> topic_of("The chair is Noor Hadley.", str.isupper), topic_of("The vans are parked outside.", str.isupper)
     (('Noor Hadley', 'he she'), ('the vans', 'they'))
@@ -195,8 +195,8 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
         return None
     subject, rest = clauses[0].subject, clauses[0].rest
     if _is_role(subject):
-        named = clauses[0].auxiliary in ("is", "was") and re.fullmatch(_NAME, rest) and _is_person(rest)
-        return (rest, "he she") if named else None
+        is_named = clauses[0].auxiliary in ("is", "was") and re.fullmatch(_NAME, rest) and _is_person(rest)
+        return (rest, "he she") if is_named else None
     if _is_person(subject):
         return subject, "he she"
     head = re.split(r" (?:of|for|at|in|on|to|from|with|behind|beside) ", subject)[0].split()
@@ -206,7 +206,7 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
 
 
 def plain_sentence(sentence: str) -> str | None:
-    """A sentence without emphasis, brackets and its full stop; None for what is no plain statement."""
+    """A sentence without emphasis, brackets and its full stop; None for anything but a plain statement."""
     text = " ".join(re.sub(r"\*\*|`", "", _BRACKETED.sub("", sentence)).split())
     if not text.endswith(".") or _NOT_PROSE.search(text) or not 4 <= len(text.split()) <= 45:
         return None
@@ -214,47 +214,47 @@ def plain_sentence(sentence: str) -> str | None:
 
 
 def clauses_of(text: str, is_name: IsName) -> list[Clause]:
-    """The main clause of a sentence and those that go on with its subject ("… and closes at 15:00")."""
+    """The main clause of a sentence and further ones with the same subject ("… and closes at 15:00")."""
     text = re.sub(r"^(?:Today|Nowadays|At present|Currently),? (?=\w)", "", text)
     fronted = re.match(rf"(?P<when>(?:In|On|Since|From|Until|At) {_WHEN}),? (?=\w)", text)
     when = ""
     if fronted is not None:
         when, text = f" {fronted['when'][0].lower()}{fronted['when'][1:]}", text[fronted.end() :]
-    segment, then = _cut(text, _BOUNDARY)
+    segment, then = _split_at(text, _BOUNDARY)
     main = _imperative(segment) or _statement(segment, is_name)
     if main is None:
         return []
-    clauses = list(_joined(replace(main, then=then)))
+    clauses = list(_split_conjuncts(replace(main, then=then)))
     if re.match(r", (?:and |but )?[a-z]", then) and main.subject:
-        further, after = _cut(re.sub(r"^, (?:and |but )?", "", then), _BOUNDARY)
-        again = _continued(main, further)
-        clauses += [] if again is None else list(_joined(replace(again, then=after)))
+        further, after = _split_at(re.sub(r"^, (?:and |but )?", "", then), _BOUNDARY)
+        second = _conjunct(main, further)
+        clauses += [] if second is None else list(_split_conjuncts(replace(second, then=after)))
     return [
         replace(clause, rest=f"{clause.rest}{when}", then="" if when else clause.then) for clause in clauses[:1]
     ] + (clauses[1:] if not when else [])
 
 
 def _without_apposition(text: str) -> tuple[str, list[Fact]]:
-    """ "Ines Calloway, the head of stores, signs …" without what stands between the commas, which says who the head is."""
-    found = _NAMED_ROLE.match(text)
-    if found is not None and _is_person(found["name"]) and _is_role(found["role"]):
-        return f"{found['name']} {text[found.end() :]}", [Fact(f"Who is the {found['role']}?", (found["name"],), "")]
-    found = _APPOSED.match(text)
-    if found is None:
+    """ "Ines Calloway, the head of stores, signs …" without the text between the commas, and a fact about who the head is."""
+    match = _NAMED_ROLE.match(text)
+    if match is not None and _is_person(match["name"]) and _is_role(match["role"]):
+        return f"{match['name']} {text[match.end() :]}", [Fact(f"Who is the {match['role']}?", (match["name"],), "")]
+    match = _APPOSED.match(text)
+    if match is None:
         return text, []
-    rest = f"{found['name']} {text[found.end() :]}"
-    role = re.sub(r"^(?:now|then) ", "", found["role"])
-    if not _is_person(found["name"]) or not role.startswith("the ") or not _is_role(role):
+    rest = f"{match['name']} {text[match.end() :]}"
+    role = re.sub(r"^(?:now|then) ", "", match["role"])
+    if not _is_person(match["name"]) or not role.startswith("the ") or not _is_role(role):
         return rest, []
-    return rest, [Fact(f"Who is {role}?", (found["name"],), "")]
+    return rest, [Fact(f"Who is {role}?", (match["name"],), "")]
 
 
 _NAMED_ROLE = re.compile(rf"^The (?P<role>[a-z][^,]{{2,40}}), (?P<name>{_NAME}), (?=[a-z])")
 
 
-def _cut(text: str, boundary: re.Pattern[str]) -> tuple[str, str]:
-    found = boundary.search(text)
-    return (text[: found.start()], text[found.start() :]) if found else (text, "")
+def _split_at(text: str, boundary: re.Pattern[str]) -> tuple[str, str]:
+    match = boundary.search(text)
+    return (text[: match.start()], text[match.start() :]) if match else (text, "")
 
 
 def _statement(segment: str, is_name: IsName) -> Clause | None:
@@ -264,16 +264,16 @@ def _statement(segment: str, is_name: IsName) -> Clause | None:
         return None
     subject = _subject(words[:at], is_name)
     clause = None if subject is None else _predicate(subject, words[at:])
-    once = (
+    is_single_event = (
         clause is not None
         and clause.subject.startswith(("a ", "an "))
         and clause.auxiliary in ("did", "was", "were", "had")
     )
-    return None if once else clause
+    return None if is_single_event else clause
 
 
 def _predicate(subject: str, words: list[str]) -> Clause | None:
-    """What words that open with a finite verb say of a subject."""
+    """A clause from a subject and words that open with a finite verb; None if they do not."""
     first, rest = words[0], words[1:]
     while rest and rest[0] in ADVERBS:
         rest = rest[1:]
@@ -287,7 +287,7 @@ def _predicate(subject: str, words: list[str]) -> Clause | None:
 
 
 def _finite_verb(words: list[str]) -> int | None:
-    """Where the finite verb stands: an auxiliary or a verb that is no noun, or else the first word that may be a verb."""
+    """The position of the finite verb: an auxiliary or a verb that is not also a noun, or else the first word that may be a verb."""
     unclear = None
     for at in range(1, min(len(words), 11)):
         word, before = words[at], words[at - 1].casefold()
@@ -317,7 +317,7 @@ def _is_plural(word: str) -> bool:
 
 
 def _subject(words: list[str], is_name: IsName) -> str | None:
-    """A subject as it stands inside a sentence; None for a pronoun, or what is no noun phrase."""
+    """A subject as written inside a sentence; None for a pronoun or anything but a noun phrase."""
     while len(words) > 1 and words[-1] in ADVERBS:
         words = words[:-1]
     first = words[0]
@@ -338,8 +338,8 @@ def _subject(words: list[str], is_name: IsName) -> str | None:
         return None if len(words) == 1 else " ".join([first.lower(), *words[1:]])
     if not first[0].isupper() or first.isupper():
         return " ".join(words)
-    whole = len(words) > 1 and words[1][0].isupper()
-    return " ".join(words) if whole or is_name(first) else " ".join([first[0].lower() + first[1:], *words[1:]])
+    is_full_name = len(words) > 1 and words[1][0].isupper()
+    return " ".join(words) if is_full_name or is_name(first) else " ".join([first[0].lower() + first[1:], *words[1:]])
 
 
 def _imperative(segment: str) -> Clause | None:
@@ -348,11 +348,11 @@ def _imperative(segment: str) -> Clause | None:
     verb = BY_BASE.get(words[0].lower()) if words[0][:1].isupper() else None
     if verb is None or len(words) < 4 or words[1] in AUXILIARIES or words[1] in BY_BASE:
         return None
-    end = next((at for at in range(1, len(words)) if words[at] in STOPS_PHRASE and words[at] != "of"), len(words))
+    end = next((at for at in range(1, len(words)) if words[at] in PHRASE_STOPS and words[at] != "of"), len(words))
     thing = words[1:end]
     if words[1] in ("the", "a", "an", "all", "any", "each", "every") and end == 1:
         thing_end = next(
-            (at for at in range(2, len(words)) if words[at] in STOPS_PHRASE and words[at] != "of"), len(words)
+            (at for at in range(2, len(words)) if words[at] in PHRASE_STOPS and words[at] != "of"), len(words)
         )
         thing, end = words[1:thing_end], thing_end
     if not thing or any(word.casefold() in NO_SUBJECT or word in AUXILIARIES for word in thing) or end >= len(words):
@@ -360,29 +360,29 @@ def _imperative(segment: str) -> Clause | None:
     return Clause(" ".join(thing), "must", None, " ".join(["be", verb.participle, *words[end:]]))
 
 
-def _joined(clause: Clause) -> Iterator[Clause]:
-    """A clause, cut where a further verb of its subject begins, and what that one says."""
-    for found in re.finditer(r" and (?=[a-z])", clause.rest):
-        further = _continued(clause, clause.rest[found.end() :])
+def _split_conjuncts(clause: Clause) -> Iterator[Clause]:
+    """A clause, split before each further verb of its subject."""
+    for match in re.finditer(r" and (?=[a-z])", clause.rest):
+        further = _conjunct(clause, clause.rest[match.end() :])
         if further is not None:
-            yield replace(clause, rest=clause.rest[: found.start()], then=clause.rest[found.start() :] + clause.then)
-            yield from _joined(replace(further, then=clause.then))
+            yield replace(clause, rest=clause.rest[: match.start()], then=clause.rest[match.start() :] + clause.then)
+            yield from _split_conjuncts(replace(further, then=clause.then))
             return
     yield clause
 
 
-def _continued(clause: Clause, text: str) -> Clause | None:
-    """ "closes at 15:00" as a clause about the subject of one before; None if it does not open with a verb that goes on."""
+def _conjunct(clause: Clause, text: str) -> Clause | None:
+    """ "closes at 15:00" as a clause with the subject of `clause`; None if it does not open with a verb that agrees with it."""
     words = text.split(" ")
     first, before = words[0], clause.rest.split(" ")
     while first in ADVERBS and len(words) > 1:
         words, first = words[1:], words[1]
     if first in AUXILIARIES:
         return _predicate(clause.subject, words)
-    done = _is_participle(first) and (len(words) == 1 or words[1] in STOPS_PHRASE or words[1] in ADVERBS)
-    if clause.auxiliary in BE and _is_participle(before[0]) and done:
+    is_passive = _is_participle(first) and (len(words) == 1 or words[1] in PHRASE_STOPS or words[1] in ADVERBS)
+    if clause.auxiliary in BE and _is_participle(before[0]) and is_passive:
         return replace(clause, rest=" ".join(words))
-    if clause.auxiliary in MODALS and before[0] == "be" and done:
+    if clause.auxiliary in MODALS and before[0] == "be" and is_passive:
         return replace(clause, rest=" ".join(["be", *words]))
     if clause.auxiliary in MODALS and before[0] != "be" and first in BY_BASE and words[1:]:
         return replace(clause, rest=" ".join(words))
@@ -405,40 +405,40 @@ def _facts(clause: Clause) -> Iterator[Fact]:
     yield from _places(clause)
 
 
-def _left(clause: Clause, found: re.Match[str], further: str = "", is_object: bool = False) -> str | None:
-    """The rest of a clause without what was found in it; None if that leaves no sound question.
+def _rest_without(clause: Clause, match: re.Match[str], further: str = "", is_object: bool = False) -> str | None:
+    """The rest of a clause without a match in it; None if that leaves no well-formed question.
 
-    `further` is a pattern of what must not go on behind "and" or a comma: half of a list is no answer.
+    `further` is a pattern that must not follow after "and" or a comma: half of a list is no answer.
     """
-    before, after = clause.rest[: found.start()].strip(), clause.rest[found.end() :]
-    behind = after + clause.then
-    if further and re.match(rf"(?:,| and| or|, and|, or|–|-) ?(?:{further})", behind):
+    before, after = clause.rest[: match.start()].strip(), clause.rest[match.end() :]
+    following = after + clause.then
+    if further and re.match(rf"(?:,| and| or|, and|, or|–|-) ?(?:{further})", following):
         return None
     after = _to_next_clause(after)
     words = before.split()
-    crowded = len(words) > 8 or re.search(r"\d", before) or any(word in AUXILIARIES for word in words[1:])
-    crowded = crowded or any(word in BY_THIRD and word not in NOUN_OR_VERB for word in words[1:])
-    if (not is_object and _stays_without_object(clause, words)) or _is_nominal(clause, words):
+    is_complex = len(words) > 8 or re.search(r"\d", before) or any(word in AUXILIARIES for word in words[1:])
+    is_complex = is_complex or any(word in BY_THIRD and word not in NOUN_OR_VERB for word in words[1:])
+    if (not is_object and _lacks_object(clause, words)) or _is_nominal(clause, words):
         return None
     before, after = (re.sub(r" ?\b(?:only|at any time)$", "", part) for part in (before, after))
-    if crowded or _CONDITION.search(f" {before} ") or len(after.split()) > 9:
+    if is_complex or _CONDITION.search(f" {before} ") or len(after.split()) > 9:
         return None
     return f"{before} {after}".strip()
 
 
-def _stays_without_object(clause: Clause, words: list[str]) -> bool:
-    """Whether a verb that needs an object has none in front of what was found: it is a participle, no past."""
-    bare = not words or (words[0] in STOPS_PHRASE and words[0] not in ("the", "a", "an", "each", "every", "over"))
-    return clause.auxiliary == "did" and clause.verb is not None and bare and clause.verb.base not in ALONE
+def _lacks_object(clause: Clause, words: list[str]) -> bool:
+    """Whether a verb that needs an object has none before the match, so that it is a participle and not a past tense."""
+    bare = not words or (words[0] in PHRASE_STOPS and words[0] not in ("the", "a", "an", "each", "every", "over"))
+    return clause.auxiliary == "did" and clause.verb is not None and bare and clause.verb.base not in INTRANSITIVE
 
 
 def _is_nominal(clause: Clause, words: list[str]) -> bool:
-    """Whether "is" stands before a noun of several words, to which what was found may belong: "is a ferry built in 1911"."""
+    """Whether "is" precedes a noun phrase to which the match may belong: "is a ferry built in 1911"."""
     if words and words[0] in ("first", "last", "later", "originally", "formerly"):
         words = words[1:]
     if clause.auxiliary not in BE or len(words) < 2 or _is_participle(words[0]) or words[:2] == ["to", "be"]:
         return False
-    adjective = words[1] in STOPS_PHRASE and words[0] not in ("a", "an", "the", "one")
+    adjective = words[1] in PHRASE_STOPS and words[0] not in ("a", "an", "the", "one")
     return not adjective
 
 
@@ -447,21 +447,21 @@ def _is_participle(word: str) -> bool:
 
 
 def _to_next_clause(text: str) -> str:
-    """What follows an answer, up to what another answer or clause begins with."""
+    """The text after an answer, up to the start of another answer or clause."""
     pieces = re.split(r"(,| and (?![A-Z])| or )", text)
     between = " between " in f" {pieces[0]} " and len(pieces) > 2 and pieces[1] == " and "
     return "".join(pieces[:3] if between else pieces[:1]).strip()
 
 
 def _noun_phrase(text: str) -> str | None:
-    """A name, or "the …" up to the end of its nouns, at the start of a text; None if there is neither."""
-    stops = "|".join(STOPS_PHRASE)
+    """A name or a noun phrase with "the" at the start of a text; None if there is neither."""
+    stops = "|".join(PHRASE_STOPS)
     name = re.match(rf"{_NAME}(?P<after>(?: (?!(?:{stops})\b)[a-z]+)*)", text)
     if name is not None and not re.match(r"(?:the|an?) [a-z]", text):
         return name[0] if name[0].startswith("the ") or not name["after"] else None
     words = []
     for at, word in enumerate(text.split(" ")):
-        if word in STOPS_PHRASE and at > 0 and word not in ("a", "an", "the"):
+        if word in PHRASE_STOPS and at > 0 and word not in ("a", "an", "the"):
             break
         words.append(word.rstrip(","))
         if len(words) > 6 or word.endswith(","):
@@ -470,63 +470,64 @@ def _noun_phrase(text: str) -> str | None:
     return phrase if len(words) > 1 and _DETERMINED.fullmatch(phrase) else None
 
 
-def _of_subject(text: str) -> Iterator[Fact]:
-    """How much or many of something does what the sentence says: "Up to five days may be carried over"."""
+def _subject_amounts(text: str) -> Iterator[Fact]:
+    """Questions how much or how many, where the subject is an amount: "Up to five days may be carried over"."""
     share, some = _SHARE_OF.fullmatch(text), _SOME.fullmatch(text)
-    found = share or some
-    if found is None or found["rest"].split()[0] in ("not", "a", "an", "the"):
+    match = share or some
+    if match is None or match["rest"].split()[0] in ("not", "a", "an", "the"):
         return
-    about = (found["about"] or "").lower()
+    about = (match["about"] or "").lower()
     opening = "" if about in _PLAIN_NUMBER else about
-    rest = f"{found['verb']} {_to_next_clause(_cut(found['rest'], _BOUNDARY)[0])}"
+    rest = f"{match['verb']} {_to_next_clause(_split_at(match['rest'], _BOUNDARY)[0])}"
     if share is not None:
         yield Fact(
             " ".join(f"{opening} what percentage of {share['of']} {rest}".split()) + "?",
             (share["answer"],),
             share["of"],
         )
-    elif some is not None and some["noun"] == _counted(some["noun"]):
+    elif some is not None and some["noun"] == _plural_phrase(some["noun"]):
         answers = (f"{some['answer']} {some['noun'].partition(' of ')[0]}", some["answer"])
         yield Fact(" ".join(f"{opening} how many {some['noun']} {rest}".split()) + "?", answers, some["noun"])
 
 
 def _times(clause: Clause) -> Iterator[Fact]:
-    found = _RANGE.search(clause.rest)
-    if found is not None:
-        rest = _left(clause, found)
-        if rest is not None and not _names_a_thing(clause, found):
-            yield Fact(clause.as_question("When", rest), (found["answer"],), clause.subject)
+    match = _RANGE.search(clause.rest)
+    if match is not None:
+        rest = _rest_without(clause, match)
+        if rest is not None and not _names_a_thing(clause, match):
+            yield Fact(clause.as_question("When", rest), (match["answer"],), clause.subject)
         return
-    for found in _AT.finditer(clause.rest):
-        rest = _left(clause, found, further=_WHEN)
-        if rest is None or _names_a_thing(clause, found):
+    for match in _AT.finditer(clause.rest):
+        rest = _rest_without(clause, match, further=_WHEN)
+        if rest is None or _names_a_thing(clause, match):
             continue
-        answer = found["answer"] + (found["more"] or "")
-        opening = _opening_for(found["prep"], found["answer"])
-        if found["prep"] == "since" and clause.auxiliary not in ("has", "have", "is", "are"):
+        answer = match["answer"] + (match["more"] or "")
+        opening = _time_question(match["prep"], match["answer"])
+        if match["prep"] == "since" and clause.auxiliary not in ("has", "have", "is", "are"):
             continue
         if opening:
             yield Fact(clause.as_question(opening, rest), (answer,), clause.subject)
-    found = _SOON.search(clause.rest)
-    if found is not None and clause.auxiliary not in ("did", "was", "were", "had"):
-        rest = _left(clause, found)
+    match = _SOON.search(clause.rest)
+    if match is not None and clause.auxiliary not in ("did", "was", "were", "had"):
+        rest = _rest_without(clause, match)
         if rest is not None:
-            yield Fact(clause.as_question("Within what time", rest), (found["answer"],), clause.subject)
-    found = _OFTEN.search(clause.rest)
-    if found is not None and clause.auxiliary not in ("did", "was", "were", "had"):
-        rest = _left(clause, found)
+            yield Fact(clause.as_question("Within what time", rest), (match["answer"],), clause.subject)
+    match = _OFTEN.search(clause.rest)
+    if match is not None and clause.auxiliary not in ("did", "was", "were", "had"):
+        rest = _rest_without(clause, match)
         if rest is not None:
-            yield Fact(clause.as_question("How often", rest), (found["answer"],), clause.subject)
+            yield Fact(clause.as_question("How often", rest), (match["answer"],), clause.subject)
 
 
-def _names_a_thing(clause: Clause, found: re.Match[str]) -> bool:
-    """Whether a time belongs to a noun beside it ("is a ferry built in 1911"), not to the verb."""
-    before = clause.rest[: found.start()].split()
+def _names_a_thing(clause: Clause, match: re.Match[str]) -> bool:
+    """Whether a time belongs to the noun before it ("is a ferry built in 1911"), not to the verb."""
+    before = clause.rest[: match.start()].split()
     nominal = clause.auxiliary in BE and before[:1] and before[0] in ("a", "an", "the", "one")
     return bool(nominal) or bool(before and before[-1] in ("of", "and", "or"))
 
 
-def _opening_for(prep: str, when: str) -> str:
+def _time_question(prep: str, when: str) -> str:
+    """The opening of a question for a time with its preposition; "" if there is none."""
     kind = next(
         kind
         for kind, pattern in (
@@ -558,70 +559,72 @@ def _opening_for(prep: str, when: str) -> str:
 def _amounts(clause: Clause) -> Iterator[Fact]:
     verb = clause.verb.base if clause.verb else ""
     if verb in _MUCH:
-        found = re.match(rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>[£$€]\d[\d,.]*\d*|{_NUMBER} [a-z]+)", clause.rest)
-        timed = found is not None and found["answer"].split()[-1] in TIME_UNITS
-        rest = _left(clause, found, further=_NUMBER, is_object=True) if found is not None else None
-        whole = verb in ("weigh", "cost", "last") or not rest
-        if found is not None and rest is not None and whole and timed == (verb in ("take", "last")):
+        match = re.match(rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>[£$€]\d[\d,.]*\d*|{_NUMBER} [a-z]+)", clause.rest)
+        is_duration = match is not None and match["answer"].split()[-1] in TIME_UNITS
+        rest = _rest_without(clause, match, further=_NUMBER, is_object=True) if match is not None else None
+        is_complete = verb in ("weigh", "cost", "last") or not rest
+        if match is not None and rest is not None and is_complete and is_duration == (verb in ("take", "last")):
             opening = _MUCH[verb].format(f"{clause.auxiliary} {clause.subject}")
-            yield Fact(f"{opening} {rest}".strip() + "?", (found["answer"],), clause.subject)
+            yield Fact(f"{opening} {rest}".strip() + "?", (match["answer"],), clause.subject)
             return
     if clause.auxiliary in BE:
         yield from _measures(clause)
-    found = _RANGE_OF.fullmatch(clause.rest) if verb == "have" and not re.match(r"(?:,| and) \d", clause.then) else None
-    if found is not None and not _is_participle(found["answer"].split()[-1]):
-        question = clause.as_question(f"What {found['what']}", _to_next_clause(found["after"]))
-        yield Fact(question, (found["answer"],), clause.subject)
+    match = _RANGE_OF.fullmatch(clause.rest) if verb == "have" and not re.match(r"(?:,| and) \d", clause.then) else None
+    if match is not None and not _is_participle(match["answer"].split()[-1]):
+        question = clause.as_question(f"What {match['what']}", _to_next_clause(match["after"]))
+        yield Fact(question, (match["answer"],), clause.subject)
     yield from _shares(clause)
-    for found in _MONEY.finditer(clause.rest):
-        rest = _left(clause, found, further=r"[£$€]", is_object=not found["prep"])
-        before = clause.rest[: found.start()].split()
-        prep = (found["prep"] or "").strip()
+    for match in _MONEY.finditer(clause.rest):
+        rest = _rest_without(clause, match, further=r"[£$€]", is_object=not match["prep"])
+        before = clause.rest[: match.start()].split()
+        prep = (match["prep"] or "").strip()
         if rest is not None and (prep or not before or before[-1] in BY_PARTICIPLE) and (clause.verb or before):
-            opening = f"{prep} {'' if found['about'] in (None, 'only', 'just', 'exactly') else found['about']} how much"
-            yield Fact(clause.as_question(" ".join(opening.split()), rest), (found["answer"],), clause.subject)
+            opening = f"{prep} {'' if match['about'] in (None, 'only', 'just', 'exactly') else match['about']} how much"
+            yield Fact(clause.as_question(" ".join(opening.split()), rest), (match["answer"],), clause.subject)
     yield from _counts(clause)
 
 
 def _shares(clause: Clause) -> Iterator[Fact]:
-    """What "pays 7 per cent of gross wages into the fund" says."""
-    for found in _PERCENT.finditer(clause.rest):
-        before = clause.rest[: found.start()].strip()
-        if clause.verb is not None and re.fullmatch(rf"(?:{_APPROXIMATE})?", before) and found["of"]:
-            whole, _ = _cut(found["of"], re.compile(r" (?:and|or|to|in|on|at|for|into|each|every) "))
-            after = _to_next_clause(clause.rest[found.start("of") + len(whole) :])
-            yield Fact(clause.as_question(f"What percentage of {whole}", after), (found["answer"],), clause.subject)
+    """Facts from "pays 7 per cent of gross wages into the fund"."""
+    for match in _PERCENT.finditer(clause.rest):
+        before = clause.rest[: match.start()].strip()
+        if clause.verb is not None and re.fullmatch(rf"(?:{_APPROXIMATE})?", before) and match["of"]:
+            noun, _ = _split_at(match["of"], re.compile(r" (?:and|or|to|in|on|at|for|into|each|every) "))
+            after = _to_next_clause(clause.rest[match.start("of") + len(noun) :])
+            yield Fact(clause.as_question(f"What percentage of {noun}", after), (match["answer"],), clause.subject)
 
 
 def _measures(clause: Clause) -> Iterator[Fact]:
-    """What "is 46 metres long", "is 3 tallens" and "is 212" say."""
-    whole = clause.subject
-    if found := _SIZE.fullmatch(clause.rest):
-        after = _to_next_clause(found["after"])
+    """Facts from "is 46 metres long", "is 3 tallens" and "is 212"."""
+    subject = clause.subject
+    if match := _SIZE.fullmatch(clause.rest):
+        after = _to_next_clause(match["after"])
         yield Fact(
-            " ".join(f"How {found['what']} {clause.auxiliary} {whole} {after}".split()) + "?", (found["answer"],), whole
+            " ".join(f"How {match['what']} {clause.auxiliary} {subject} {after}".split()) + "?",
+            (match["answer"],),
+            subject,
         )
-    elif found := _FAR.fullmatch(clause.rest):
-        yield Fact(f"How far {clause.auxiliary} {whole} {found['after']}?", (found["answer"],), whole)
-    elif clause.auxiliary in ("is", "was") and (not _has_capital(whole) or "’s " in whole):
+    elif match := _FAR.fullmatch(clause.rest):
+        yield Fact(f"How far {clause.auxiliary} {subject} {match['after']}?", (match["answer"],), subject)
+    elif clause.auxiliary in ("is", "was") and (not _has_capital(subject) or "’s " in subject):
         for pattern in (_AMOUNT, _CODE):
-            found = pattern.fullmatch(clause.rest)
-            if found is not None and not re.match(r", (?:and |or )?\d| (?:and|or) \d", clause.then):
-                after = found.groupdict().get("after") or ""
+            match = pattern.fullmatch(clause.rest)
+            if match is not None and not re.match(r", (?:and |or )?\d| (?:and|or) \d", clause.then):
+                after = match.groupdict().get("after") or ""
                 after = _to_next_clause(after)
-                if found["answer"].split()[-1] not in STOPS_PHRASE:
-                    question = " ".join(f"What {clause.auxiliary} {whole} {after}".split())
-                    yield Fact(f"{question}?", (found["answer"],), whole)
+                if match["answer"].split()[-1] not in PHRASE_STOPS:
+                    question = " ".join(f"What {clause.auxiliary} {subject} {after}".split())
+                    yield Fact(f"{question}?", (match["answer"],), subject)
                     return
 
 
 def _counts(clause: Clause) -> Iterator[Fact]:
-    for found in _COUNT.finditer(clause.rest):
-        number, prep = found["answer"], found["prep"] or ""
+    for match in _COUNT.finditer(clause.rest):
+        number, prep = match["answer"], match["prep"] or ""
         if re.fullmatch(r"[12]\d{3}", number) or (prep == "in" and re.fullmatch(_YEAR, number)):
             continue
-        before = clause.rest[: found.start()].split()
-        noun = _counted(clause.rest[found.end() :])
+        before = clause.rest[: match.start()].split()
+        noun = _plural_phrase(clause.rest[match.end() :])
         if noun is None or (not prep and before and not (before[-1] in BY_PARTICIPLE or before[-1] in BY_BASE)):
             continue
         if not prep and before and (before[0] in ("a", "an", "the") or "and" in before):
@@ -629,30 +632,30 @@ def _counts(clause: Clause) -> Iterator[Fact]:
         if not prep and not before and clause.verb is None and clause.auxiliary not in MODALS:
             continue
         if prep in ("in", "on", "at") and re.match(
-            r" (?:before|after|ahead|earlier)\b", clause.rest[found.end() + len(noun) :]
+            r" (?:before|after|ahead|earlier)\b", clause.rest[match.end() + len(noun) :]
         ):
             continue
         if before and before[-1] in ("of", "and", "or", "than", "about"):
             continue
-        rest = _left(clause, _first(found, found[0] + noun), is_object=not prep)
+        rest = _rest_without(clause, _match_at(match, match[0] + noun), is_object=not prep)
         if rest is None or (clause.auxiliary in BE and before[:1] and before[0] in ("a", "an", "the", "one")):
             continue
-        about = "" if (found["about"] or "") in _PLAIN_NUMBER else found["about"]
+        about = "" if (match["about"] or "") in _PLAIN_NUMBER else match["about"]
         opening = " ".join(f"{prep} {about} how many {noun}".split())
         unit = noun.partition(" of ")[0]
         answers = (f"{number} {unit}", number) if f"{number} {unit}" in clause.rest else (number,)
         yield Fact(clause.as_question(opening, rest), answers, clause.subject)
 
 
-def _first(found: re.Match[str], part: str) -> re.Match[str]:
-    """The match of a part of a text where another match begins."""
-    again = re.compile(re.escape(part)).match(found.string, found.start())
-    assert again is not None
-    return again
+def _match_at(start: re.Match[str], part: str) -> re.Match[str]:
+    """A match of the text `part` at the start of another match."""
+    match = re.compile(re.escape(part)).match(start.string, start.start())
+    assert match is not None
+    return match
 
 
-def _counted(text: str) -> str | None:
-    """The noun phrase that is counted, at the start of a text: "days of annual leave"; None if none is."""
+def _plural_phrase(text: str) -> str | None:
+    """The plural noun phrase at the start of a text: "days of annual leave"; None if there is none."""
     words = text.split(" ")
     end = 0
     while end < len(words) and end < 6:
@@ -665,44 +668,48 @@ def _counted(text: str) -> str | None:
         ):
             end += 1
             continue
-        if not re.fullmatch(r"[a-z][a-z'’-]*", word) or word in STOPS_PHRASE or word in AUXILIARIES:
+        if not re.fullmatch(r"[a-z][a-z'’-]*", word) or word in PHRASE_STOPS or word in AUXILIARIES:
             break
-        if end and (word in BY_PARTICIPLE or word.endswith("ly")) and _is_many(words[end - 1]):
+        if end and (word in BY_PARTICIPLE or word.endswith("ly")) and _is_countable_plural(words[end - 1]):
             break
         end += 1
     phrase = words[:end]
     while phrase and phrase[-1] == "of":
         phrase.pop()
     head = " ".join(phrase).partition(" of ")[0].split()
-    if not head or not _is_many(head[-1]) or head[0] in ("times", "ago") or head[-1] in ("times", "later", "ago"):
+    if (
+        not head
+        or not _is_countable_plural(head[-1])
+        or head[0] in ("times", "ago")
+        or head[-1] in ("times", "later", "ago")
+    ):
         return None
     return " ".join(phrase)
 
 
-def _is_many(word: str) -> bool:
-    return _is_plural(word) or word in COUNTED
+def _is_countable_plural(word: str) -> bool:
+    return _is_plural(word) or word in PLURALS_WITHOUT_S
 
 
 def _people(clause: Clause) -> Iterator[Fact]:
     yield from _agents(clause)
     subject, rest = clause.subject, clause.rest
     if clause.auxiliary in ("is", "was"):
-        named = re.fullmatch(rf"(?P<answer>{_NAME})", rest)
-        listed = re.match(r" and| or|, (?:and )?[A-Z]", clause.then)
-        if named is not None and _is_role(subject) and _is_person(rest) and not listed:
-            yield Fact(f"Who {clause.auxiliary} {subject}?", (named["answer"],), subject)
+        is_list = re.match(r" and| or|, (?:and )?[A-Z]", clause.then)
+        if re.fullmatch(_NAME, rest) and _is_role(subject) and _is_person(rest) and not is_list:
+            yield Fact(f"Who {clause.auxiliary} {subject}?", (rest,), subject)
         if (
             _is_person(subject)
             and re.match(r"the [a-z]", rest)
-            and _is_role(_cut(rest, re.compile(r" (?:and|or) "))[0])
+            and _is_role(_split_at(rest, re.compile(r" (?:and|or) "))[0])
         ):
-            role, _ = _cut(rest, re.compile(r" (?:and|or) "))
+            role, _ = _split_at(rest, re.compile(r" (?:and|or) "))
             yield Fact(f"Who {clause.auxiliary} {role}?", (subject,), "")
-    if clause.auxiliary in BE and (found := _CALLED.fullmatch(rest)):
-        after = _to_next_clause(found["after"])
-        how = "called" if found["how"] != "known as" else "known as"
+    if clause.auxiliary in BE and (match := _CALLED.fullmatch(rest)):
+        after = _to_next_clause(match["after"])
+        how = "called" if match["how"] != "known as" else "known as"
         question = f"What {clause.auxiliary} {subject} {how} {after}".strip()
-        yield Fact(f"{question}?", (found["answer"],), subject)
+        yield Fact(f"{question}?", (match["answer"],), subject)
     if (
         _is_person(subject)
         and clause.verb is not None
@@ -713,47 +720,55 @@ def _people(clause: Clause) -> Iterator[Fact]:
 
 
 def _receivers(clause: Clause) -> Iterator[Fact]:
-    """To whom something is reported or sent."""
-    found = _TO_WHOM.search(clause.rest)
-    answer = _noun_phrase(found["answer"]) if found else None
-    if found is None or answer is None or not (_is_person(answer) or _is_role(answer)):
+    """Questions to whom something is reported or sent."""
+    match = _TO_WHOM.search(clause.rest)
+    answer = _noun_phrase(match["answer"]) if match else None
+    if match is None or answer is None or not (_is_person(answer) or _is_role(answer)):
         return
     participles = (BY_PARTICIPLE[word].base for word in clause.rest.split() if word in BY_PARTICIPLE)
     verbs = [clause.verb.base if clause.verb else "", *participles]
-    left = _left(clause, _first(found, f"{found['prep']} {answer}"), further=_CAPITAL)
-    if left is not None and not SENT.isdisjoint(verbs) and not found["answer"][len(answer) :].startswith(" of"):
-        yield Fact(clause.as_question(f"{found['prep']} whom", left), (answer,), clause.subject)
+    rest = _rest_without(clause, _match_at(match, f"{match['prep']} {answer}"), further=_CAPITAL)
+    if (
+        rest is not None
+        and not TRANSFER_VERBS.isdisjoint(verbs)
+        and not match["answer"][len(answer) :].startswith(" of")
+    ):
+        yield Fact(clause.as_question(f"{match['prep']} whom", rest), (answer,), clause.subject)
 
 
 def _agents(clause: Clause) -> Iterator[Fact]:
-    """Who does what "is approved by the works manager"."""
+    """Questions for the agent of a passive: "is approved by the works manager"."""
     words = clause.rest.split(" ")
-    modal = clause.auxiliary in MODALS and words[0] == "be"
-    done = words[1] if modal and len(words) > 1 else words[0]
-    verb = BY_PARTICIPLE.get(done)
-    found = _BY.search(clause.rest)
-    if verb is None or found is None or not (modal or clause.auxiliary in BE):
+    is_modal = clause.auxiliary in MODALS and words[0] == "be"
+    participle = words[1] if is_modal and len(words) > 1 else words[0]
+    verb = BY_PARTICIPLE.get(participle)
+    match = _BY.search(clause.rest)
+    if verb is None or match is None or not (is_modal or clause.auxiliary in BE):
         return
-    answer = _noun_phrase(found["answer"])
+    answer = _noun_phrase(match["answer"])
     if answer is None or not NO_AGENT.isdisjoint(answer.split()) or re.match(_WHEN, answer):
         return
-    if re.match(r" (?:of|for|from) |,? (?:and|or) ", found["answer"][len(answer) :]) or (
-        done == "paid" and " for by " in clause.rest
+    if re.match(r" (?:of|for|from) |,? (?:and|or) ", match["answer"][len(answer) :]) or (
+        participle == "paid" and " for by " in clause.rest
     ):
         return
-    left = _left(clause, _first(found, "by " + answer), further=rf"{_CAPITAL}|the |an? ")
-    if left is None or len(left.split()) > 9:
+    remainder = _rest_without(clause, _match_at(match, "by " + answer), further=rf"{_CAPITAL}|the |an? ")
+    if remainder is None or len(remainder.split()) > 9:
         return
-    rest = " ".join(left.split(" ")[2 if modal else 1 :])
-    opening = "What" if answer.casefold().split()[-1] in INERT else "Who"
+    rest = " ".join(remainder.split(" ")[2 if is_modal else 1 :])
+    opening = "What" if answer.casefold().split()[-1] in INANIMATE else "Who"
     form = (
-        f"{clause.auxiliary} {verb.base}" if modal else verb.past if clause.auxiliary in ("was", "were") else verb.third
+        f"{clause.auxiliary} {verb.base}"
+        if is_modal
+        else verb.past
+        if clause.auxiliary in ("was", "were")
+        else verb.third
     )
     yield Fact(" ".join(f"{opening} {form} {clause.subject} {rest}".split()) + "?", (answer,), clause.subject)
 
 
 def _doers(clause: Clause) -> Iterator[Fact]:
-    """Who did what a person did, if it is particular enough."""
+    """Questions for the person who did something, if the rest is specific enough."""
     assert clause.verb is not None
     rest = re.split(r",| and (?=[a-z])", clause.rest)[0].strip()
     form = {"does": clause.verb.third, "did": clause.verb.past}.get(clause.auxiliary)
@@ -763,44 +778,44 @@ def _doers(clause: Clause) -> Iterator[Fact]:
 
 def _places(clause: Clause) -> Iterator[Fact]:
     words = clause.rest.split(" ")
-    done = words[1] if words[0] == "be" and len(words) > 1 else words[0]
-    verb = clause.verb or (BY_PARTICIPLE.get(done) if clause.auxiliary in BE | MODALS else None)
-    found = _WHERE.search(clause.rest)
+    participle = words[1] if words[0] == "be" and len(words) > 1 else words[0]
+    verb = clause.verb or (BY_PARTICIPLE.get(participle) if clause.auxiliary in BE | MODALS else None)
+    match = _WHERE.search(clause.rest)
     season = r"(?:the )?(?:Spring|Summer|Autumn|Fall|Winter)\b"
-    if found is None or re.match(rf"{_WHEN}|{season}|{_NAME} \d", found["answer"]):
+    if match is None or re.match(rf"{_WHEN}|{season}|{_NAME} \d", match["answer"]):
         return
-    before = clause.rest[: found.start()].split()
-    answer, _ = _cut(
-        found["answer"],
+    before = clause.rest[: match.start()].split()
+    answer, _ = _split_at(
+        match["answer"],
         re.compile(
             r" (?:by|for|from|until|since|every|each|within|after|before|during|when|if|unless|at (?=[a-z\d])|as|with|in \d+|on \d) ?|,"
         ),
     )
     answer = re.split(rf" (?:on|in|and) (?={_WHEN})| and (?=[a-z]+ )| (?={_NUMBER} )", answer)[0].strip()
     is_name = re.fullmatch(_NAME, answer) is not None
-    concrete = not PLACES.isdisjoint(re.findall(r"[a-z]+", answer.casefold()))
+    is_place = not PLACES.isdisjoint(re.findall(r"[a-z]+", answer.casefold()))
     if verb is None:
-        fits = clause.auxiliary in ("is", "are") and not before and (concrete or (is_name and found["prep"] != "to"))
-    elif found["prep"] == "to":
+        fits = clause.auxiliary in ("is", "are") and not before and (is_place or (is_name and match["prep"] != "to"))
+    elif match["prep"] == "to":
         fits = (
             verb.base in ("move", "transfer", "relocate", "send", "return", "deliver", "take")
-            and (is_name or concrete)
+            and (is_name or is_place)
             and not _is_person(answer)
         )
     else:
-        fits = verb.base in LOCATED and (concrete or is_name)
+        fits = verb.base in LOCATION_VERBS and (is_place or is_name)
     further = rf"{_CAPITAL}|the |an? |[a-z]+ing " if is_name else r"(?:in|on|at) "
     if not fits or len(answer.split()) > 9 or _is_role(answer):
         return
-    left = _left(clause, _first(found, f"{found['prep']} {answer}"), further=further)
-    if left is None:
+    rest = _rest_without(clause, _match_at(match, f"{match['prep']} {answer}"), further=further)
+    if rest is None:
         return
-    shown = answer if found["prep"] in ("in", "at", "on", "to") else f"{found['prep']} {answer}"
-    yield Fact(clause.as_question("Where", left), (shown,), clause.subject)
+    place = answer if match["prep"] in ("in", "at", "on", "to") else f"{match['prep']} {answer}"
+    yield Fact(clause.as_question("Where", rest), (place,), clause.subject)
 
 
 def _is_person(name: str) -> bool:
-    """Whether a name has the shape of a person's: two or three capitalised words, none of which is what a thing is called."""
+    """Whether a name looks like a person's: two or three capitalised words, none of which is a noun for a thing or place."""
     words = name.split()
     plain = all(re.fullmatch(r"[^\W\d_a-z](?:[\w'’-]*[a-z]|\.)", word) for word in words)
     things = PLACES | THINGS
@@ -808,7 +823,7 @@ def _is_person(name: str) -> bool:
 
 
 def _is_role(phrase: str) -> bool:
-    """Whether a phrase is what a person is called: "the head of stores"."""
+    """Whether a phrase is a role of a person: "the head of stores"."""
     head = re.split(r" (?:of|for|at|in|on|to|from|until|who) ", phrase)[0].split()[-1].casefold()
     return head in PEOPLE or head in ROLES or head.endswith(("woman", "person", "man"))
 
@@ -817,27 +832,29 @@ def _has_capital(text: str) -> bool:
     return any(word[:1].isupper() for word in text.split())
 
 
-def _owns(subject: str, own: str) -> bool:
-    """Whether "his", "its" or "their" can mean a subject."""
-    if own in ("his", "her"):
+def _can_refer_to(possessive: str, subject: str) -> bool:
+    """Whether "his", "its" or "their" can refer to a subject."""
+    if possessive in ("his", "her"):
         return _has_capital(subject)
     head = re.split(r" (?:of|for|at|in|on|to|from|with) ", subject)[0].split()
-    many = _is_plural(head[-1]) or " and " in subject or head[0] in ("everybody", "everyone", "each", "every")
-    return many if own == "their" else not many
+    is_plural = _is_plural(head[-1]) or " and " in subject or head[0] in ("everybody", "everyone", "each", "every")
+    return is_plural if possessive == "their" else not is_plural
 
 
 def _is_sound(question: str, fact: Fact) -> bool:
     words = question.rstrip("?").split()
-    own = _OWN.search(question)
-    if own is not None and (
-        not fact.subject or own.start() < question.find(fact.subject) or not _owns(fact.subject, own[0])
+    possessive = _POSSESSIVE.search(question)
+    if possessive is not None and (
+        not fact.subject
+        or possessive.start() < question.find(fact.subject)
+        or not _can_refer_to(possessive[0], fact.subject)
     ):
         return False
-    inside = re.search(rf"(?<!\w){re.escape(fact.answers[0])}(?!\w)", question, re.IGNORECASE)
+    answer = re.search(rf"(?<!\w){re.escape(fact.answers[0])}(?!\w)", question, re.IGNORECASE)
     return (
         3 <= len(words) <= 30
         and not _UNCLEAR.search(question)
-        and inside is None
+        and answer is None
         and words[-1] not in ("the", "a", "an", "and", "or", "of", "than", "is", "was", "about", "only")
         and len(fact.answers[0].split()) <= 12
     )

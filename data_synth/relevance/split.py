@@ -2,7 +2,7 @@
 
 Questions with a common gold document go to one split as a group, unless their file states their splits; a document goes with the majority
 of the questions that it is gold for, else of those that it was published with, else by its hash. A proposition whose documents are in
-different splits belongs to none. With a split by questions, only questions in the same words belong together. Datasets of one training run can be kept free of overlap.
+different splits belongs to none. With a split by questions, only questions in the same words belong together. Overlap between the datasets of one training run can be excluded.
 Legend: U documents, N propositions."""
 
 from __future__ import annotations

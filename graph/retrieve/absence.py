@@ -1,8 +1,8 @@
-"""How likely it is that the documents hold nothing on a question, told by what was found for it. No model is asked.
+"""The probability that the documents hold nothing on a question, estimated from the passages retrieved for it. No model is called.
 
-Three shares from 0 to 1 tell how far the found passages are about the question (`signs`), on no scale of an encoder or of a collection; a logistic
-function of them is the probability. Its coefficients are fitted on examples/ alone (`benchmarks/abstain.py --fit`), half of the questions
-being asked where their documents are missing.
+Three values from 0 to 1 measure how far the retrieved passages are about the question (`signs`), independent of the encoder's and the collection's
+scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ alone (`benchmarks/abstain.py --fit`), with
+half of the questions asked of a collection that lacks their documents.
 
 Legend: F signs, R passages.
 """
@@ -20,26 +20,26 @@ from graph.text.bm25 import idf, terms_of
 from graph.text.word_forms import FUNCTION_WORDS, form_of
 from graph.types import Absence, Evidence, Floats, Passage
 
-LOOKED_AT = 5
-"""Passages, the best first: as many as an answer is written from unless more are asked for."""
+TOP_PASSAGES = 5
+"""How many of the best passages are read: the default context of an answer."""
 BASE = 9.4
 COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 
 
 def judge_absence(index: Index, query: Query, evidence: Evidence, threshold: float) -> Absence | None:
-    """The probability that the documents hold nothing on a question, given what was found for it; it is abstained from `threshold` on.
+    """The probability that the documents hold nothing on a question, given its evidence, and whether it reaches `threshold`.
 
-    None for a question about the whole collection, and where summaries alone were found: these say nothing of single words.
+    None for a question about the whole collection, and for evidence of summaries alone: these are no guide to single words.
     """
     if broad_sign(index, query.text) or (evidence.summaries and not evidence.passages):
         return None
-    found = [each.item for each in evidence.passages[:LOOKED_AT]]
-    probability = absence(signs(index, query, found))
+    passages = [scored.item for scored in evidence.passages[:TOP_PASSAGES]]
+    probability = absence(signs(index, query, passages))
     return Absence(probability, probability >= threshold)
 
 
 def absence(signs_F: Floats) -> float:
-    """1 / (1 + exp(−(b + c·x))), the less the larger any of the signs is.
+    """1 / (1 + exp(−(b + c·x))), decreasing in each of the signs.
 
     >>> absence(np.zeros(3)) > 0.99, absence(np.ones(3)) < 0.01
     (True, True)
@@ -47,18 +47,18 @@ def absence(signs_F: Floats) -> float:
     return float(1 / (1 + np.exp(-(BASE + COEFFICIENTS_F @ signs_F))))
 
 
-def signs(index: Index, query: Query, found: Sequence[Passage]) -> Floats:
-    """What tells that passages are about a question: the share of its words that stands in the one that has most of them and in all
+def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
+    """How far passages are about a question: the share of its words in the passage that has most of them, the share in all passages
     together, and the nearness of the nearest: float32[3].
     """
     weights = word_weights(index, query.text)
-    forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in found]
+    forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in passages]
     best = max((share_of(weights, each) for each in forms), default=0.0)
-    return np.array([best, share_of(weights, set().union(*forms)), nearest(index, query, found)], np.float32)
+    return np.array([best, share_of(weights, set().union(*forms)), nearest(index, query, passages)], np.float32)
 
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
-    """The words of a question that say something, as forms (`form_of`), each with its idf; one that the index has not counts as one in no passage."""
+    """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index counts as one in no passage."""
     data = index.data
     weights: dict[str, float] = {}
     for term in terms_of(question):
@@ -71,7 +71,7 @@ def word_weights(index: Index, question: str) -> dict[str, float]:
 
 
 def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
-    """Σ weight of the words that are among `forms` / Σ weight of all; 1 where there are none to be missed.
+    """Σ weight of the words that are among `forms` / Σ weight of all words; 1 if there are no words.
 
     >>> share_of({"ferry": 3.0, "built": 1.0}, {"ferry", "sank"}), share_of({}, set())
     (0.75, 1.0)
@@ -80,9 +80,9 @@ def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
     return sum(weight for word, weight in weights.items() if word in forms) / total if total else 1.0
 
 
-def nearest(index: Index, query: Query, found: Sequence[Passage]) -> float:
-    """The nearness of the nearest of the passages to the question; 0 for none."""
-    if not found:
+def nearest(index: Index, query: Query, passages: Sequence[Passage]) -> float:
+    """The nearness of the nearest passage to the question; 0 without passages."""
+    if not passages:
         return 0.0
-    cosines_R = index.data.passage_vectors_PD[index.rows_of(found)] @ query.vector_D
+    cosines_R = index.data.passage_vectors_PD[index.rows_of(passages)] @ query.vector_D
     return float(normalised_similarity_to(index, query.vector_D, cosines_R).max())

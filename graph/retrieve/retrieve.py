@@ -1,7 +1,7 @@
 """Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses one, and the table of all.
 
-`auto` goes by a rule: a question about the whole collection says so ("what themes recur", "overall") and calls no document by name; all others
-are for `hops`. It asks no model. Scoring belongs to eval/."""
+`auto` follows a rule: a question with words such as "what themes recur" or "overall" that names no document is about the whole collection and
+goes to `hierarchy`; all others go to `hops`. It calls no model. Scoring belongs to eval/."""
 
 import json
 import time
@@ -49,30 +49,30 @@ DIRECT_STRATEGIES: Mapping[Mode, Strategy] = {
 
 
 def with_pages(evidence: Evidence, data: IndexData) -> Evidence:
-    """The evidence with the page of each passage and span; itself where no document that it names has pages."""
-    found = _sources_of(evidence)
-    paged = {source: told for source in found if page_at(told := _metadata_of(data, source), 0) is not None}
+    """The evidence with the page of each passage and span; unchanged if none of its documents has pages."""
+    metadata_of = {source: _metadata_of(data, source) for source in _sources_of(evidence)}
+    paged = {source: metadata for source, metadata in metadata_of.items() if page_at(metadata, 0) is not None}
     if not paged:
         return evidence
 
-    def at(place: Passage | Span) -> int | None:
-        return page_at(paged.get(place.source, {}), place.start)
+    def page_of(part: Passage | Span) -> int | None:
+        return page_at(paged.get(part.source, {}), part.start)
 
-    def placed(proposition: Proposition) -> Proposition:
-        return replace(proposition, spans=tuple(replace(span, page=at(span)) for span in proposition.spans))
+    def with_span_pages(proposition: Proposition) -> Proposition:
+        return replace(proposition, spans=tuple(replace(span, page=page_of(span)) for span in proposition.spans))
 
-    passages = tuple(Scored(replace(each.item, page=at(each.item)), each.score) for each in evidence.passages)
-    propositions = tuple(Scored(placed(each.item), each.score) for each in evidence.propositions)
+    passages = tuple(Scored(replace(each.item, page=page_of(each.item)), each.score) for each in evidence.passages)
+    propositions = tuple(Scored(with_span_pages(each.item), each.score) for each in evidence.propositions)
     return replace(evidence, passages=passages, propositions=propositions)
 
 
 def _sources_of(evidence: Evidence) -> Iterable[str]:
-    spans = (span.source for found in evidence.propositions for span in found.item.spans)
-    return {*(found.item.source for found in evidence.passages), *spans}
+    span_sources = (span.source for scored in evidence.propositions for span in scored.item.spans)
+    return {*(scored.item.source for scored in evidence.passages), *span_sources}
 
 
 def _metadata_of(data: IndexData, source: str) -> dict[str, Any]:
-    """The metadata of a document; {} where the index, or this part of it, has none of that source."""
+    """The metadata of a document; {} if the index, or this part of it, has no document of that source."""
     row = bisect_left(range(len(data.document_sources)), source, key=lambda each: data.document_sources[each])
     if row == len(data.document_sources) or data.document_sources[row] != source:
         return {}
@@ -80,12 +80,12 @@ def _metadata_of(data: IndexData, source: str) -> dict[str, Any]:
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """What the mode for this question finds: `hierarchy` for broad questions, `hops` for all others; the trace says which one, and why."""
+    """The evidence of `hierarchy` for a broad question, of `hops` for any other; the trace names the mode and the reason."""
     sign = broad_sign(index, query.text)
     mode: Mode = "hierarchy" if sign else "hops"
-    why = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
+    reason = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
     evidence = DIRECT_STRATEGIES[mode](index, replace(query, model=None), settings)
-    return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {why}", *evidence.trace.steps)))
+    return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))
 
 
 STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
@@ -95,9 +95,9 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
     """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
 
-    `model` is asked by the modes that can use one; without it all modes run by their own rules. Raises UserError for an empty
-    query and for a filter that no document meets. When the model goes away half-way, the evidence holds what was found until
-    then and its trace says why it stopped.
+    The modes that can use a `model` call it; without one, every mode follows its own rules. Raises UserError for an empty query and
+    for a filter that no document matches. If the model becomes unavailable half-way, the evidence holds the results up to that point
+    and its trace gives the reason.
     """
     return retrieve_many(index, [query], settings, model)[0]
 
@@ -105,10 +105,10 @@ def retrieve(index: Index, query: str, settings: RetrieveSettings, model: Langua
 def retrieve_many(
     index: Index, queries: Sequence[str], settings: RetrieveSettings, model: LanguageModel | None = None
 ) -> list[Evidence]:
-    """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds).
+    """`retrieve` for each query. All are encoded in one batch; each is charged an equal share of the encoder's seconds.
 
-    With a reranker, the mode finds RERANK_DEPTH times as many items, of which the reranker chooses. With `abstain`, the evidence tells
-    how likely it is that the documents hold nothing on the question (graph/retrieve/absence.py).
+    With a reranker, the mode returns RERANK_DEPTH times as many items and the reranker chooses among them. With `abstain`, the evidence
+    includes the probability that the documents hold nothing on the question (graph/retrieve/absence.py).
     """
     stripped = [query.strip() for query in queries]
     if not all(stripped):
@@ -118,26 +118,26 @@ def retrieve_many(
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
     scope = index.where(settings.conditions)
     score = open_reranker(settings.reranker) if settings.reranker else None
-    wanted = settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
-    found = []
+    mode_settings = settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
+    results = []
     for text, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()
         query = Query(text, query_D, Caller(model) if model is not None else None)
-        evidence = STRATEGIES[settings.mode](scope, query, wanted)
+        evidence = STRATEGIES[settings.mode](scope, query, mode_settings)
         if score is not None:
             evidence = rerank(evidence, score, settings.top_k)
         if settings.abstain is not None:
             evidence = replace(evidence, absence=judge_absence(scope, query, evidence, settings.abstain))
         evidence = with_pages(evidence, scope.data)
         seconds = time.perf_counter() - started
-        found.append(
+        results.append(
             replace(evidence, trace=_with_costs(evidence.trace, query, settings.mode, seconds, encoder_seconds))
         )
-    return found
+    return results
 
 
 def _with_costs(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_seconds: float) -> Trace:
-    """The trace with what the question cost; calls answered from a ledger as if they had been made."""
+    """The trace with the cost of the question; calls replayed from a ledger count as calls."""
     spent = query.model.spent if query.model is not None else ModelUsage()
     return replace(
         trace,

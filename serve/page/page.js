@@ -1,4 +1,4 @@
-// The start of the page: what the server offers, and which of the two views the address names.
+// The start of the page: loads what the server offers, and shows the view that the URL names.
 
 import { collection, get, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
@@ -36,13 +36,13 @@ async function chooseCollection() {
   return true;
 }
 
-async function tellStatus() {
+async function showStatus() {
   try {
     const ready = await get("ready");
     takeFeedback(ready.feedback);
     takeDocuments(ready.writable);
-    const held = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
-    byId("status").textContent = ready.models.length ? held : `${held}, no model`;
+    const size = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
+    byId("status").textContent = ready.models.length ? size : `${size}, no model`;
   } catch (problem) {
     byId("status").textContent = problem.status === 503 ? "The model does not answer; search does" : sentence(problem);
   }
@@ -63,7 +63,7 @@ function route() {
   if (view === "ask" && kind) conversation.open(kind);
 }
 
-/** A place in a document from an address: #read/SOURCE/START-END. */
+/** A location in a document from a URL fragment: #read/SOURCE/START-END. */
 function placeIn(source, span) {
   const [start, end] = span.split("-").map((each) => Number(each) || 0);
   return { source, start, end: end || 0 };
@@ -83,7 +83,7 @@ async function start() {
   startKey();
   try {
     if (!(await chooseCollection())) return;
-    const [offered] = await Promise.all([choices(), tellStatus()]);
+    const [offered] = await Promise.all([choices(), showStatus()]);
     conversation = startAsk(offered);
     startHistory(conversation.forgotten);
   } catch (problem) {

@@ -40,7 +40,7 @@ class RetrievalOptions(Settings):
     where: tuple[Condition, ...] = Field(
         (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
-    selector: Literal["threshold", "llm", "trained"] = Field(
+    selector: Literal["threshold", "llm", "none", "trained"] = Field(
         "threshold", description="what selects propositions, in modes that do so"
     )
     reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
@@ -66,21 +66,23 @@ class Retriever:
 
     def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
         """The options completed by the server's defaults; ApiError (or UserError) 400 for unavailable ones."""
-        given = self._settings
-        if options.selector == "trained" and not given.selector:
+        defaults = self._settings
+        if options.selector == "trained" and not defaults.selector:
             raise ApiError(400, "no_selector", "retrieval.selector: the server was started without --selector")
         if options.selector == "llm" and not options.use_model:
             raise ApiError(400, "bad_value", "retrieval.selector: llm calls the model, so set use_model too")
-        if options.reranker and not given.reranker:
+        if options.reranker and not defaults.reranker:
             raise ApiError(400, "no_reranker", "retrieval.reranker: the server was started without --reranker")
         values = {
-            "mode": options.mode or given.mode,
-            "top_k": options.k or given.top_k,
+            "mode": options.mode or defaults.mode,
+            "top_k": options.k or defaults.top_k,
             "where": options.where,
-            "selector": given.selector if options.selector == "trained" else options.selector,
-            "reranker": given.reranker if options.reranker else "",
-            "abstain": options.abstain if options.abstain is not None else given.abstain,
-            "max_context_tokens": options.max_context_tokens or given.max_context_tokens,
+            "selector": defaults.selector
+            if options.selector == "trained" or defaults.selector == "none"
+            else options.selector,
+            "reranker": defaults.reranker if options.reranker else "",
+            "abstain": options.abstain if options.abstain is not None else defaults.abstain,
+            "max_context_tokens": options.max_context_tokens or defaults.max_context_tokens,
         }
         return parse_settings(RetrieveSettings, values, "retrieval")
 

@@ -134,7 +134,7 @@ def test_mostly_lost_rows_end_with_status_1(index: Path, questions: Path, tmp_pa
     model = ScriptedModel(lambda request: "nothing of the form")
     done = run(index, questions, "--out", tmp_path / "out", "--writer", "scripted", model=model)
     assert done.exit_code == 1
-    assert "rows were dropped, only 0 kept" in done.stderr
+    assert "rows were dropped, only 0 remain" in done.stderr
 
 
 def test_splits_are_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ def test_evidence_alone_is_quoted_where_the_passages_hold_all_of_it(index: Path,
         if row["kind"] == "unanswerable":
             continue
         assert row["question_id"] == "born" and row["context_size"] > 0
-        said = r"###Reason: She was born in Tarn and died on 4 May 1931 \[\d\]\. ###Answer: Tarn"
-        assert re.fullmatch(said, row["chosen"][0]["content"])
+        expected = r"###Reason: She was born in Tarn and died on 4 May 1931 \[\d\]\. ###Answer: Tarn"
+        assert re.fullmatch(expected, row["chosen"][0]["content"])
 
 
-def test_bad_input_is_told_and_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_bad_input_is_reported_and_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
     elsewhere = write_questions(tmp_path / "other.jsonl", {**BORN, "gold_ids": ["mars"]})
     mine = tmp_path / "mine"
     mine.mkdir()

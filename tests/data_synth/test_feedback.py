@@ -1,4 +1,4 @@
-"""From what readers said to rows that train's own readers take: who may be learned from, what outweighs what, what has gone."""
+"""From readers' feedback to rows that training reads: consent, majorities, deleted documents and readers."""
 
 import json
 from collections.abc import Sequence
@@ -59,11 +59,11 @@ def entry(said: FeedbackContent, user: str = "reader-1", question: str = QUESTIO
     return Feedback("id", user, "2026-01-02T03:04:05+00:00", consent, question, said)
 
 
-def keep(index: Index, *entries: Feedback) -> FeedbackFile:
-    kept = FeedbackFile(index.folder, 1 << 30)
+def store(index: Index, *entries: Feedback) -> FeedbackFile:
+    file = FeedbackFile(index.folder, 1 << 30)
     for number, each in enumerate(entries):
-        kept.add(Feedback(f"{number}", *list(vars(each).values())[1:]))
-    return kept
+        file.add(Feedback(f"{number}", *list(vars(each).values())[1:]))
+    return file
 
 
 def ids_of(index: Index, *sources: str) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def answers(index: Index) -> tuple[GivenAnswer, GivenAnswer]:
 
 def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
-    keep(index, entry(Preference(bad, good, "second")))
+    store(index, entry(Preference(bad, good, "second")))
     made = import_feedback(index, tmp_path / "out")
     assert {name: summary.rows for name, summary in made.items()} == {"preferences": 1, "relevance": 0}
     (row,) = read_preferences(tmp_path / "out/preferences/train.jsonl")
@@ -93,7 +93,7 @@ def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path:
 def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(index: Index, tmp_path: Path) -> None:
     _, bad = answers(index)
     yard, ada = ids_of(index, "lantern", "ada")
-    keep(
+    store(
         index,
         entry(Correction(bad, "the Marlow Yard", passage_ids=(yard,))),
         entry(Correction(bad, "Marlow Yard, Quill"), "reader-2"),
@@ -114,7 +114,7 @@ def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(
 
 def test_the_right_passage_becomes_relevance_that_training_reads(index: Index, tmp_path: Path) -> None:
     lantern, marlow, tarn = ids_of(index, "lantern", "marlow", "tarn")
-    keep(index, entry(RightPassage(lantern, (tarn, lantern, marlow))))
+    store(index, entry(RightPassage(lantern, (tarn, lantern, marlow))))
     import_feedback(index, tmp_path / "out")
     relevance = read_folder(tmp_path / "out/relevance").rows["train"]
     assert {row.proposition for row in relevance if row.label} == {
@@ -133,7 +133,7 @@ def test_a_question_is_in_one_split_of_both(index: Index, tmp_path: Path) -> Non
         question = f"Who built ferry number {number}?"
         entries += [entry(Preference(good, bad, "first"), question=question)]
         entries += [entry(RightPassage(good.context_ids[number % 2]), question=question)]
-    keep(index, *entries)
+    store(index, *entries)
     made = import_feedback(index, tmp_path / "out")
     split: dict[str, set[str]] = {}
     for name in ("preferences", "relevance"):
@@ -146,21 +146,21 @@ def test_a_question_is_in_one_split_of_both(index: Index, tmp_path: Path) -> Non
 
 def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
-    kept = keep(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[0]), "reader-2"))
+    file = store(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[0]), "reader-2"))
     import_feedback(index, tmp_path / "out")
-    kept.delete_user("reader-1")
+    file.delete_user("reader-1")
     made = import_feedback(index, tmp_path / "out")
     assert made["preferences"].rows == 0 and made["relevance"].rows > 0
     assert not (tmp_path / "out/preferences/train.jsonl").exists()
     assert (tmp_path / "out/relevance/train.jsonl").exists()
-    kept.delete_user("reader-2")
+    file.delete_user("reader-2")
     with pytest.raises(UserError, match="no feedback"):
         import_feedback(index, tmp_path / "out")
 
 
 def test_what_speaks_of_a_deleted_document_is_dropped(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
-    keep(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[1])))
+    store(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[1])))
     edit_index(index.folder, lambda: [Edit(delete="marlow")], lambda spec: HashEncoder())
     left = open_index(index.folder, lambda spec: HashEncoder())
     made = import_feedback(left, tmp_path / "out")
@@ -187,42 +187,43 @@ CASES: list[tuple[str, Sequence[Feedback], Sequence[tuple[str, str]], Sequence[s
 
 @pytest.mark.parametrize(("name", "entries", "pairs", "dropped"), CASES, ids=[case[0] for case in CASES])
 def test_readers_are_weighed(name: str, entries: Any, pairs: Any, dropped: Any) -> None:
-    better, lost = judge_answers(entries)
+    better, unpaired = judge_answers(entries)
     assert [(each.chosen.text, each.rejected.text) for each in better] == pairs
-    assert [each.why for each in lost] == dropped
+    assert [each.why for each in unpaired] == dropped
 
 
 def test_a_reader_has_one_opinion_and_takes_it_back_with_consent() -> None:
-    said = [Vote(UP, "up"), Vote(UP, "down"), Preference(UP, DOWN, "first"), Preference(DOWN, UP, "first")]
-    told, lost = latest_entries([entry(each) for each in said])
-    assert [each.said for each in told] == [said[1], said[3]] and [each.why for each in lost] == [SUPERSEDED] * 2
-    told, lost = latest_entries([entry(said[0]), entry(said[0], "b"), entry(said[1], consent=False)])
-    assert [each.user for each in told] == ["b"] and [each.why for each in lost] == [SUPERSEDED, NO_CONSENT]
+    contents = [Vote(UP, "up"), Vote(UP, "down"), Preference(UP, DOWN, "first"), Preference(DOWN, UP, "first")]
+    latest, dropped = latest_entries([entry(each) for each in contents])
+    assert [each.said for each in latest] == [contents[1], contents[3]]
+    assert [each.why for each in dropped] == [SUPERSEDED] * 2
+    latest, dropped = latest_entries([entry(contents[0]), entry(contents[0], "b"), entry(contents[1], consent=False)])
+    assert [each.user for each in latest] == ["b"] and [each.why for each in dropped] == [SUPERSEDED, NO_CONSENT]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["up", "down"]), st.sampled_from("xyz"))))
 def test_votes_are_counted_once_a_reader_whatever_came_before(cast: list[tuple[str, Any, str]]) -> None:
     """Against a slow twin: the last vote of each reader on each answer."""
     entries = [entry(Vote(GivenAnswer("m", text), rating), user) for user, rating, text in cast]
-    told, _ = latest_entries(entries)
+    latest, _ = latest_entries(entries)
     last = {(user, text): rating for user, rating, text in cast}
     net = {
         text: sum(1 if rating == "up" else -1 for (_, of), rating in last.items() if of == text)
         for text in {text for _, text in last}
     }
-    counted = net_votes(each.said for each in told if isinstance(each.said, Vote))
+    counted = net_votes(each.said for each in latest if isinstance(each.said, Vote))
     assert {str(key[0]): value for key, value in counted.items()} == net
 
 
-def test_the_command_tells_what_became_of_it(index: Index, tmp_path: Path, open_hashed: None) -> None:
+def test_the_command_prints_the_summaries(index: Index, tmp_path: Path, open_hashed: None) -> None:
     good, bad = answers(index)
-    keep(index, entry(Preference(good, bad, "first")), entry(Vote(good, "up"), "reader-2", consent=False))
+    store(index, entry(Preference(good, bad, "first")), entry(Vote(good, "up"), "reader-2", consent=False))
     words = ["data", "import", "feedback", str(index.folder), "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.output
     assert "1 rows in" in done.output and "no consent to training 1" in done.output
-    told = json.loads(CliRunner().invoke(build_app(), [*words, "--json"]).stdout)
-    assert {name: told[name]["rows"] for name in ("preferences", "relevance")} == {
+    summaries = json.loads(CliRunner().invoke(build_app(), [*words, "--json"]).stdout)
+    assert {name: summaries[name]["rows"] for name in ("preferences", "relevance")} == {
         "preferences": 1,
         "relevance": 0,
     }

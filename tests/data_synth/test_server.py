@@ -105,7 +105,7 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     with chat_server(reply) as server:
         words = ("preferences", index, "--questions", questions, "--writer", "MODEL", "--top-k", 3, *sizes(0, 1, 2, 3))
         done = run(server.url, *words, "--out", tmp_path / "out", "--json")
-        asked = len(server.asked)
+        requests = len(server.asked)
         again = run(server.url, *words, "--out", tmp_path / "out", "--json")
     summary = json.loads(done.stdout)
     malformed, cut = "not of the form ###Reason: … ###Answer: …", "reasoning cut at the token limit"
@@ -114,13 +114,13 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     assert all(4 - refused <= each <= 4 for each in spoilt)
     assert summary["rows"] + sum(summary["drops"].values()) == 20
     calls = 20 - refused
-    assert counts["429"] > 0 < counts["500"] and asked == calls + counts["429"] + counts["500"], (
-        "each is asked once more"
+    assert counts["429"] > 0 < counts["500"] and requests == calls + counts["429"] + counts["500"], (
+        "each is sent once more"
     )
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"| {malformed} | {spoilt[0]} |" in card and f"| {cut} | {spoilt[1]} |" in card
-    assert json.loads(again.stdout) == summary and len(server.asked) == asked + spoilt[1], (
-        "only cut calls are asked again"
+    assert json.loads(again.stdout) == summary and len(server.asked) == requests + spoilt[1], (
+        "only cut calls are sent again"
     )
 
 
@@ -201,13 +201,13 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         time.sleep(0.5)  # Calls that were on their way still arrive.
-        kept, asked = kept_calls(ledger), len(server.asked)
-        assert kept >= 3 and not (tmp_path / "out" / "train.jsonl").exists()
+        finished, requests = kept_calls(ledger), len(server.asked)
+        assert finished >= 3 and not (tmp_path / "out" / "train.jsonl").exists()
         run(server.url, *words[1:], "--out", tmp_path / "out")
-        resumed = len(server.asked) - asked
+        resumed = len(server.asked) - requests
         run(server.url, *words[1:], "--out", tmp_path / "whole")
-        calls = len(server.asked) - asked - resumed
-        assert resumed == calls - kept > 0, "what was kept is not asked again"
+        calls = len(server.asked) - requests - resumed
+        assert resumed == calls - finished > 0, "a stored call is not sent again"
     for name in ("train.jsonl", "train.parquet", "README.md", "summary.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 

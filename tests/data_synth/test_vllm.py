@@ -46,8 +46,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i, q, a, d, e in QUESTIONS
     ]
     write_jsonl(folder / "questions.jsonl", rows)
-    told = [{"id": d.source, "title": d.title, "text": d.text} for d in ISLES]
-    write_jsonl(folder / "texts.jsonl", told)
+    rows = [{"id": d.source, "title": d.title, "text": d.text} for d in ISLES]
+    write_jsonl(folder / "texts.jsonl", rows)
     synth(folder, "preferences", "--out", folder / "pairs", "--top-k", 2)
     train_tiny(
         TinySettings(texts=str(folder / "pairs"), output=str(folder / "tiny"), vocabulary=600, layers=2, steps=150)
@@ -64,8 +64,8 @@ def server(world: Path) -> Iterator[Server]:
 
 
 def words_of(world: Path, command: str, *words: object) -> list[str]:
-    asked = [] if command == "questions" else ["--questions", world / "questions.jsonl"]
-    return list(map(str, ["synth", command, world / "index", *asked, *words]))
+    options = [] if command == "questions" else ["--questions", world / "questions.jsonl"]
+    return list(map(str, ["synth", command, world / "index", *options, *words]))
 
 
 def synth(world: Path, command: str, *words: object) -> dict[str, Any]:
@@ -129,12 +129,12 @@ def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    kept = kept_calls(world / "killed")
-    assert 0 < kept < CALLS and not (world / "killed" / "train.jsonl").exists()
+    finished = kept_calls(world / "killed")
+    assert 0 < finished < CALLS and not (world / "killed" / "train.jsonl").exists()
     time.sleep(2)
     before = server.requests_served()
     summary = synth(world, "responses", *options, "--out", world / "killed")
-    assert server.requests_served() - before == CALLS - kept, "an answer in the ledger is not sampled again"
+    assert server.requests_served() - before == CALLS - finished, "an answer in the ledger is not sampled again"
     whole = synth(world, "responses", *options, "--out", world / "whole")
     assert kept_calls(world / "whole") == CALLS
     assert summary["rows"] > 0 and {**summary, "out": ""} == {**whole, "out": ""}

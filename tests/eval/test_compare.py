@@ -89,7 +89,7 @@ def choosing(replies: list[str]) -> ScriptedModel:
 
 
 def test_a_model_costs_calls_and_tokens_and_the_others_none(world: Path, tmp_path: Path) -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
     folder = world / "likes-all"
     result = run(
         world,
@@ -102,7 +102,7 @@ def test_a_model_costs_calls_and_tokens_and_the_others_none(world: Path, tmp_pat
         "--json",
         "--out",
         tmp_path / "out",
-        model=choosing(asked),
+        model=choosing(prompts),
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -112,7 +112,7 @@ def test_a_model_costs_calls_and_tokens_and_the_others_none(world: Path, tmp_pat
         assert found["selectors"][name][CALLS] == found["selectors"][name]["tokens/query"] == 0
     costs = found["selectors"]["llm"]
     assert costs[CALLS] == 3, "to start, to prune a round, to answer"
-    assert costs["tokens/query"] > 30 and len(asked) == 3 * 3 + 3 + 2, "a question to warm up, and two selections"
+    assert costs["tokens/query"] > 30 and len(prompts) == 3 * 3 + 3 + 2, "a question to warm up, and two selections"
     assert found["selectors"][str(folder)][SELECTION] > 0
     assert set(found["Recall@5 differences"]) == set(found[f"{SELECTION} differences"]) == {str(folder), "llm"}
     written = json.loads((tmp_path / "out" / "selectors.json").read_text())
@@ -138,7 +138,7 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--selectors", "threshold", "--mode", "hops"), "--mode hops. Expected local or global"),
         (("--selectors", "threshold", "threshold"), "each selector once"),
@@ -149,8 +149,8 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
         (("--selectors", "threshold", "--split", "train"), "--split train: no such questions"),
     ],
 )
-def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         run(world, *arguments)
 
 

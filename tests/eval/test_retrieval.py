@@ -65,10 +65,15 @@ def test_calls_from_a_ledger_are_told():
     replayed = Trace("dense", seconds=2.0, model_calls=3, replayed_calls=3, untimed_calls=1)
     found = {"dense": lambda text: evidence("a"), "local": lambda text: replace(evidence("a"), trace=replayed)}
     made = evaluate_retrieval(QUESTIONS, found, top_k=6, seed=0)
-    told = retrieval_json(made)
-    assert told["replayed_calls"] == {"dense": 0, "local": 6} and told["untimed_calls"] == {"dense": 0, "local": 2}
+    as_json = retrieval_json(made)
+    assert as_json["replayed_calls"] == {"dense": 0, "local": 6} and as_json["untimed_calls"] == {
+        "dense": 0,
+        "local": 2,
+    }
     note = retrieval_table(made).note
-    assert "6 model calls were answered from the ledger" in note and "2 calls were answered from a ledger that" in note
+    assert (
+        "6 model calls were answered from the ledger" in note and "2 calls were answered from a ledger without" in note
+    )
     assert "ledger" not in retrieval_table(report()).note
 
 

@@ -32,10 +32,10 @@ def test_selection_by_size_and_seed(world):
 
 def test_pairs_that_share_a_prompt_are_asked_once(world):
     rows = read_rows(world.data, "test")
-    asked = unique_prompts(rows)
-    assert len(asked) == 12
-    assert [row.id for row in asked[:2]] == ["test-0#1", "test-0#2"]
-    assert len({row.prompt for row in asked}) == 12
+    prompts = unique_prompts(rows)
+    assert len(prompts) == 12
+    assert [row.id for row in prompts[:2]] == ["test-0#1", "test-0#2"]
+    assert len({row.prompt for row in prompts}) == 12
 
 
 def test_bad_input_is_named(world, tmp_path):

@@ -1,4 +1,4 @@
-"""`modegraph runs`: finished, running and stopped runs as their own commands leave them, told with what differs."""
+"""`modegraph runs`: finished, running and stopped runs as their own commands leave them, listed with what differs."""
 
 import json
 from pathlib import Path

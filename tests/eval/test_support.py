@@ -88,15 +88,15 @@ def test_a_verifier_stands_beside_overlap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"supported": "yes"}, "line 2: no row of a labelled sentence"),
         ({"passages": PASSAGE}, "line 2: no row of a labelled sentence"),
         ({"sentence": None}, "line 2: no row of a labelled sentence"),
     ],
 )
-def test_a_bad_row_is_named(change: dict[str, object], told: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_bad_row_is_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
         read_support(written(tmp_path, [ROWS[0], ROWS[1] | change]))
 
 

@@ -108,7 +108,7 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
     assert lead.worth == pytest.approx(told.standings[0].score) and lead.worth > told.own_score
     path = told.standings[0].path
     words = "has the question's “founded”, “built”, “yard”, “the”"
-    assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document called so", words)
+    assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document of that name", words)
 
 
 def test_what_is_told_of_words_is_what_they_add(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "message"),
     [
         ([], "the documents given: no documents"),
         ([{"id": "a"}], "document 1: 'text' is None"),
@@ -69,8 +69,8 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         ("nowhere", "nowhere: no such file or folder"),
     ],
 )
-def test_what_is_no_document_is_told_and_leaves_no_index(documents: Any, told: str, tmp_path: Path) -> None:
-    with pytest.raises(mg.UserError, match=told):
+def test_what_is_no_document_is_told_and_leaves_no_index(documents: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match=message):
         mg.index(documents, tmp_path / "i")
     assert not (tmp_path / "i").exists()
 
@@ -113,13 +113,13 @@ def test_an_edit_is_in_the_next_call_and_of_others_too(isles: mg.Index) -> None:
 def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> None:
     """A document of two halves comes and goes: whoever reads sees both halves or none, and nothing ever fails."""
     halves = [mg.Document(f"half-{n}", f"Half {n}", f"Zebrine half {n} of the Zebrine bell.") for n in range(2)]
-    stop, seen, problems = threading.Event(), set[int](), list[BaseException]()
+    stop, counts, problems = threading.Event(), set[int](), list[BaseException]()
 
     def read() -> None:
         try:
             while not stop.is_set():
                 found = isles.retrieve("Zebrine bell", mode="lexical", top_k=9)
-                seen.add(sum("Zebrine" in each.item.text for each in found.passages))
+                counts.add(sum("Zebrine" in each.item.text for each in found.passages))
         except BaseException as problem:  # noqa: BLE001
             problems.append(problem)
 
@@ -127,14 +127,14 @@ def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> No
     for reader in readers:
         reader.start()
     for edits in range(40):
-        if problems or (edits >= 4 and len(seen) > 1):
+        if problems or (edits >= 4 and len(counts) > 1):
             break
         isles.add(halves)
         isles.delete("half-0", "half-1")
     stop.set()
     for reader in readers:
         reader.join()
-    assert problems == [] and seen == {0, 2}
+    assert problems == [] and counts == {0, 2}
 
 
 def test_nothing_is_printed_unless_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -144,8 +144,8 @@ def test_nothing_is_printed_unless_asked(tmp_path: Path, capfd: pytest.CaptureFi
     made.retrieve("Tarn")
     assert capfd.readouterr() == ("", "")
     mg.index(guild_documents(), tmp_path / "loud", progress=True)
-    out, told = capfd.readouterr()
-    assert out == "" and "done" in told
+    out, errors = capfd.readouterr()
+    assert out == "" and "done" in errors
 
 
 def test_frames_hold_the_index(isles: mg.Index) -> None:

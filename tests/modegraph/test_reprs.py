@@ -70,8 +70,8 @@ def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
     evidence = isles.retrieve(QUESTION, top_k=3)
     shown = checked(evidence._repr_html_())
     for rank, (found, path) in enumerate(zip(evidence.passages, evidence.paths, strict=True), start=1):
-        for told in (str(rank), found.item.title, f"{found.score:.3f}", found.item.text, " → ".join(path)):
-            assert told in shown.text
+        for part in (str(rank), found.item.title, f"{found.score:.3f}", found.item.text, " → ".join(path)):
+            assert part in shown.text
     assert str(evidence).startswith("1. ") and "3 passages" in repr(evidence)
 
 

@@ -66,15 +66,15 @@ def test_from_documents_to_a_comparison(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"learning_rat": 1}, r"^train.ms: unknown key 'learning_rat'\. Did you mean 'learning_rate'"),
         ({"label_smoothing": 0}, r"^train.ms: label_smoothing = 0"),
         ({"lora": {"rnk": 1}}, r"^train.ms: unknown key 'lora.rnk'\. Did you mean 'lora.rank'"),
     ],
 )
-def test_settings_are_checked_before_anything_is_done(given: dict[str, object], told: str, tmp_path: Path) -> None:
-    with pytest.raises(mg.UserError, match=told):
+def test_settings_are_checked_before_anything_is_done(given: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match=message):
         mg.train.ms(model="m", data="d", out=tmp_path / "ms", **given)
     with pytest.raises(mg.UserError, match=r"^train.sft: 'output' is missing"):
         mg.train.sft(model="m", data="d")

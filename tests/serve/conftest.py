@@ -1,21 +1,33 @@
-"""A tiny random Llama with a byte-level tokenizer and ChatML special tokens, and a random adapter on it."""
+"""Tiny models, and a real server (uvicorn, on a free port) over a small real index, in front of an upstream that replies as a test wants."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from graph.build.build import build_index
+from graph.config import parse_settings
+from graph.store.index_settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import ChatServer, HashEncoder, Reply, chat_server
+from tests.serve.http.running import Running, serving
 from tests.tiny_models import write_tiny_llama
+
+SETTINGS = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
 
 
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random Llama with a byte-level tokenizer and ChatML special tokens."""
     return write_tiny_llama(tmp_path_factory.mktemp("tiny") / "model")
 
 
 @pytest.fixture(scope="session")
 def tiny_adapter(tiny_llama: Path) -> Path:
+    """A random adapter of `tiny_llama`."""
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(1)
@@ -24,3 +36,45 @@ def tiny_adapter(tiny_llama: Path) -> Path:
     folder = tiny_llama.parent / "adapter"
     adapted.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def isles(tmp_path: Path) -> Path:
+    """An index of ISLES that a test may change."""
+    folder = tmp_path / "index"
+    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of ISLES that no test changes."""
+    folder = tmp_path_factory.mktemp("isles") / "index"
+    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+    return folder
+
+
+class Stack:
+    """Starts a server over an upstream; both run until the test ends."""
+
+    def __init__(self, exits: ExitStack, index: Path) -> None:
+        self._exits, self._index = exits, index
+
+    def __call__(
+        self,
+        reply: Reply | str = "###Reason: so [1]. ###Answer: 1911",
+        seconds_a_word: float = 0.0,
+        adapters: tuple[str, ...] = (),
+        window: int | None = None,
+        **settings: object,
+    ) -> tuple[Running, ChatServer]:
+        replies: Reply = (lambda body, number: reply) if isinstance(reply, str) else reply
+        upstream = self._exits.enter_context(chat_server(replies, seconds_a_word, window))
+        running = self._exits.enter_context(serving(self._index, f"openai:tiny@{upstream.url}", adapters, **settings))
+        return running, upstream
+
+
+@pytest.fixture
+def stack(shared_isles: Path) -> Iterator[Stack]:
+    with ExitStack() as exits:
+        yield Stack(exits, shared_isles)

@@ -22,7 +22,7 @@ def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
     questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:each]
     documents = read_documents(EXAMPLES / "documents", note=print)
     sentences = [sentence for document in documents for sentence in document.text.split(". ")]
-    asked: list[tuple[type[ReplyModel], CompletionRequest]] = []
+    calls: list[tuple[type[ReplyModel], CompletionRequest]] = []
     for place, question in enumerate(questions):
         texts = sentences[3 * place : 3 * place + 3]
         read = answer_messages(question, [Excerpt(str(n), "", text) for n, text in enumerate(texts)])[-1].content
@@ -36,16 +36,16 @@ def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
         ):
             before = (Message("system", read_prompt(system)),) if system else ()
             request = CompletionRequest((*before, Message("user", user)), tokens, schema=strict_schema(kind))
-            asked.append((kind, request))
-    return asked
+            calls.append((kind, request))
+    return calls
 
 
 def count_valid(model: LanguageModel, each: int) -> tuple[Counter[str], int]:
     """(sound replies by kind, all requests)."""
-    asked = requests(each)
-    answers = model.complete([request for _, request in asked])
-    valid = Counter(kind.__name__ for (kind, _), answer in zip(asked, answers, strict=True) if is_sound(kind, answer))
-    return valid, len(asked)
+    calls = requests(each)
+    answers = model.complete([request for _, request in calls])
+    valid = Counter(kind.__name__ for (kind, _), answer in zip(calls, answers, strict=True) if is_sound(kind, answer))
+    return valid, len(calls)
 
 
 def is_sound(kind: type[ReplyModel], answer: Completion) -> bool:

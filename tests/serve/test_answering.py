@@ -25,7 +25,7 @@ def answer(text: str, evidence: Evidence = FOUND, top_k: int = 5, finish: str = 
 
 
 def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
-    made, asked = answer("###Reason: It left in May [1], says [3]; the yard shut [2]. ###Answer: May 1958 [7]")
+    made, model_calls = answer("###Reason: It left in May [1], says [3]; the yard shut [2]. ###Answer: May 1958 [7]")
     assert (made.reason, made.answer) == ("It left in May [1], says; the yard shut [2].", "May 1958")
     assert made.citations == {
         1: Excerpt("p1", "Lantern", LANTERN.text, "lantern.md", 0, 36),
@@ -34,9 +34,10 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     assert made.removed == (3, 7)
     assert made.well_formed and made.finish_reason == "stop"
     assert (made.question, made.model) == (FOUND.query, "scripted")
-    assert asked[0].max_tokens == 64
+    assert model_calls[0].max_tokens == 64
     assert (
-        "[1] Lantern: The Lantern" in asked[0].messages[1].content and "<|im_end|>" not in asked[0].messages[1].content
+        "[1] Lantern: The Lantern" in model_calls[0].messages[1].content
+        and "<|im_end|>" not in model_calls[0].messages[1].content
     )
 
 
@@ -57,20 +58,22 @@ def test_sentences_that_the_passages_do_not_say_are_told_and_can_be_dropped() ->
 
 @pytest.mark.parametrize("abstained", [True, False])
 def test_an_abstained_question_costs_no_call(abstained: bool) -> None:
-    made, asked = answer("###Reason: so [1]. ###Answer: May 1958", replace(FOUND, absence=Absence(0.9, abstained)))
-    assert (made.answer == NOT_FOUND, len(asked)) == (abstained, int(not abstained))
-    assert made.evidence.passages == FOUND.passages and made.writing.calls == len(asked)
+    made, model_calls = answer(
+        "###Reason: so [1]. ###Answer: May 1958", replace(FOUND, absence=Absence(0.9, abstained))
+    )
+    assert (made.answer == NOT_FOUND, len(model_calls)) == (abstained, int(not abstained))
+    assert made.evidence.passages == FOUND.passages and made.writing.calls == len(model_calls)
 
 
 def test_only_the_best_excerpts_are_shown_to_the_model() -> None:
-    made, asked = answer("###Reason: x [2] ###Answer: y", top_k=1)
-    assert "[2]" not in asked[0].messages[1].content
+    made, model_calls = answer("###Reason: x [2] ###Answer: y", top_k=1)
+    assert "[2]" not in model_calls[0].messages[1].content
     assert made.removed == (2,) and made.citations == {}
 
 
 def test_without_evidence_no_model_is_asked() -> None:
-    made, asked = answer("never", Evidence("Who?"))
-    assert asked == []
+    made, model_calls = answer("never", Evidence("Who?"))
+    assert model_calls == []
     assert (made.answer, made.citations) == (NOT_FOUND, {})
     assert (made.writing.calls, made.writing.prompt_tokens, made.writing.completion_tokens) == (0, 0, 0)
 
@@ -92,8 +95,8 @@ def test_the_prompt_is_the_one_of_training() -> None:
     from graph.answer.context import build_context
     from graph.answer.prompt import answer_messages
 
-    _, asked = answer("x")
-    assert asked == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
+    _, model_calls = answer("x")
+    assert model_calls == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
 
 
 def test_a_model_is_given_the_form_that_it_was_trained_on() -> None:

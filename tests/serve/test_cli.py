@@ -76,11 +76,11 @@ def test_with_a_model_the_answer_is_cited(index: Path) -> None:
 
 def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) -> None:
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
-    asked = (index, QUESTION, "--model", "scripted")
-    marked = run(*asked, text=text)
+    arguments = (index, QUESTION, "--model", "scripted")
+    marked = run(*arguments, text=text)
     assert "Not supported by [1] (not there: Thole, 1742): “Casimir Thole" in " ".join(marked.split())
-    assert "Not supported" not in run(*asked, "--unsupported", "ignore", text=text)
-    dropped = json.loads(run(*asked, "--unsupported", "drop", "--json", text=text))
+    assert "Not supported" not in run(*arguments, "--unsupported", "ignore", text=text)
+    dropped = json.loads(run(*arguments, "--unsupported", "drop", "--json", text=text))
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1
 
 
@@ -147,13 +147,13 @@ def test_an_explanation_follows_the_evidence(index: Path) -> None:
 def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     shown = json.loads(run(index, QUESTION, "--mode", "hops", "--trace", file, "--json"))
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    assert kept["evidence"] == shown and kept["settings"]["mode"] == "hops"
+    trace = json.loads(file.read_text(encoding="utf-8"))
+    assert trace["evidence"] == shown and trace["settings"]["mode"] == "hops"
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = graph.retrieve.retrieve
+    whole = graph.retrieve.retrieve.retrieve
     given: list[Any] = []
 
     def half(opened: Index, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:

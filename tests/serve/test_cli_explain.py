@@ -39,13 +39,18 @@ def test_what_ask_shows_can_be_explained(hashed_isles: Path) -> None:
 
 def test_a_program_reads_the_same(hashed_isles: Path) -> None:
     given = shown_id(hashed_isles, "marlow")
-    told = json.loads(run("explain", hashed_isles, QUESTION, "--passage", given, "--mode", "lexical", "--json"))
-    assert told["passage"]["source"] == "marlow" and told["passage"]["id"].startswith(given)
-    assert told["standings"][0]["mode"] == told["mode"] == "lexical" and len(told["standings"]) == 12
+    explanation = json.loads(run("explain", hashed_isles, QUESTION, "--passage", given, "--mode", "lexical", "--json"))
+    assert explanation["passage"]["source"] == "marlow" and explanation["passage"]["id"].startswith(given)
+    assert (
+        explanation["standings"][0]["mode"] == explanation["mode"] == "lexical" and len(explanation["standings"]) == 12
+    )
     found = json.loads(run("ask", hashed_isles, QUESTION, "--mode", "lexical", "--json"))["passages"]
     place = [each["item"]["source"] for each in found].index("marlow")
-    assert (told["standings"][0]["rank"], told["standings"][0]["score"]) == (place + 1, found[place]["score"])
-    assert told["before"] == found[:place] and told["leads"][0]["passage"]["source"] == "lantern"
+    assert (explanation["standings"][0]["rank"], explanation["standings"][0]["score"]) == (
+        place + 1,
+        found[place]["score"],
+    )
+    assert explanation["before"] == found[:place] and explanation["leads"][0]["passage"]["source"] == "lantern"
 
 
 def test_a_document_of_one_passage_stands_for_it(hashed_isles: Path) -> None:
@@ -54,13 +59,13 @@ def test_a_document_of_one_passage_stands_for_it(hashed_isles: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--passage", "nothing"), "passage 'nothing': not in .*`modegraph ask` shows the ids"),
         (("--passage", "tarn", "--mode", "hosp"), "Did you mean 'hops'"),
     ],
 )
-def test_bad_input_is_one_line(hashed_isles: Path, words: tuple[str, ...], told: str) -> None:
-    with pytest.raises(UserError, match=told) as problem:
+def test_bad_input_is_one_line(hashed_isles: Path, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message) as problem:
         run("explain", hashed_isles, QUESTION, *words)
     assert "\n" not in str(problem.value)

@@ -26,8 +26,8 @@ def options_of(command: str) -> set[str]:
 
 def test_the_commands_name_options_that_there_are() -> None:
     serve = options_of("serve")
-    told = COMPOSE["services"]["modegraph"]["command"]
-    assert told[0] == "serve" and {word for word in told if word.startswith("--")} <= serve
+    command = COMPOSE["services"]["modegraph"]["command"]
+    assert command[0] == "serve" and {word for word in command if word.startswith("--")} <= serve
     start = re.search(r"ExecStart=\S+ serve (.*)", UNIT)
     assert start is not None and set(re.findall(r"--[a-z-]+", start[1])) <= serve
     assert CliRunner().invoke(build_app(), ["serve", "--help"]).exit_code == 0

@@ -177,8 +177,8 @@ def test_an_adapter_has_the_precision_of_its_training_and_else_that_of_the_proce
 def test_a_run_says_which_form_of_answers_its_model_gives(tiny_adapter: Path, tmp_path: Path, model: HfModel) -> None:
     folder = tmp_path / "run"
     shutil.copytree(tiny_adapter, folder)
-    for said, form in (("cited", "cited"), ("quoted", "quoted"), ("a poem", "reasoned")):
-        (folder / "run.json").write_text(json.dumps({"answer_form": said}))
+    for recorded, form in (("cited", "cited"), ("quoted", "quoted"), ("a poem", "reasoned")):
+        (folder / "run.json").write_text(json.dumps({"answer_form": recorded}))
         assert open_hf(str(folder)).form == form
     assert model.form == "reasoned"
 
@@ -215,13 +215,13 @@ def test_a_missing_path_is_told_without_asking_the_network(
 def test_a_hub_that_does_not_answer_is_asked_once(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: HfModel
 ) -> None:
-    with hub(503) as (address, asked):
+    with hub(503) as (address, requests):
         go_online(monkeypatch, address, tmp_path)
         with pytest.raises(UserError, match="hf:owner/tiny: no such folder, not in the hub's cache"):
             open_hf("owner/tiny")
         put_into_cache(tmp_path, "owner/tiny", tiny_llama)
         assert open_hf("owner/tiny").complete([ask("bread")]) == model.complete([ask("bread")])
-    assert asked == ["/api/models/owner/tiny"] * 2
+    assert requests == ["/api/models/owner/tiny"] * 2
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def rows_of(file: Path, statement: str = "SELECT key FROM calls") -> list[tuple[object, ...]]:
-    """What a statement gives of the calls that are kept."""
+    """The rows of a query on the stored calls."""
     if has_database(file.parent):
         with psycopg.connect(dsn_of(file.parent)) as connection:
             found = connection.execute(statement.replace("calls", "modegraph_index.calls"))

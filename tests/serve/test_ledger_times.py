@@ -1,4 +1,4 @@
-"""What a replayed call costs: the time that it took when it was made, told as replayed, and nothing where no time was kept."""
+"""The cost of a replayed call: its original time, marked as replayed, and none where no time was recorded."""
 
 import sqlite3
 import time
@@ -37,7 +37,7 @@ def spent(made: list[Completion]) -> float:
     return sum(one.replay.seconds or 0 for one in made if one.replay is not None)
 
 
-def kept(file: Path) -> list[float]:
+def stored_seconds(file: Path) -> list[float]:
     """The seconds of all calls, in no order."""
     rows = sqlite3.connect(file).execute("SELECT microseconds FROM calls").fetchall()
     return [microseconds / 1e6 for (microseconds,) in rows]
@@ -46,7 +46,7 @@ def kept(file: Path) -> list[float]:
 def test_a_replayed_call_takes_the_time_that_it_took(tmp_path: Path) -> None:
     Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
     (again,) = Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
-    assert kept(tmp_path / FILE) == [pytest.approx(spent([again]))] and spent([again]) >= 0.2
+    assert stored_seconds(tmp_path / FILE) == [pytest.approx(spent([again]))] and spent([again]) >= 0.2
     assert again == Completion("done", "stop", 10, 1)
 
 
@@ -59,12 +59,14 @@ def test_a_call_that_is_made_is_not_told_as_replayed(tmp_path: Path) -> None:
 
 def test_calls_asked_together_count_as_they_ran(tmp_path: Path) -> None:
     """Of a server, side by side; of a local model, batch after batch."""
-    asked = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
+    requests = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
     for size, together in ((1, max), (4, sum)):
         file = tmp_path / str(size) / FILE
-        Ledger(slow(size), file).complete(asked)
-        assert spent(Ledger(slow(size), file).complete(asked)) == pytest.approx(together(kept(file)), abs=1e-5)
-        assert len(kept(file)) == 4 and sum(kept(file)) >= 0.4
+        Ledger(slow(size), file).complete(requests)
+        assert spent(Ledger(slow(size), file).complete(requests)) == pytest.approx(
+            together(stored_seconds(file)), abs=1e-5
+        )
+        assert len(stored_seconds(file)) == 4 and sum(stored_seconds(file)) >= 0.4
 
 
 def test_a_replay_beside_a_longer_call_that_is_made_costs_nothing_more(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_a_replay_beside_a_longer_call_that_is_made_costs_nothing_more(tmp_path:
 
 
 def write_untimed(file: Path, model: ScriptedModel) -> None:
-    """A ledger of one call, as they were before times were kept."""
+    """A ledger with one call, in the format without times."""
     made = file.parent / "made" / FILE
     Ledger(model, made).complete([ask("a")])
     (row,) = sqlite3.connect(made).execute("SELECT * FROM calls").fetchall()

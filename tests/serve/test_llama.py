@@ -48,10 +48,10 @@ def model() -> Iterator[LanguageModel]:
 
 def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
     """The weights are the same, in 4 bits here and dequantised there."""
-    asked = [ask(question) for question in QUESTIONS]
-    alone = [model.complete([each])[0] for each in asked]
-    assert model.complete(asked) == alone
-    theirs = open_model("hf:smollm2").complete(asked)
+    requests = [ask(question) for question in QUESTIONS]
+    alone = [model.complete([each])[0] for each in requests]
+    assert model.complete(requests) == alone
+    theirs = open_model("hf:smollm2").complete(requests)
     assert alone[0].text.startswith(REPLY) and theirs[0].text.startswith(REPLY)
     assert sum(one.text == other.text for one, other in zip(alone, theirs, strict=True)) >= 5
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
@@ -66,8 +66,8 @@ def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> No
 
 def test_a_schema_binds_and_a_seed_repeats(model: LanguageModel) -> None:
     """One at a time: several at once round otherwise, which a draw may show."""
-    asked = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
-    texts = [model.complete([each])[0].text for each in asked]
+    requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
+    texts = [model.complete([each])[0].text for each in requests]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
     assert texts[0] == texts[1] and len(set(texts)) > 1
 

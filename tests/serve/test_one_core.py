@@ -14,16 +14,16 @@ import json, os, threading
 from serve.cli_serve import load_for_one_core
 load_for_one_core()
 import faiss, torch
-seen = []
-other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+counts = []
+other = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))
 other.start(), other.join()
-print(json.dumps([torch.get_num_threads(), *seen, faiss.omp_get_max_threads(), os.environ.get("OMP_NUM_THREADS")]))
+print(json.dumps([torch.get_num_threads(), *counts, faiss.omp_get_max_threads(), os.environ.get("OMP_NUM_THREADS")]))
 """
 
 
-@pytest.mark.parametrize(("given", "told"), [(None, [1, 1, 1, None]), ("2", [2, 2, 2, "2"])])
-def test_one_thread_unless_the_environment_says_otherwise(given: str | None, told: list[object]) -> None:
+@pytest.mark.parametrize(("given", "expected"), [(None, [1, 1, 1, None]), ("2", [2, 2, 2, "2"])])
+def test_one_thread_unless_the_environment_says_otherwise(given: str | None, expected: list[object]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"PYTHONPATH": str(ROOT), **({"OMP_NUM_THREADS": given} if given else {})}
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == told
+    assert json.loads(done.stdout) == expected

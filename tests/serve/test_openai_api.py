@@ -60,7 +60,7 @@ def test_a_passing_trouble_is_tried_again(status: int) -> None:
 
 
 def test_a_server_of_our_own_is_waited_for_where_another_would_be_asked_again() -> None:
-    """What was given up is still being written: asked again, a busy server has twice the work."""
+    """An abandoned reply is still being generated: a retry would double the work of a busy server."""
 
     def slow(body: dict[str, object], number: int) -> str:
         time.sleep(0.5)

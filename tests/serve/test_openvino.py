@@ -35,10 +35,10 @@ def model() -> Iterator[OpenVinoModel]:
 
 
 def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: OpenVinoModel) -> None:
-    asked = [ask(question) for question in QUESTIONS]
-    alone = [model.complete([each])[0] for each in asked]
-    assert model.complete(asked) == alone
-    theirs = open_model("hf:smollm2").complete(asked)
+    requests = [ask(question) for question in QUESTIONS]
+    alone = [model.complete([each])[0] for each in requests]
+    assert model.complete(requests) == alone
+    theirs = open_model("hf:smollm2").complete(requests)
     assert alone[0].text.startswith(REPLY) and theirs[0].text.startswith(REPLY)
     assert sum(one.text == other.text for one, other in zip(alone, theirs, strict=True)) in (4, 5, 6)
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
@@ -77,14 +77,14 @@ def test_a_schema_binds_and_a_seed_repeats(model: OpenVinoModel) -> None:
 
 
 def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> None:
-    seen: list[int] = []
+    lengths: list[int] = []
 
     def watch(ids: list[int]) -> bool:
-        seen.append(len(ids))
+        lengths.append(len(ids))
         return len(ids) >= 5
 
     cut = model.stream(ask("Count to one hundred in words.", 200), watch)
-    assert seen[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
+    assert lengths[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
     assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "nothing of it goes on"
 
 

@@ -39,7 +39,7 @@ def pool_of(*servers: ChatServer, in_flight: int = 2) -> ServerPool:
     return ServerPool([OpenAIModel("m", server.url, in_flight=in_flight) for server in servers])
 
 
-def asked(*servers: ChatServer) -> list[str]:
+def texts_of(*servers: ChatServer) -> list[str]:
     return sorted(body["messages"][-1]["content"] for server in servers for body in server.asked)
 
 
@@ -78,9 +78,11 @@ def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys:
         pool.complete([ask(number) for number in range(30, 40)])
     assert [one.text for one in made] == [f"echo {number}" for number in range(30)]
     assert 3 + ATTEMPTS <= len(dying.asked) == before <= 3 + 2 * ATTEMPTS, "asked no more once it was gone"
-    told = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert (
-        len(told) == 1 and f"m@{dying.url}: status 503" in told[0] and told[0].endswith(f"continuing with {living.url}")
+        len(lines) == 1
+        and f"m@{dying.url}: status 503" in lines[0]
+        and lines[0].endswith(f"continuing with {living.url}")
     )
     assert pool.in_flight == 2
 
@@ -121,7 +123,7 @@ def test_several_threads_share_the_places() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert asked(one, other) == sorted(map(str, range(40)))
+    assert texts_of(one, other) == sorted(map(str, range(40)))
     assert one.most_running <= 2 and other.most_running <= 2
 
 
@@ -137,7 +139,7 @@ def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> N
     with chat_server(echo()) as one, chat_server(echo()) as other, chat_server(echo()) as third:
         specs = [f"openai:m@{server.url}" for server in (one, other, third)]
         first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([ask(number) for number in range(20)])
-        assert asked(one, other) == sorted(map(str, range(20)))
+        assert texts_of(one, other) == sorted(map(str, range(20)))
         for later in (specs[0], specs[1:], specs[2]):
             assert open_model(later, tmp_path / "ledger.sqlite").complete([ask(n) for n in range(20)]) == first
         assert len(one.asked) + len(other.asked) == 20 and not third.asked
@@ -145,14 +147,14 @@ def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("specs", "told"),
+    ("specs", "message"),
     [
         (["openai:m@http://a/v1", "openai:n@http://b/v1"], "servers of 'm' and 'n'. Expected servers of one model"),
-        (["openai:m@http://a/v1", "hf:m"], "model 'hf:m' beside 1 more. Expected several servers of one model"),
+        (["openai:m@http://a/v1", "hf:m"], "model 'hf:m' with 1 more. Expected several servers of one model"),
         (["openai:m@http://a/v1"] * 2, "openai:m@http://a/v1: given twice"),
         (["openai:m@http://a/v1", "openai:m"], "openai:m. Expected openai:NAME@URL"),
     ],
 )
-def test_other_lists_are_refused(specs: list[str], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_other_lists_are_refused(specs: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         open_model(specs)

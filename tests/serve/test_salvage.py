@@ -132,9 +132,9 @@ def test_calls_that_were_still_in_the_log_are_taken_over(tmp_path: Path) -> None
     shutil.copy(tmp_path / "a" / (LEDGER + "-wal"), f"{damaged}-wal")
     assert Path(f"{damaged}-wal").stat().st_size > PAGE_BYTES
     damaged.write_bytes(flipped((tmp_path / "a" / LEDGER).read_bytes(), 0))
-    asked = len(model.asked)
+    calls_before = len(model.asked)
     Ledger(model, tmp_path / LEDGER).complete(REQUESTS)
-    assert len(model.asked) == asked == CALLS
+    assert len(model.asked) == calls_before == CALLS
 
 
 def test_every_damaged_ledger_that_was_set_aside_is_read(tmp_path: Path) -> None:

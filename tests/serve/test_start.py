@@ -68,6 +68,8 @@ def test_opening_a_model_prints_nothing_and_a_fetch_would(tiny_llama: Path, tiny
 
 
 def test_a_wrong_name_is_told_before_anything_heavy_is_imported() -> None:
-    *told, torch = run(WRONG, HF_HUB_OFFLINE="1").stdout.splitlines()
-    assert len(told) == 2 and all(line.startswith("hf:my-ms: no such folder, not in the hub's cache") for line in told)
+    *lines, torch = run(WRONG, HF_HUB_OFFLINE="1").stdout.splitlines()
+    assert len(lines) == 2 and all(
+        line.startswith("hf:my-ms: no such folder, not in the hub's cache") for line in lines
+    )
     assert torch == "False"

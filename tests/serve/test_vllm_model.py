@@ -81,13 +81,13 @@ def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
     """More tokens than vLLM reads at once: in parts, a CPU's vLLM would end at the first of them."""
     model = open_vllm(str(base))
     assert open_vllm(str(base)) is model, "a second server would take its memory again"
-    asked = [
+    requests = [
         CompletionRequest((Message("user", f"{number}. " + "The mill is old. " * 90),), 4, 1.0, seed=number)
         for number in range(48)
     ]
-    assert sum(model.prompt_tokens(request.messages) for request in asked) > 16_384
-    made = model.complete(asked)
-    assert all(one.completion_tokens > 0 for one in made) and made[0] == model.complete(asked[:1])[0]
+    assert sum(model.prompt_tokens(request.messages) for request in requests) > 16_384
+    made = model.complete(requests)
+    assert all(one.completion_tokens > 0 for one in made) and made[0] == model.complete(requests[:1])[0]
 
 
 def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) -> None:

@@ -160,11 +160,11 @@ def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, Super
     assert names == ["tiny", "sft", "ms"]
     options = {"messages": QUESTION, "max_tokens": 1, "logprobs": True, "top_logprobs": 5}
     first = {name: client.chat.completions.create(model=name, **options) for name in names}  # type: ignore[call-overload]
-    told = {
+    replies = {
         name: [round(each.logprob, 4) for each in made.choices[0].logprobs.content[0].top_logprobs]
         for name, made in first.items()
     }
-    assert told["tiny"] != told["sft"] != told["ms"] != told["tiny"]
+    assert replies["tiny"] != replies["sft"] != replies["ms"] != replies["tiny"]
     assert max_lora_rank(child.spec.adapters) == 16 and "--max-lora-rank 16" in " ".join(command_of(child.spec, 1))
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="dpo", messages=QUESTION)  # type: ignore[arg-type]
@@ -185,8 +185,8 @@ def test_structured_output_and_rewriting(server: tuple[Running, Any, SupervisedS
     )
     assert isinstance(json.loads(made.choices[0].message.content or "")["year"], int)
     talk = [*QUESTION, {"role": "assistant", "content": "The Marlow Yard."}, {"role": "user", "content": "When?"}]
-    told = running.post("/v1/chat/completions", json={"model": "sft", "messages": talk, "max_tokens": 4}).json()
-    assert told["retrieval"]["rewritten_by"] in ("model", "turns") and told["retrieval"]["question"] != ""
+    completion = running.post("/v1/chat/completions", json={"model": "sft", "messages": talk, "max_tokens": 4}).json()
+    assert completion["retrieval"]["rewritten_by"] in ("model", "turns") and completion["retrieval"]["question"] != ""
 
 
 def test_vllm_tells_its_window_and_counts_a_prompt(server: tuple[Running, Any, SupervisedServer]) -> None:

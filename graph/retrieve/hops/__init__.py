@@ -1,1 +1,1 @@
-"""The mode `hops`, and the trained hop that ranks anew what it found."""
+"""The mode `hops`, and the trained hop that reranks its results."""

@@ -1,11 +1,12 @@
-"""What a trained hop knows of a question, a way on and a passage: one row of numbers each, made from the index alone.
+"""The features of the trained hop: one row for each way from a question to a passage, computed from the index alone.
 
-A way on is a bridge (one of the passages that `hops` ranks best) and an entity that it mentions. It stands for the question with the entity
-in place of the bridge, as vectors: question − bridge's title + entity (Mikolov et al. 2013). It leads to passages called so, to those that
-share the entity, and to the nearest to that composed question. A passage that no way leads to is judged by itself.
+A way is a bridge (one of the passages that `hops` ranks best) and an entity that the bridge mentions. It represents the question with the
+entity in place of the bridge, as vectors: question − bridge's title + entity (Mikolov et al. 2013). It leads to the passages of documents
+named like the entity, to passages that share the entity, and to the passages nearest to that composed question. Every candidate passage also
+has a row of its own, without a way.
 
-Legend: P passages, N propositions, E entities, D dimensions, W words of a question, B bridges, K ways on, C candidates, Y occurrences in
-candidates, R some passages, X rows (a way on and a candidate each, or a candidate alone), F features."""
+Legend: P passages, N propositions, E entities, D dimensions, W words of a question, B bridges, K ways, C candidates, Y occurrences in
+candidates, R some passages, X rows (a way and a candidate, or a candidate alone), F features."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -27,17 +28,17 @@ from graph.text.word_forms import FUNCTION_WORDS, form_of
 from graph.types import Floats, Ints
 
 PREFIX = 3
-"""Letters that all forms of a word have in common at least."""
+"""The least number of initial letters that all forms of a word share."""
 
 
 class QuestionWords:
-    """The words with their weights, idf; `named_W` are those of names that call documents, `unnamed_W` the weights of the others."""
+    """The content words of a question and their idf `weight_W`. `named_W` marks words of document names; `unnamed_W` weighs the others."""
 
     def __init__(self, index: Index, question: str, names: Sequence[str]) -> None:
         data = index.data
         words = [term for term in terms_of(question) if term not in FUNCTION_WORDS]
         self._rows_of = {form_of(word): rows_of_form(data.term_texts, word) for word in words}
-        self._place_of = {form: place for place, form in enumerate(self._rows_of)}
+        self._column_of = {form: column for column, form in enumerate(self._rows_of)}
         self._count_WP = data.term_count_WP
         unknown = float(idf(np.array([0]), len(data.passage_ids))[0])
         weights = [float(data.term_idf_W[rows].min()) if rows else unknown for rows in self._rows_of.values()]
@@ -49,39 +50,39 @@ class QuestionWords:
     def in_passages(self, rows_C: Ints) -> Floats:
         """1 where a passage has a word: [W, C]."""
         has_WC = np.zeros((len(self._rows_of), len(rows_C)), np.float32)
-        for place, rows in enumerate(self._rows_of.values()):
-            has_WC[place] = (cells(self._count_WP, np.array(rows, np.int64), rows_C) > 0).any(axis=0)
+        for row, term_rows in enumerate(self._rows_of.values()):
+            has_WC[row] = (cells(self._count_WP, np.array(term_rows, np.int64), rows_C) > 0).any(axis=0)
         return has_WC
 
     def in_texts(self, texts: Sequence[str]) -> Floats:
         """1 where a text has a word: [texts, W]."""
-        found = np.zeros((len(texts), len(self._place_of)), np.float32)
+        has_XW = np.zeros((len(texts), len(self._column_of)), np.float32)
         for row, text in enumerate(texts):
             forms = map(form_of, terms_of(text))
-            found[row, [self._place_of[form] for form in forms if form in self._place_of]] = 1
-        return found
+            has_XW[row, [self._column_of[form] for form in forms if form in self._column_of]] = 1
+        return has_XW
 
     def share_in_question(self, texts: Sequence[str]) -> Floats:
         """The share of each text's words that stand in the question: [texts]."""
         forms = [[form_of(term) for term in terms_of(text)] for text in texts]
-        found = [sum(f in self._place_of for f in each) / len(each) if each else 0 for each in forms]
-        return np.array(found, np.float32)
+        shares = [sum(f in self._column_of for f in each) / len(each) if each else 0 for each in forms]
+        return np.array(shares, np.float32)
 
 
 def rows_of_form(terms: Strings | Sequence[str], word: str) -> list[int]:
-    """The rows of the terms that are forms of a word, among `terms`, which are sorted.
+    """The rows of the terms that are forms of a word; `terms` are sorted.
 
     >>> rows_of_form(["founder", "founders", "fountain"], "founders")
     [0, 1]
     """
     start, form = word[:PREFIX], form_of(word)
     low = bisect_left(terms, start)
-    high = bisect_right(terms, start, low, key=lambda each: each[:PREFIX])
+    high = bisect_right(terms, start, low, key=lambda term: term[:PREFIX])
     return [row for row in range(low, high) if form_of(terms[row]) == form]
 
 
 def share(weight_W: Floats, has_WX: Floats) -> Floats:
-    """Σ weight of the terms that each has / Σ weight of all; 0 where there are none: [X].
+    """Σ weight of the words that each column has / Σ weight of all words; 0 without words: [X].
 
     >>> share(np.array([3.0, 1.0]), np.array([[1, 0], [0, 1]])).tolist()
     [0.75, 0.25]
@@ -90,16 +91,16 @@ def share(weight_W: Floats, has_WX: Floats) -> Floats:
 
 
 WAYS, NEAREST = 48, 3
-"""The ways, and passages near to each that are candidates too."""
+"""The number of ways, and how many passages nearest to each become candidates."""
 SEARCHED = 20_000
-"""In indexes of more passages, those near to a way are looked for among the pool and what shares its entity."""
+"""In an index with more passages, those near to a way are searched only among passages that share an entity of a way."""
 TITLE_SHARE = 0.5
-"""How much of the bridge's title is taken from a composed question: of .3, .5 and .7 best on 2wiki_train500 and hotpotqa_train together."""
+"""The weight of the bridge's title in a composed question: of .3, .5 and .7 the best on 2wiki_train500 and hotpotqa_train together."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """Ways on, at most WAYS: the place of each bridge among the candidates, the proposition that says it, and the entity."""
+    """At most WAYS ways: the position of the bridge among the candidates, the proposition that mentions the entity, and the entity."""
 
     bridge_K: Ints
     said_K: Ints
@@ -107,41 +108,41 @@ class Ways:
 
 
 def find_ways(index: Index, bridges_B: Ints, alone: OwnScores, reached_P: Floats) -> Ways:
-    """The ways on from the bridges that are said nearest to the question by the best bridges; an entity once a bridge."""
+    """The ways from the bridges with the best sum of proposition score and bridge score; each entity once per bridge."""
     data = index.data
     bridge_Y, proposition_Y = expand_rows(data.passage_proposition_PN, bridges_B)
     alone.add_propositions(proposition_Y)
     from_Y, entity_Y = expand_rows(data.proposition_entity_NE, proposition_Y)
     bridge_Y, proposition_Y = bridge_Y[from_Y], proposition_Y[from_Y]
-    worth_Y = alone.scores_N[proposition_Y] + reached_P[bridges_B[bridge_Y]]
-    order_Y = np.lexsort((proposition_Y, entity_Y, -worth_Y))
+    score_Y = alone.scores_N[proposition_Y] + reached_P[bridges_B[bridge_Y]]
+    order_Y = np.lexsort((proposition_Y, entity_Y, -score_Y))
     key_Y = bridge_Y[order_Y] * np.int64(len(data.entity_ids)) + entity_Y[order_Y]
     first = np.sort(np.unique(key_Y, return_index=True)[1])[:WAYS]
-    kept = order_Y[first]
-    return Ways(bridge_Y[kept], proposition_Y[kept], entity_Y[kept])
+    best_Y = order_Y[first]
+    return Ways(bridge_Y[best_Y], proposition_Y[best_Y], entity_Y[best_Y])
 
 
 def compose(index: Index, query_D: Floats, bridges_B: Ints, ways: Ways) -> Floats:
-    """question − TITLE_SHARE · bridge's title + entity, of length 1: [K, D]. Nothing is taken where no entity is called like the title."""
+    """question − TITLE_SHARE · bridge's title + entity, of length 1: [K, D]. The title counts as 0 if no entity has its name."""
     data = index.data
     titles = [data.document_titles[row] for row in data.passage_document_P[bridges_B].tolist()]
     title_BD = np.zeros((len(titles), len(query_D)), np.float32)
-    for place, title in enumerate(titles):
+    for bridge, title in enumerate(titles):
         rows = index.entity_rows(list(title_keys(title)))
-        called = rows[rows >= 0]
-        if len(called):
-            title_BD[place] = data.entity_vectors_ED[called].mean(axis=0)
+        entities = rows[rows >= 0]
+        if len(entities):
+            title_BD[bridge] = data.entity_vectors_ED[entities].mean(axis=0)
     return unit(query_D - TITLE_SHARE * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
 
 
 def unit(vectors_KD: Floats) -> Floats:
-    """The vectors with length 1."""
+    """The vectors scaled to length 1."""
     lengths_K1 = np.linalg.norm(vectors_KD, axis=1, keepdims=True)
     return np.asarray(vectors_KD / np.maximum(lengths_K1, 1e-9), np.float32)
 
 
 def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> Ints:
-    """The passages outside the pool that are among the NEAREST to a composed question, ascending."""
+    """The rows of passages outside the pool that are among the NEAREST to a composed question, ascending."""
     vectors_PD = index.data.passage_vectors_PD
     if not len(composed_KD):
         return np.zeros(0, np.int64)
@@ -157,7 +158,7 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
 
 
 POOL, BRIDGES = 40, 6
-"""Passages that are ranked anew, and those of them that ways lead on from."""
+"""The number of passages to rerank, and how many of the best of them are bridges."""
 OF_QUESTION = ("documents_named", "terms", "terms_in_names", "log_length", "asks_for", "best_own", "own_lead")
 OF_PASSAGE = (
     *("own", "lift", "reached", "reached_lead", "own_rank", "reached_rank", "nearness", "best_nearness", "words"),
@@ -172,10 +173,10 @@ OF_WAY = (
     *("best_pair", "bridge_likeness", "behind_best_way"),
 )
 HOP_FEATURES = (*OF_QUESTION, *OF_PASSAGE, *OF_WAY)
-"""The columns, in order. `said` is the proposition by which the bridge mentions the entity; `composed` are cosines with the composed
-question, `sum` with question + entity; `cover` is a share of the question's words by idf. A row of a passage alone has NO_WAY in the columns of a way."""
+"""The columns, in order. `said` is the proposition in which the bridge mentions the entity; `composed` are cosines with the composed
+question, `sum` with question + entity; `cover` is the idf-weighted share of the question's words. A row without a way has NO_WAY in OF_WAY."""
 NO_WAY = -9.0
-"""Below every value of a way."""
+"""Below every value of a feature of a way."""
 ANSWER_KINDS = {
     **dict.fromkeys(("who", "whose", "whom"), 1),
     **dict.fromkeys(("when", "year", "date"), 2),
@@ -189,7 +190,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class HopRows:
-    """Rows to judge. `way_X` is −1 for a candidate alone."""
+    """Rows of features to score. `way_X` is −1 for a candidate without a way."""
 
     features_XF: Floats
     candidates_C: Ints
@@ -199,26 +200,26 @@ class HopRows:
 
 
 def hop_rows(index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRows:
-    """All rows of a question, given its scores and what `hops` makes of each passage. Candidates without a score are scored."""
+    """All rows of a question, given its own scores and the scores of `hops`. Adds the missing scores of candidates to `alone`."""
     pool = top_rows(reached_P, POOL)
     ways = find_ways(index, pool[:BRIDGES], alone, reached_P)
     composed_KD = compose(index, query.vector_D, pool[:BRIDGES], ways)
     candidates = np.concatenate([pool, beyond_pool(index, pool, ways, composed_KD)])
     alone.add_passages(candidates)
-    view = _Features(index, query, alone, reached_P, candidates, ways, composed_KD)
-    way_Y, candidate_Y = np.nonzero(view.pairs_KC())
+    features = _Features(index, query, alone, reached_P, candidates, ways, composed_KD)
+    way_Y, candidate_Y = np.nonzero(features.pairs_KC())
     count = len(candidates)
-    of_way = view.of_way(way_Y, candidate_Y)
-    nothing = np.full((count, len(OF_WAY)), NO_WAY, np.float32)
+    of_way = features.of_way(way_Y, candidate_Y)
+    no_way = np.full((count, len(OF_WAY)), NO_WAY, np.float32)
     candidate_X = np.concatenate([candidate_Y, np.arange(count)])
-    of_question = np.repeat(view.of_question()[None], len(candidate_X), axis=0)
-    features = [of_question, view.of_passage()[candidate_X], np.concatenate([of_way, nothing])]
+    of_question = np.repeat(features.of_question()[None], len(candidate_X), axis=0)
+    columns = [of_question, features.of_passage()[candidate_X], np.concatenate([of_way, no_way])]
     way_X = np.concatenate([way_Y, np.full(count, -1, np.int64)])
-    return HopRows(np.concatenate(features, axis=1).astype(np.float32), candidates, candidate_X, way_X, ways)
+    return HopRows(np.concatenate(columns, axis=1).astype(np.float32), candidates, candidate_X, way_X, ways)
 
 
 class _Features:
-    """A question's candidates and ways, from which all features are worked out."""
+    """A question's candidates and ways, and the features computed from them."""
 
     def __init__(
         self,
@@ -235,7 +236,7 @@ class _Features:
         self.own_C, self.reached_C = alone.own_P[candidates_C], reached_P[candidates_C]
         self.document_C = data.passage_document_P[candidates_C]
         self.vectors_CD = data.passage_vectors_PD[candidates_C]
-        self.place_Y, self.proposition_Y = expand_rows(data.passage_proposition_PN, candidates_C)
+        self.candidate_Y, self.proposition_Y = expand_rows(data.passage_proposition_PN, candidates_C)
         alone.add_propositions(self.proposition_Y)
         self.vectors_YD = data.proposition_vectors_ND[self.proposition_Y]
         self.entity_KD = data.entity_vectors_ED[ways.entity_K]
@@ -248,26 +249,26 @@ class _Features:
         self.cover_C = share(self.words.weight_W, self.has_WC)
         self.title_cover_C = share(self.words.weight_W, title_CW.T)
         self.title_asked_C = self.words.share_in_question(titles)
-        called = {document for _, document in alone.named}
-        self.named_C = np.array([document in called for document in self.document_C.tolist()], np.float32)
+        named_documents = {document for _, document in alone.named}
+        self.named_C = np.array([document in named_documents for document in self.document_C.tolist()], np.float32)
         self.called_KC, self.shares_KC = self._links()
 
     def pairs_KC(self) -> Flags:
-        """Which ways lead to which candidates."""
+        """Which ways lead to which candidates: [K, C]."""
         near_CK = ranks(self.both_CK) < NEAREST
         return np.asarray((self.called_KC | self.shares_KC | near_CK.T) & self._elsewhere_CK().T)
 
     def of_question(self) -> Floats:
-        """OF_QUESTION."""
+        """The features in OF_QUESTION."""
         words = terms_of(self.query.text)
-        asked = max((ANSWER_KINDS.get(word, 0) for word in words), default=0)
+        answer_kind = max((ANSWER_KINDS.get(word, 0) for word in words), default=0)
         best = np.sort(self.own_C)[::-1][:2]
         lead = best[0] - best[-1]
         counts = (len(self.alone.named), len(self.words.weight_W), int(self.words.named_W.sum()), np.log1p(len(words)))
-        return np.array([*counts, asked, best[0], lead], np.float32)
+        return np.array([*counts, answer_kind, best[0], lead], np.float32)
 
     def of_passage(self) -> Floats:
-        """OF_PASSAGE of every candidate: [C]."""
+        """The features in OF_PASSAGE of every candidate: [C, …]."""
         data, near_C = self.index.data, self.vectors_CD @ self.query.vector_D
         best_C = self._best_in(
             normalised_similarity_to(self.index, self.query.vector_D, self.vectors_YD @ self.query.vector_D)
@@ -300,14 +301,14 @@ class _Features:
         return np.stack(columns, axis=1).astype(np.float32)
 
     def of_way(self, way_X: Ints, to_X: Ints) -> Floats:
-        """OF_WAY of each pair of a way and a candidate: [X]."""
+        """The features in OF_WAY of each pair of a way and a candidate: [X, …]."""
         index, data, ways = self.index, self.index.data, self.ways
         bridge_K, query_D = ways.bridge_K, self.query.vector_D
         bridge_X = bridge_K[way_X]
         said_KW = self.words.in_texts([data.proposition_texts[row] for row in ways.said_K.tolist()])
-        asked_K = self.words.share_in_question([data.entity_texts[row] for row in ways.entity_K.tolist()])
+        entity_in_question_K = self.words.share_in_question([data.entity_texts[row] for row in ways.entity_K.tolist()])
         said_vectors_KD = data.proposition_vectors_ND[ways.said_K]
-        titles_B = np.array([self.called_KC[bridge_K == place].any(axis=0).sum() for place in range(BRIDGES)])
+        titles_B = np.array([self.called_KC[bridge_K == bridge].any(axis=0).sum() for bridge in range(BRIDGES)])
         mentions_K = entries_in(index.entity_proposition_EN, ways.entity_K)
         called_K = entries_in(data.entity_document_EU, ways.entity_K)
         of_entity_CK, best_of_entity_CK = self._near(self.entity_KD)
@@ -329,7 +330,7 @@ class _Features:
             np.log1p(mentions_K)[way_X],
             np.log1p(called_K)[way_X],
             normalised_similarity_to(index, query_D, self.entity_KD @ query_D)[way_X],
-            asked_K[way_X],
+            entity_in_question_K[way_X],
             titles_B[bridge_X],
             self.called_KC[way_X, to_X],
             self.shares_KC[way_X, to_X],
@@ -351,53 +352,57 @@ class _Features:
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _near(self, queries_KD: Floats) -> tuple[Floats, Floats]:
-        """Cosines of candidates with queries, and those of the best proposition in each: [C, K] both."""
+        """The cosines of candidates with queries, and those of the best proposition in each candidate: [C, K] both."""
         passages_CK = self.vectors_CD @ queries_KD.T
         best_CK = self._best_in(self.vectors_YD @ queries_KD.T)
         return passages_CK, np.where(np.isfinite(best_CK), best_CK, passages_CK)
 
     def _best_in(self, values_Y: Floats) -> Floats:
-        """The highest value of a proposition in each candidate; −∞ without one: [C, …]."""
+        """The highest value among each candidate's propositions; −∞ without one: [C, …]."""
         best_C = np.full((len(self.rows_C), *values_Y.shape[1:]), -np.inf, np.float32)
-        starts = np.flatnonzero(np.diff(self.place_Y, prepend=-1))
+        starts = np.flatnonzero(np.diff(self.candidate_Y, prepend=-1))
         if len(starts):
-            best_C[self.place_Y[starts]] = np.maximum.reduceat(values_Y, starts, axis=0)
+            best_C[self.candidate_Y[starts]] = np.maximum.reduceat(values_Y, starts, axis=0)
         return best_C
 
     def _elsewhere_CK(self) -> Flags:
-        """Whether a candidate stands in another document than a way's bridge."""
+        """Whether a candidate is in another document than the bridge of a way: [C, K]."""
         return np.asarray(self.document_C[:, None] != self.document_C[self.ways.bridge_K])
 
     def _links(self) -> tuple[Flags, Flags]:
-        """Which candidates are called by the ways' entities, and which share them: [K, C] both."""
+        """Which candidates' documents are named by the ways' entities, and which candidates mention them: [K, C] both."""
         data, entities = self.index.data, self.ways.entity_K
         called_KU, elsewhere_KC = data.entity_document_EU[entities, :], self._elsewhere_CK().T
         called_KC = called_KU[:, self.document_C].toarray() > 0
         shares_KC = np.zeros(called_KC.shape, np.bool_)
         from_Z, entity_Z = expand_rows(data.proposition_entity_NE, self.proposition_Y)
-        known, place_K = np.unique(entities, return_inverse=True)
-        at_Z = np.searchsorted(known, entity_Z)
-        hit_Z = (at_Z < len(known)) & (known[np.minimum(at_Z, len(known) - 1)] == entity_Z) if len(known) else at_Z < 0
-        shared = np.zeros((len(known), len(self.rows_C)), np.bool_)
-        shared[at_Z[hit_Z], self.place_Y[from_Z[hit_Z]]] = True
-        shares_KC = shared[place_K]
+        distinct, distinct_K = np.unique(entities, return_inverse=True)
+        at_Z = np.searchsorted(distinct, entity_Z)
+        hit_Z = (
+            (at_Z < len(distinct)) & (distinct[np.minimum(at_Z, len(distinct) - 1)] == entity_Z)
+            if len(distinct)
+            else at_Z < 0
+        )
+        shared = np.zeros((len(distinct), len(self.rows_C)), np.bool_)
+        shared[at_Z[hit_Z], self.candidate_Y[from_Z[hit_Z]]] = True
+        shares_KC = shared[distinct_K]
         return called_KC & elsewhere_KC, shares_KC & elsewhere_KC
 
 
 def ranks(scores_CK: Floats) -> Ints:
-    """How many of each column are above each score, ties by place: [C, K].
+    """How many scores of its column are above each score, ties by row: [C, K].
 
     >>> ranks(np.array([[1.0], [3.0], [3.0]])).tolist()
     [[2], [0], [1]]
     """
     order_CK = np.argsort(-scores_CK, axis=0, kind="stable")
-    found_CK = np.empty_like(order_CK)
-    np.put_along_axis(found_CK, order_CK, np.arange(len(scores_CK))[:, None], axis=0)
-    return found_CK
+    rank_CK = np.empty_like(order_CK)
+    np.put_along_axis(rank_CK, order_CK, np.arange(len(scores_CK))[:, None], axis=0)
+    return rank_CK
 
 
 def leads(scores_CK: Floats) -> Floats:
-    """How far each score is above the best other one of its column: [C, K]; 0 where there is no other.
+    """How far each score is above the best other score of its column: [C, K]; 0 if there is no other.
 
     >>> leads(np.array([[1.0], [3.0], [2.5]])).round(1).tolist()
     [[-2.0], [0.5], [-0.5]]

@@ -1,12 +1,12 @@
 """`hops`: multi-hop retrieval without a model, our own; made for small encoders.
 
-A question about Port Ellery's ferry's builder names the ferry; the builder is named only in the ferry's passage. So:
-1. Every passage is scored by itself (parts/passage_scores.py): its nearness, its best proposition's, the question's words, its document's name.
-2. From the best of them, the seeds, links lead on: to documents called by an entity in them, and to propositions that share a rare one.
-3. Links to documents whose titles say what was found with words of the question are raised.
-4. A passage is ranked by the better of what it is worth itself and the best link to it; with a trained hop, anew by log odds.
+A question about the builder of Port Ellery's ferry names the ferry; only the ferry's passage names the builder. So:
+1. Every passage gets a score of its own (parts/passage_scores.py): its nearness, its best proposition's, the question's words, its document's name.
+2. Links lead from the best passages, the seeds, to documents named like an entity in them and to propositions that share a rare entity.
+3. Links to documents whose titles join the entity with words of the question gain.
+4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop then reranks by log odds.
 
-Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links looked at, R distinct rows."""
+Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links that may gain, R distinct rows."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,11 +26,11 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 
 SEEDS = 5
 STEP = 0.9
-"""What a link is worth of what led to it."""
+"""The share of a seed's score that a link passes on."""
 TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
-"""A link by title gains where its passage is nearer to the question than TARGET_LEVEL, and loses where it is farther."""
+"""A link by title gains if its passage scores above TARGET_LEVEL, and loses if it scores below."""
 CROWD_LOSS = 0.1
-"""A seed that names many documents singles none of them out: a link loses this much times the logarithm of their number."""
+"""A seed that names many documents singles none out: a link loses this much times the logarithm of their number."""
 MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
 """A link through a shared entity loses this much times the logarithm of the number of propositions with that entity."""
@@ -39,7 +39,7 @@ MAX_MENTIONS = 150
 
 @dataclass(frozen=True)
 class Links:
-    """Ways from seed propositions on to passages: what each is worth and how it goes (`title`: to a document by its name)."""
+    """Links from seed propositions to passages, their scores, and whether they lead to a document by its title (`title_X`)."""
 
     to_passage_X: Ints
     worth_X: Floats
@@ -49,12 +49,12 @@ class Links:
 
 
 def find_links(scores: Scores) -> Links:
-    """All links from the propositions of the best passages. What they lead to is scored."""
+    """All links from the propositions of the best passages. Adds the scores of their targets to `scores`."""
     return links_from(scores, top_rows(scores.own_P, SEEDS))
 
 
 def links_from(scores: Scores, seeds_S: Ints) -> Links:
-    """All links from the propositions of the passages in `seeds_S`. What they lead to is scored."""
+    """All links from the propositions of the passages in `seeds_S`. Adds the scores of their targets to `scores`."""
     data = scores.index.data
     seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
     scores.add_propositions(proposition_X)
@@ -75,21 +75,21 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
 
 
 def raise_by_words(links: Links, lift_P: Floats) -> Links:
-    """The links with what the question's words make of where they lead: a passage's share in a link through an entity is STEP / 2.
+    """The links, raised by the question's words in their targets: a link through an entity gains STEP / 2 of its passage's lift.
 
-    A link by title has its share already: TARGET_WEIGHT of what its passage is worth by itself.
+    A link by title does not: TARGET_WEIGHT of its passage's own score is part of it already.
     """
     lift_X = np.where(links.title_X, 0, STEP / 2 * lift_P[links.to_passage_X])
     return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))
 
 
 def mention_loss(mentions_X: Ints) -> Floats:
-    """What links through entities that so many propositions have lose for it."""
+    """What a link through an entity loses, given the number of propositions that mention it."""
     return np.asarray(MENTION_LOSS + RARITY_LOSS * np.log(mentions_X))
 
 
 def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
-    """What each passage is worth by itself or by the best link to it: float32[P]; and that link, where it is worth more."""
+    """Each passage's own score or its best link's, whichever is higher: float32[P]; and the link by passage, where it is higher."""
     best_X = best_links(links)
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
@@ -98,13 +98,15 @@ def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
 
 
 def best_links(links: Links) -> Ints:
-    """The best link to each passage that has one."""
+    """The best link to each passage that has any."""
     order_X = np.lexsort((links.entity_X, links.proposition_X, -links.worth_X))
     _, first = np.unique(links.to_passage_X[order_X], return_index=True)
     return order_X[first]
 
 
-def describe_path(index: Index, row: int, links: Links, led: dict[int, int], called: dict[int, str]) -> tuple[str, ...]:
+def describe_path(
+    index: Index, row: int, links: Links, led: dict[int, int], name_of: dict[int, str]
+) -> tuple[str, ...]:
     """How the passage in `row` was reached, in words."""
     data = index.data
     if row in led:
@@ -113,16 +115,16 @@ def describe_path(index: Index, row: int, links: Links, led: dict[int, int], cal
             data.entity_texts[int(links.entity_X[link])],
             data.proposition_texts[int(links.proposition_X[link])],
         )
-        how = "is the document called so" if links.title_X[link] else "says more of it"
-        return (f"“{proposition}”", f"mentions “{entity}”", f"and this {how}")
+        relation = "is the document of that name" if links.title_X[link] else "says more of it"
+        return (f"“{proposition}”", f"mentions “{entity}”", f"and this {relation}")
     document = int(data.passage_document_P[row])
-    if document in called:
-        return (f"the question names “{called[document]}”",)
+    if document in name_of:
+        return (f"the question names “{name_of[document]}”",)
     return ("near to the question by itself",)
 
 
 def _title_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: Ints) -> Links:
-    """Links to the best passage of each document that is called as an entity of a seed."""
+    """Links to the best passage of each document named like an entity of a seed."""
     data, own_P, scores_N = scores.index.data, scores.own_P, scores.scores_N
     from_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     to_X = np.array([_best_passage(data.passage_document_P, own_P, int(u)) for u in document_X], np.int64)
@@ -135,7 +137,7 @@ def _title_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: In
 
 
 def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: Ints) -> Links:
-    """Links to passages with a proposition that shares a rare entity with a seed's."""
+    """Links to passages with a proposition that shares a rare entity with a seed's proposition."""
     index, own_P, scores_N = scores.index, scores.own_P, scores.scores_N
     data, block_EN = index.data, index.entity_proposition_EN
     mentions_X = entries_in(block_EN, entity_X)
@@ -151,8 +153,8 @@ def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: 
     likeness_X = np.maximum(likeness_RR[near_X, seeds_X], -0.9)
     together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * likeness_X)
     worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - mention_loss(mentions_X[from_X])
-    stands_X, to_X = expand_rows(index.proposition_passage_NP, other_X)
-    from_X, worth_X = from_X[stands_X], worth_X[stands_X]
+    occurrence_X, to_X = expand_rows(index.proposition_passage_NP, other_X)
+    from_X, worth_X = from_X[occurrence_X], worth_X[occurrence_X]
     away_X = data.passage_document_P[to_X] != data.passage_document_P[seed_X[from_X]]
     from_X, to_X = from_X[away_X], to_X[away_X]
     worth = worth_X[away_X].astype(np.float32)
@@ -165,54 +167,54 @@ def _best_passage(passage_document_P: Ints, own_P: Floats, document: int) -> int
 
 
 TITLE_GAIN = 0.05
-"""Besides what a link is not to lose."""
+"""What a link gains by the title, beyond a refund of `mention_loss`."""
 QUESTION_SHARE = 0.5
-"""Of the title's words beside the entity's, how many the question has at least."""
+"""The least share of the title's words, the entity's aside, that the question must have."""
 RAISE_DEPTH = 50
-"""Links are looked at that could bring their passage among so many of the best."""
+"""Only links that could raise their passage to this rank are checked."""
 
 
 def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) -> Links:
-    """The links with what titles that say their entity and words of the question make of them."""
-    data, asked = index.data, content_forms(question)
+    """The links, raised where the target's title joins their entity with words of the question."""
+    data, question_forms = index.data, content_forms(question)
     raise_X = mention_loss(entries_in(index.entity_proposition_EN, links.entity_X)) + TITLE_GAIN
     least = own_P[top_rows(own_P, RAISE_DEPTH)].min(initial=np.inf)
-    look_Y = np.flatnonzero((links.title_X == 0) & (links.worth_X + raise_X > least))
-    documents, document_Y = np.unique(data.passage_document_P[links.to_passage_X[look_Y]], return_inverse=True)
-    entities, entity_Y = np.unique(links.entity_X[look_Y], return_inverse=True)
+    checked_Y = np.flatnonzero((links.title_X == 0) & (links.worth_X + raise_X > least))
+    documents, document_Y = np.unique(data.passage_document_P[links.to_passage_X[checked_Y]], return_inverse=True)
+    entities, entity_Y = np.unique(links.entity_X[checked_Y], return_inverse=True)
     titles = [content_forms(data.document_titles[row]) for row in documents.tolist()]
     names = [content_forms(data.entity_texts[row]) for row in entities.tolist()]
     pairs = zip(entity_Y.tolist(), document_Y.tolist(), strict=True)
-    told_Y = np.array(
-        [title_adds_question_words(names[entity], titles[document], asked) for entity, document in pairs], np.bool_
+    gains_Y = np.array(
+        [title_adds_question_words(names[entity], titles[document], question_forms) for entity, document in pairs],
+        np.bool_,
     )
     worth_X = links.worth_X.copy()
-    worth_X[look_Y] += np.where(told_Y, raise_X[look_Y], 0).astype(np.float32)
+    worth_X[checked_Y] += np.where(gains_Y, raise_X[checked_Y], 0).astype(np.float32)
     return replace(links, worth_X=worth_X)
 
 
-def title_adds_question_words(name: frozenset[str], title: frozenset[str], asked: frozenset[str]) -> bool:
-    """Whether a title says the name of an entity that the question does not, and besides it mostly words of the question.
+def title_adds_question_words(name: frozenset[str], title: frozenset[str], question: frozenset[str]) -> bool:
+    """Whether a title has the name of an entity that the question lacks, and otherwise mostly words of the question.
 
-    >>> asked = content_forms("What time does the state where Corran High is stop selling alcohol?")
-    >>> [title_adds_question_words(content_forms("Indiana"), content_forms(title), asked) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
+    >>> question = content_forms("What time does the state where Corran High is stop selling alcohol?")
+    >>> [title_adds_question_words(content_forms("Indiana"), content_forms(title), question) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
     [True, False, False]
     """
     rest = title - name
-    return (
-        bool(name and rest) and name <= title and not name <= asked and len(rest & asked) >= QUESTION_SHARE * len(rest)
-    )
+    new_name = bool(name and rest) and name <= title and not name <= question
+    return new_name and len(rest & question) >= QUESTION_SHARE * len(rest)
 
 
 @lru_cache(maxsize=65_536)
 def content_forms(text: str) -> frozenset[str]:
-    """What the words of a text that say something have in common with their other forms; kept, as titles come again from question to question."""
+    """The content words of a text, as forms (`form_of`). Cached, because titles recur from question to question."""
     return frozenset(form_of(term) for term in terms_of(text) if term not in FUNCTION_WORDS)
 
 
 @dataclass(frozen=True)
 class HopSearch:
-    """How a question scores each passage, by itself and by the best link to it (`led`: passage to link)."""
+    """A question's score of each passage, by itself and by the best link to it (`led`: the link by passage)."""
 
     alone: OwnScores
     links: Links
@@ -221,7 +223,7 @@ class HopSearch:
 
 
 def search_hops(index: Index, query: Query) -> HopSearch:
-    """Steps 1 to 3."""
+    """Steps 1 to 3 of this module's description."""
     alone = score_alone(index, query)
     links = raise_by_titles(index, raise_by_words(find_links(alone), alone.lift_P), query.text, alone.own_P)
     return HopSearch(alone, links, *reach(alone.own_P, links))
@@ -229,35 +231,35 @@ def search_hops(index: Index, query: Query) -> HopSearch:
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it. UserError for a trained hop of another encoder."""
-    hop = find_hop(settings.selector)
-    found = search_hops(index, query)
-    alone, links, reached_P, led = found.alone, found.links, found.reached_P, found.led
-    judged = HopRanking(reached_P, {}, 0)
+    hop = find_hop(settings.selector, index.encoder_source.fingerprint)
+    search = search_hops(index, query)
+    alone, links, reached_P, led = search.alone, search.links, search.reached_P, search.led
+    ranking = HopRanking(reached_P, {}, 0)
     if hop is not None:
-        judged = rank_by_hop(hop, index, query, alone, reached_P)
-    rows = top_rows(judged.scores_P, settings.top_k)
-    called = {document: name for name, document in alone.named}
+        ranking = rank_by_hop(hop, index, query, alone, reached_P)
+    rows = top_rows(ranking.scores_P, settings.top_k)
+    name_of = {document: name for name, document in alone.named}
     steps = (
         f"{len(alone.named)} documents named by the question",
         f"{len(alone.terms)} of its words are in the index and in no such name",
         f"{len(links.worth_X):,} links from {SEEDS} passages",
-        *([f"{judged.rows:,} ways to passages judged by a trained hop"] if hop is not None else []),
+        *([f"{ranking.rows:,} ways to passages judged by a trained hop"] if hop is not None else []),
     )
     paths = []
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
-        way = judged.ways.get(row)
-        path = describe_path(index, row, links, led, called) if way is None else describe_way(index, *way)
+        way = ranking.ways.get(row)
+        path = describe_path(index, row, links, led, name_of) if way is None else describe_way(index, *way)
         paths.append((*path, describe_terms(words)) if alone.lift_P[row] > 0 else path)
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(row), float(judged.scores_P[row])) for row in rows.tolist()),
+        passages=tuple(Scored(index.passage(row), float(ranking.scores_P[row])) for row in rows.tolist()),
         paths=tuple(paths),
         trace=Trace("hops", steps),
     )
 
 
-def describe_way(index: Index, said: int, entity: int) -> tuple[str, ...]:
-    """How a passage was reached by a way of a trained hop, in words."""
+def describe_way(index: Index, proposition: int, entity: int) -> tuple[str, ...]:
+    """How a trained hop reached a passage, in words, given the rows of the proposition and of the entity."""
     data = index.data
     mentioned = f"mentions “{data.entity_texts[entity]}”"
-    return (f"“{data.proposition_texts[said]}”", mentioned, "and with it the question leads here")
+    return (f"“{data.proposition_texts[proposition]}”", mentioned, "and with it the question leads here")

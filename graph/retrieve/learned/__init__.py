@@ -1,1 +1,1 @@
-"""Rankings that were trained: features, selectors and rerankers."""
+"""Trained rankings: features, selectors and rerankers."""

@@ -1,8 +1,8 @@
-"""The light selector: what it knows of a proposition and a question, and the boosted trees that judge it. No model is called.
+"""The light selector: the features of a proposition and a question, and the boosted trees that score them. No model is called.
 
-Made at query time from the index alone: `data_synth` writes the columns into training rows, a trained selector reads the same columns.
-Everything is measured against the question's best propositions, the seeds, of which a relevant proposition of a multi-hop question often
-continues one. `modegraph train selector` writes the file with `save_selector`.
+Features are computed at query time from the index alone: `data_synth` writes them into training rows, a trained selector reads the same columns.
+They compare a proposition with the question's best propositions, the seeds: a relevant proposition of a multi-hop question often continues
+one of them. `modegraph train selector` writes the file with `save_selector`.
 
 Legend: N propositions, P passages, E entities, U documents, S seeds, W keywords, n candidates, X and Y pairs, F features."""
 
@@ -35,41 +35,41 @@ from graph.types import Floats, Ints
 
 FARTHEST_HOPS = 3
 OPPOSITE = -0.9
-"""The least likeness of two propositions that `pair_scores` reckons with; the mean of opposite vectors points nowhere."""
+"""The least similarity of two propositions in `pair_scores`: the mean of opposite vectors has no direction."""
 
 
 def tied(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
-    """Which candidates share an entity with which seeds; a seed is tied to itself by its own entities: [n, S]."""
+    """Which candidates share an entity with which seeds; a seed with entities shares them with itself: [n, S]."""
     block_NE = index.data.proposition_entity_NE
     return np.asarray((block_NE[rows_n, :] @ block_NE[seeds_S, :].T).toarray() > 0)
 
 
-def pair_scores(near_n: Floats, near_S: Floats, likeness_nS: Floats, tied_nS: NDArray[np.bool_]) -> Floats:
-    """PropRAG's path score of each candidate with the best tied seed, or its own nearness where that is higher: [n].
+def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, tied_nS: NDArray[np.bool_]) -> Floats:
+    """PropRAG's path score of each candidate with its best tied seed, or its own nearness if that is higher: [n].
 
     cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with nearness for the cosine.
     """
-    lengths_nS = np.sqrt(2 + 2 * np.maximum(likeness_nS, OPPOSITE))
+    lengths_nS = np.sqrt(2 + 2 * np.maximum(similarity_nS, OPPOSITE))
     scores_nS = (near_n[:, None] + near_S[None, :]) / lengths_nS
     return np.asarray(np.maximum(near_n, np.where(tied_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
 
 
 def called_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
-    """The best nearness of a seed that names each passage's document and stands in another one; 0 where none does: [P]."""
+    """The best nearness of a seed in another document that names each passage's document; 0 without one: [P]."""
     data, documents = index.data, len(index.data.document_sources)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
     pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     from_X = from_X[pair_X]
-    stands_X, passage_X = expand_rows(index.proposition_passage_NP, seeds_S)
-    own = stands_X * documents + data.passage_document_P[passage_X]
-    elsewhere_X = ~np.isin(from_X * documents + document_X, own)
+    occurrence_X, passage_X = expand_rows(index.proposition_passage_NP, seeds_S)
+    home_X = occurrence_X * documents + data.passage_document_P[passage_X]
+    elsewhere_X = ~np.isin(from_X * documents + document_X, home_X)
     best_U = np.zeros(documents, np.float32)
     np.maximum.at(best_U, document_X[elsewhere_X], near_S[from_X[elsewhere_X]])
     return best_U[data.passage_document_P]
 
 
 def entity_counts(index: Index, rows_n: Ints, entities_W: Ints) -> Floats:
-    """How many of the given entities each candidate has: [n]."""
+    """How many of the given entities each candidate mentions: [n]."""
     from_X, entity_X = expand_rows(index.data.proposition_entity_NE, rows_n)
     return np.bincount(from_X[np.isin(entity_X, entities_W)], minlength=len(rows_n)).astype(np.float32)
 
@@ -78,16 +78,16 @@ def shared_entities(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
     """Σ 1 / (1 + ln m) over the entities that each candidate shares with another seed; m propositions have the entity: [n]."""
     data = index.data
     _, seed_entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
-    held_E = np.bincount(seed_entity_X, minlength=len(data.entity_ids))
+    seeds_E = np.bincount(seed_entity_X, minlength=len(data.entity_ids))
     from_X, entity_X = expand_rows(data.proposition_entity_NE, rows_n)
-    shared_X = held_E[entity_X] > np.isin(rows_n, seeds_S)[from_X]
+    shared_X = seeds_E[entity_X] > np.isin(rows_n, seeds_S)[from_X]
     mentions_X = entries_in(index.entity_proposition_EN, entity_X[shared_X])
     weights_X = 1 / (1 + np.log(mentions_X))
     return np.bincount(from_X[shared_X], weights_X, minlength=len(rows_n)).astype(np.float32)
 
 
 def hops_from(index: Index, seeds_S: Ints, rows_n: Ints) -> Floats:
-    """Steps from the nearest seed, over a shared entity or passage each, seeds 0; FARTHEST_HOPS for all that are farther: [n]."""
+    """Steps from the nearest seed, each over a shared entity or passage; 0 for seeds, at most FARTHEST_HOPS: [n]."""
     propositions = len(index.data.proposition_ids)
     from_X, hub_X = expand_rows(index.incidence_NB, rows_n)
     hops_n = np.full(len(rows_n), FARTHEST_HOPS, np.float32)
@@ -119,19 +119,19 @@ FEATURES = (
     "log_place",
     "log_length",
 )
-"""The columns, in order. `passage_score` and `hops_score` are of the best passage that a proposition stands in, by itself and
-with what leads to it; `seed_…`, `title_in_seeds`, `shared_entities`, `walk_mass` and `hops` tell how it hangs together with the seeds;
-`document_named` and `question_entities` what the question calls by name; `log_…` are ln(1 + value).
+"""The columns, in order. `passage_score` and `hops_score` belong to the best passage with the proposition, before and after links are
+followed; `seed_…`, `title_in_seeds`, `shared_entities`, `walk_mass` and `hops` measure the connection with the seeds;
+`document_named` and `question_entities` count what the question names; `log_…` are ln(1 + value).
 """
 SEEDS = 5
 WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
-"""The walk that trained selectors have learned from: theirs whatever a query sets."""
+"""The walk of the training data: trained selectors use it whatever a query's settings."""
 
 
 @dataclass(frozen=True)
 class QuestionView:
-    """A question's look at the whole index, shared by all its candidates. `own_P` and `reached_P` are `hops`'s scores without the
-    question's words: those that trained selectors have learned from."""
+    """What all candidates of a question share. `own_P` and `reached_P` are the scores of `hops` without the question's words, as in the
+    training data."""
 
     near_N: Floats
     own_P: Floats
@@ -143,12 +143,12 @@ class QuestionView:
 
 
 def selector_features(index: Index, query: Query, rows_n: Ints) -> Floats:
-    """The FEATURES of each proposition in `rows_n`, whatever their order: float32[n, F], all finite."""
+    """The FEATURES of each proposition in `rows_n`, which may have any order: float32[n, F], all finite."""
     return measure(index, query, view_of(index, query), rows_n)
 
 
 def view_of(index: Index, query: Query) -> QuestionView:
-    """Everything about the question that does not depend on the candidates."""
+    """What the features of a question need that does not depend on the candidates."""
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
@@ -169,49 +169,49 @@ def view_of(index: Index, query: Query) -> QuestionView:
 
 
 def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Floats:
-    """The features of candidates, given the question's view."""
+    """The features of candidates, given the question's view: float32[n, F]."""
     data, seeds_S = index.data, view.seeds_S
     vectors_nD = data.proposition_vectors_ND[rows_n]
     near_n = view.near_N[rows_n]
-    unseen_n = near_n == NOT_SCORED
-    near_n[unseen_n] = normalised_similarity_to(index, query.vector_D, vectors_nD[unseen_n] @ query.vector_D)
-    likeness_nS = normalised_similarity(index, vectors_nD @ data.proposition_vectors_ND[seeds_S].T)
+    unscored_n = near_n == NOT_SCORED
+    near_n[unscored_n] = normalised_similarity_to(index, query.vector_D, vectors_nD[unscored_n] @ query.vector_D)
+    similarity_nS = normalised_similarity(index, vectors_nD @ data.proposition_vectors_ND[seeds_S].T)
     other_nS = rows_n[:, None] != seeds_S[None, :]
     near_S = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND[seeds_S] @ query.vector_D)
     named_P = np.isin(data.passage_document_P, view.named_U).astype(np.float32)
-    place_n, length_n = first_span(index, rows_n)
+    start_n, length_n = first_span(index, rows_n)
     columns = {
         "nearness": near_n,
         "log_rank": log_ranks(view.near_N, near_n),
         "lead_in_passage": lead_in_passage(index, view.near_N, near_n, rows_n),
         "passage_score": best_of_passages(index, view.own_P, rows_n),
         "hops_score": best_of_passages(index, view.reached_P, rows_n),
-        "seed_similarity": np.where(other_nS, likeness_nS, 0).max(axis=1, initial=0),
-        "seed_path_score": pair_scores(near_n, near_S, likeness_nS, tied(index, rows_n, seeds_S)),
+        "seed_similarity": np.where(other_nS, similarity_nS, 0).max(axis=1, initial=0),
+        "seed_path_score": pair_scores(near_n, near_S, similarity_nS, tied(index, rows_n, seeds_S)),
         "title_in_seeds": best_of_passages(index, called_by_seeds(index, seeds_S, near_S), rows_n),
         "document_named": best_of_passages(index, named_P, rows_n),
         "question_entities": entity_counts(index, rows_n, view.keywords_W),
         "shared_entities": shared_entities(index, rows_n, seeds_S),
         "walk_mass": view.mass_N[rows_n],
         "hops": hops_from(index, seeds_S, rows_n),
-        "log_place": np.log1p(place_n),
+        "log_place": np.log1p(start_n),
         "log_length": np.log1p(length_n),
     }
     return np.stack([columns[name] for name in FEATURES], axis=1).astype(np.float32)
 
 
 def walk_mass(index: Index, near_N: Floats, seeds_S: Ints) -> Floats:
-    """√(mass ÷ largest) of ToPG's query-aware walk from the seeds (Eq. 3–8), which have 1 themselves: float32[N]."""
+    """√(mass ÷ largest) of ToPG's query-aware walk from the seeds (Eq. 3–8); 1 for the seeds themselves: float32[N]."""
     mass_N = np.zeros(len(near_N), np.float32)
-    found = suggest(index, near_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
-    if len(found.rows):
-        mass_N[found.rows] = np.sqrt(found.mass / found.mass[0])
+    suggestion = suggest(index, near_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
+    if len(suggestion.rows):
+        mass_N[suggestion.rows] = np.sqrt(suggestion.mass / suggestion.mass[0])
     mass_N[seeds_S] = 1
     return mass_N
 
 
 def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
-    """ln(1 + how many propositions of the index are nearer to the question): [n].
+    """ln(1 + the number of propositions in the index that are nearer to the question): [n].
 
     >>> np.exp(log_ranks(np.array([.1, .9, .5, .5]), np.array([.5, .9]))).round().tolist()
     [2.0, 1.0]
@@ -221,18 +221,18 @@ def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
 
 
 def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) -> Floats:
-    """The candidate's nearness less the best of another proposition in its passages; 0 when it stands alone: [n]."""
+    """The candidate's nearness less the best of the other propositions in its passages; 0 without others: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]
-    beside_Y = (other_Y != rows_n[from_Y]) & (near_N[other_Y] != NOT_SCORED)
+    scored_Y = (other_Y != rows_n[from_Y]) & (near_N[other_Y] != NOT_SCORED)
     best_n = np.full(len(rows_n), -np.inf, np.float32)
-    np.maximum.at(best_n, from_Y[beside_Y], near_N[other_Y[beside_Y]])
+    np.maximum.at(best_n, from_Y[scored_Y], near_N[other_Y[scored_Y]])
     return np.where(np.isfinite(best_n), near_n - best_n, 0)
 
 
 def best_of_passages(index: Index, values_P: Floats, rows_n: Ints) -> Floats:
-    """The highest value of a passage that each candidate stands in: [n]."""
+    """The highest value among the passages of each candidate: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     best_n = np.full(len(rows_n), -np.inf, np.float32)
     np.maximum.at(best_n, from_X, values_P[passage_X])
@@ -240,7 +240,7 @@ def best_of_passages(index: Index, values_P: Floats, rows_n: Ints) -> Floats:
 
 
 def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
-    """Where the first occurrence of each candidate begins in its document, and how long it is, in characters: [n], [n]."""
+    """Start, in its document, and length of each candidate's first occurrence, in characters: [n], [n]."""
     data = index.data
     first_n = np.searchsorted(data.occurrence_proposition_M, rows_n)
     start_n = data.occurrence_start_M[first_n]
@@ -255,9 +255,9 @@ HEADER = "selector"
 
 @dataclass(frozen=True)
 class Classifier:
-    """A forest of logits, what makes probabilities of them, and the encoder whose cosines it has learned from.
+    """A forest of logits, the temperature of their probabilities, and the encoder that the training data came from.
 
-    A proposition is relevant where its probability reaches `threshold`.
+    A proposition is relevant if its probability reaches `threshold`.
     """
 
     forest: Forest
@@ -267,30 +267,30 @@ class Classifier:
 
 
 def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64]:
-    """The probability of each proposition, given its FEATURES, to be relevant: [n]."""
+    """The probability that each proposition is relevant, given its FEATURES: [n]."""
     return probabilities(forest_logits(classifier.forest, features_nF), classifier.temperature)
 
 
 def judge(classifier: Classifier, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> NDArray[np.float64]:
-    """The probability of each proposition to be relevant: [n]. UserError for an index of another encoder."""
+    """The probability that each proposition is relevant: [n]. UserError for an index of another encoder."""
     check_encoder("selector", classifier.encoder, index, "`modegraph synth relevance`")
     return relevance(classifier, measure(index, query, view, rows_n))
 
 
 def save_selector(folder: Path, classifier: Classifier) -> None:
     """Write SELECTOR_FILE into `folder`."""
-    facts = {
+    metadata = {
         "format": FORMAT,
         "features": FEATURES,
         "encoder": classifier.encoder,
         "temperature": classifier.temperature,
         "threshold": classifier.threshold,
     }
-    save_forest(folder / SELECTOR_FILE, HEADER, facts, classifier.forest)
+    save_forest(folder / SELECTOR_FILE, HEADER, metadata, classifier.forest)
 
 
 def open_selector(spec: str) -> Classifier:
-    """The selector in a folder or on the hub, read once as long as its file stays the same; UserError for anything else."""
+    """The selector in a folder or on the hub, cached until its file changes; UserError if there is none."""
     file = trained_file(spec, "selector", SELECTOR_FILE)
     return _load_selector(file, file.stat().st_mtime_ns)
 

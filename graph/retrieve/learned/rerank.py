@@ -1,6 +1,6 @@
-"""A cross-encoder after any mode: what the mode found, deeper than asked, is scored against the question anew; its order stands.
+"""A cross-encoder after any mode: it scores the mode's results, more than were requested, against the question and decides their order.
 
-Whatever the mode scored by (cosines, mass, ranks), the cross-encoder puts passages, propositions and summaries on one scale.
+Whatever the mode's scores are (cosines, mass, ranks), the cross-encoder puts passages, propositions and summaries on one scale.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,37 +22,37 @@ ScoreTexts = Callable[[str, Sequence[str]], Floats]
 """(question, N texts) -> float32[N], higher for a better match."""
 
 RERANK_DEPTH = 5
-"""How many times as many items are fetched as are asked for."""
+"""How many times the requested number of items is retrieved for reranking."""
 BATCH_SIZE = 32
 _loading = Lock()
 T = TypeVar("T")
 
 
 def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
-    """The evidence in the order of `score`, ties as they were: its best `top_k` passages and summaries together, and propositions."""
-    texts = [with_title(of_passage(found.item)) for found in evidence.passages]
-    texts += [found.item.text for found in evidence.summaries] + [found.item.text for found in evidence.propositions]
+    """The evidence in the order of `score`, ties in their present order: the best `top_k` passages and summaries together, and propositions."""
+    texts = [with_title(of_passage(each.item)) for each in evidence.passages]
+    texts += [each.item.text for each in evidence.summaries] + [each.item.text for each in evidence.propositions]
     if not texts:
         return evidence
     scores = score(evidence.query, texts)
     nodes = len(evidence.passages) + len(evidence.summaries)
     best = np.argsort(-scores[:nodes], kind="stable")[:top_k]
-    passages = [int(place) for place in best if place < len(evidence.passages)]
-    summaries = [int(place) - len(evidence.passages) for place in best if place >= len(evidence.passages)]
-    propositions = [int(place) for place in np.argsort(-scores[nodes:], kind="stable")[:top_k]]
-    told = f"{len(texts)} found and reranked"
+    passages = [int(row) for row in best if row < len(evidence.passages)]
+    summaries = [int(row) - len(evidence.passages) for row in best if row >= len(evidence.passages)]
+    propositions = [int(row) for row in np.argsort(-scores[nodes:], kind="stable")[:top_k]]
+    step = f"{len(texts)} found and reranked"
     return replace(
         evidence,
         passages=_picked(evidence.passages, passages, scores),
         summaries=_picked(evidence.summaries, summaries, scores[len(evidence.passages) :]),
         propositions=_picked(evidence.propositions, propositions, scores[nodes:]),
-        paths=tuple(evidence.paths[place] for place in passages) if evidence.paths else (),
-        trace=replace(evidence.trace, steps=(*evidence.trace.steps, told)),
+        paths=tuple(evidence.paths[row] for row in passages) if evidence.paths else (),
+        trace=replace(evidence.trace, steps=(*evidence.trace.steps, step)),
     )
 
 
 def open_reranker(spec: str) -> ScoreTexts:
-    """The cross-encoder that `spec` (a folder or a hub name) names, loaded once in a process; UserError if there is none."""
+    """The cross-encoder in a folder or on the hub, loaded once per process; UserError if there is none."""
     with _loading:
         return _open(spec)
 
@@ -74,7 +74,7 @@ def _open(spec: str) -> ScoreTexts:
 
 
 def _load(spec: str) -> Any:
-    """The model, from safetensors only."""
+    """The model, loaded from safetensors only."""
     folder = find_model(spec, "reranker")
     import torch
     from sentence_transformers import CrossEncoder
@@ -84,9 +84,9 @@ def _load(spec: str) -> Any:
     try:
         return CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError) as problem:
-        found = f"reranker {spec!r}: cannot be loaded ({str(problem).splitlines()[0]})"
-        raise UserError(found, "the folder of a sentence-transformers CrossEncoder", "name another") from None
+        message = f"reranker {spec!r}: cannot be loaded ({str(problem).splitlines()[0]})"
+        raise UserError(message, "the folder of a sentence-transformers CrossEncoder", "name another") from None
 
 
-def _picked(found: Sequence[Scored[T]], places: Sequence[int], scores: Floats) -> tuple[Scored[T], ...]:
-    return tuple(Scored(found[place].item, float(scores[place])) for place in places)
+def _picked(items: Sequence[Scored[T]], rows: Sequence[int], scores: Floats) -> tuple[Scored[T], ...]:
+    return tuple(Scored(items[row].item, float(scores[row])) for row in rows)

@@ -1,4 +1,4 @@
-"""Selectors: which of the suggested propositions are worth keeping for a question (ToPG Eq. 2). One signature for all of them."""
+"""Selectors choose the propositions to keep for a question (ToPG Eq. 2). All have one signature."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -15,7 +15,7 @@ from graph.text.replies import ReplyModel, at_most, one_of, sound_items
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
-"""Rows of candidate propositions, best first -> the rows kept, in that order, each once. An empty choice is a choice."""
+"""(index, query, rows of candidate propositions, best first) -> the selected rows in order, each once; may be empty."""
 
 MIN_NEARNESS = 0.3
 MIN_SHARE_OF_BEST = 0.6
@@ -27,9 +27,9 @@ class Selection(ReplyModel):
 
 
 def find_selector(name: str, query: Query) -> Select:
-    """The selector called `name`, for one question: one of SELECTORS, or a trained one's folder or hub name.
+    """The selector `name` for one question: one of SELECTORS, or the folder or hub name of a trained one.
 
-    UserError when it needs a model and the question comes without one, and for a folder without a selector.
+    UserError if it needs a model and the question has none, and for a folder without a selector.
     """
     if name == "llm" and query.model is None:
         raise UserError(
@@ -39,7 +39,7 @@ def find_selector(name: str, query: Query) -> Select:
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep candidates whose nearness is at least 0.3 and at least 0.6 of the best candidate's; duplicates once."""
+    """Keep candidates whose nearness is at least 0.3 and at least 0.6 of the best candidate's; drop duplicates."""
     if len(candidates) == 0:
         return candidates
     near = normalised_similarity_to(
@@ -49,9 +49,9 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep what the query's model chooses, in its order; numbers that were not offered are skipped.
+    """Keep what the query's model chooses, in its order; numbers that are not in the list are ignored.
 
-    Where its reply cannot be used, the threshold chooses. Raises ModelGone when the model does not answer.
+    If its reply is unusable, the threshold chooses. Raises ModelUnavailable if the model does not answer.
     """
     if query.model is None or len(candidates) == 0:
         return select_by_threshold(index, query, candidates)
@@ -61,10 +61,9 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
 
 
 def select_by_trained(selector: Classifier) -> Select:
-    """Keeps the candidates whose probability reaches the trained selector's threshold, most probable first.
+    """A selector that keeps the candidates whose probability reaches the trained threshold, most probable first.
 
-    What it knows of a query is made once, and lasts as long as it: make one for each question. UserError, when asked, for an
-    index of another encoder.
+    It caches its view of every query, so make one for each question. It raises UserError for an index of another encoder.
     """
     views: dict[str, QuestionView] = {}
 
@@ -75,41 +74,41 @@ def select_by_trained(selector: Classifier) -> Select:
             views[query.text] = view_of(index, query)
         candidates = _distinct(candidates)
         relevance_n = judge(selector, index, query, views[query.text], candidates)
-        kept_n = relevance_n >= selector.threshold
-        order = np.lexsort((candidates[kept_n], -relevance_n[kept_n]))
-        return candidates[kept_n][order]
+        relevant_n = relevance_n >= selector.threshold
+        order = np.lexsort((candidates[relevant_n], -relevance_n[relevant_n]))
+        return candidates[relevant_n][order]
 
     return select
 
 
 def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[Ints | None]:
-    """What the query's model keeps of each list of candidates (each row once), in its order; None for an unusable reply.
+    """The rows that the query's model selects from each list of distinct candidates, in its order; None for an unusable reply.
 
-    All lists are asked together. ValueError without a model; ModelGone when it does not answer.
+    All lists go into one batch. ValueError without a model; ModelUnavailable if it does not answer.
     """
     if query.model is None:
         raise ValueError("a question without a model")
-    shown = [list_statements(query.text, [index.data.proposition_texts[row] for row in rows]) for rows in lists]
-    replies = query.model.ask(Selection, read_prompt("graph/select.txt"), shown, MAX_TOKENS)
+    prompts = [list_statements(query.text, [index.data.proposition_texts[row] for row in rows]) for rows in lists]
+    replies = query.model.ask(Selection, read_prompt("graph/select.txt"), prompts, MAX_TOKENS)
     return [None if reply is None else _chosen(rows, reply) for rows, reply in zip(lists, replies, strict=True)]
 
 
 def _chosen(candidates: Ints, reply: Selection) -> Ints:
-    """The candidates that a reply numbers from 1, each once."""
-    offered = [number - 1 for number in reply.selected if 1 <= number <= len(candidates)]
-    return _distinct(candidates[np.array(offered, np.int64)])
+    """The candidates that a reply selects by number, from 1, each once."""
+    valid = [number - 1 for number in reply.selected if 1 <= number <= len(candidates)]
+    return _distinct(candidates[np.array(valid, np.int64)])
 
 
 def list_statements(question: str, texts: Sequence[str]) -> str:
-    """A question and numbered statements as a prompt shows them, each on one line of quoted data."""
+    """A question and numbered statements for a prompt, each quoted on a line of its own."""
     lines = [f"[{number}] {quote(text)}" for number, text in enumerate(texts, start=1)]
     return "\n".join([f"Question: {quote(question)}", "Statements:", *lines])
 
 
 def _distinct(rows: Ints) -> Ints:
-    """The rows without repetitions, in the order of their first appearance."""
+    """The distinct rows, in the order of their first appearance."""
     _, first = np.unique(rows, return_index=True)
     return rows[np.sort(first)]
 
 
-SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model}
+SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model, "none": select_by_threshold}

@@ -1,1 +1,1 @@
-"""One file a retrieval mode."""
+"""The retrieval modes, one per file."""

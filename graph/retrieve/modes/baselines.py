@@ -1,4 +1,4 @@
-"""The baselines of every comparison, which follow nothing from what they find.
+"""The baselines of every comparison: one search each, without following links.
 
 `dense`: passages nearest by cosine. `naive` (ToPG §2.3.1): propositions nearest by cosine. `lexical`: passages that share the question's words,
 by BM25. `hybrid`: the rankings of `dense` and `lexical` fused by rank (Cormack, Clarke & Büttcher 2009).
@@ -20,12 +20,12 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 def retrieve_dense(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages."""
     rows, cosines = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
-    found = zip(rows.tolist(), cosines.tolist(), strict=True)
-    return Evidence(query=query.text, passages=tuple(Scored(index.passage(row), cosine) for row, cosine in found))
+    pairs = zip(rows.tolist(), cosines.tolist(), strict=True)
+    return Evidence(query=query.text, passages=tuple(Scored(index.passage(row), cosine) for row, cosine in pairs))
 
 
 def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k propositions, and the passages they stand in, each passage ranked by the best of its propositions."""
+    """Top k propositions and their passages, each passage ranked by the best of its propositions."""
     data = index.data
     rows, cosines = nearest(data.proposition_vectors_ND, query.vector_D, settings.top_k)
     score_of = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
@@ -43,14 +43,14 @@ def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages of those with a term of the question; fewer, or none, when fewer have one."""
+    """Top k passages among those with a term of the question; fewer, or none, if fewer have one."""
     terms = known_terms(index, query.text)
     scores_P = word_scores(index, terms)
     rows = matching_rows(scores_P, settings.top_k)
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
-        paths=tuple((describe_terms(found),) for found in best_terms(index, terms, rows)),
+        paths=tuple((describe_terms(path_terms),) for path_terms in best_terms(index, terms, rows)),
         trace=Trace(
             "lexical", (f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index",)
         ),
@@ -58,13 +58,13 @@ def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> 
 
 
 def matching_rows(scores_P: Floats, count: int) -> Ints:
-    """Rows of the `count` best passages among those with a score at all."""
+    """Rows of the `count` best passages among those with a positive score."""
     return top_rows(scores_P, min(count, int((scores_P > 0).sum())))
 
 
 RANK_CONSTANT = 60
 DEPTH = 1000
-"""Ranks of each ranking that count: what stands deeper adds less than 1/1060."""
+"""Ranks of each ranking that count: a deeper one adds less than 1/1060."""
 
 
 def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -86,7 +86,7 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
 
 
 def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTANT) -> Floats:
-    """RRF(d) = Σ_r 1 / (k + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for what none ranks: float32.
+    """RRF(d) = Σ_r 1 / (k + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for items that none ranks: float32.
 
     >>> fuse_ranks([np.array([2, 0]), np.array([2])], 3, constant=1).tolist()
     [0.3333333432674408, 0.0, 1.0]
@@ -97,5 +97,5 @@ def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTA
     return scores_P.astype(np.float32)
 
 
-def _rank_in_words(how: str, rank: int | None) -> str:
-    return f"{how} no. {rank:,}" if rank is not None else f"{how} not found"
+def _rank_in_words(ranking: str, rank: int | None) -> str:
+    return f"{ranking} no. {rank:,}" if rank is not None else f"{ranking} not found"

@@ -1,8 +1,8 @@
-"""`global` (ToPG §2.3.3): a broad question seen from many sides, answered community by community.
+"""`global` (ToPG §2.3.3): a broad question, answered community by community.
 
-Anchors (B.3–B.4, Algorithm 2): every proposition that was kept explores the graph with a query of its own (Rocchio), pruned by the selector.
-→ communities that cover them under a budget of tokens (B.5, Algorithm 3) → a model says what each contributes → the best contributions.
-Without a model the communities' own passages are the evidence, taken in turn so that each side is heard.
+Anchors (B.3–B.4, Algorithm 2): every selected proposition explores the graph with a query of its own (Rocchio); the selector prunes the results.
+→ communities that cover the anchors within a token budget (B.5, Algorithm 3) → a model writes each one's contribution → the best contributions.
+Without a model the communities' own passages are the evidence, taken in turn so that every community is represented.
 
 Legend: P passages, N propositions, C communities, n of the pool or of a part of it, l of a subgraph, D dimensions."""
 
@@ -38,7 +38,7 @@ ORIGIN, POSITIVE, NEGATIVE = 1.0, 0.7, 0.15
 
 @dataclass(frozen=True)
 class Visit:
-    """What one exploration kept: rows, the query [D] that led to each, and the mean vector [D] of what was pruned beside them."""
+    """The result of one exploration: selected rows, the query [D] that led to each, and the mean vector [D] of the pruned propositions."""
 
     rows: Ints
     led_nD: Floats
@@ -47,7 +47,7 @@ class Visit:
 
 @dataclass
 class Anchors:
-    """The anchors in the order in which they were found, and how many each round brought. Grows while they are collected."""
+    """The anchors in the order of discovery, and how many each round added; `collect_anchors` fills it."""
 
     rows: list[int] = field(default_factory=list)
     per_round: list[int] = field(default_factory=list)
@@ -61,13 +61,13 @@ def collect_anchors(
     anchors: Anchors,
     settings: SuggestSettings,
 ) -> None:
-    """Fill `anchors`: first from what is nearest to each of `questions`, then round by round, until MIN_ANCHORS are found.
+    """Fill `anchors`: first with the propositions nearest to each of `questions`, then round by round, up to MIN_ANCHORS.
 
-    What is found before the model goes away (ModelGone) stays in `anchors`.
+    After ModelUnavailable, `anchors` holds those of the finished rounds.
     """
     with ThreadPoolExecutor(max_workers=BREADTH) as threads:
-        with queries_of_threads(questions) as asking:
-            visits = list(threads.map(lambda question: _visit_nearest(index, question, select), asking))
+        with queries_of_threads(questions) as thread_queries:
+            visits = list(threads.map(lambda question: _visit_nearest(index, question, select), thread_queries))
         while pool := _add_visits(anchors, visits):
             if len(anchors.rows) >= MIN_ANCHORS or len(anchors.per_round) > MAX_ROUNDS:
                 return
@@ -75,14 +75,14 @@ def collect_anchors(
             rows_n = np.array(pool, np.int64)
             parts = partition(index, rows_n, BREADTH)
             explore = partial(_visit_by_walk, index, select, settings, np.array(anchors.rows, np.int64))
-            with queries_of_threads([start] * len(parts)) as asking:
+            with queries_of_threads([start] * len(parts)) as thread_queries:
                 seeds, queries = [rows_n[part] for part in parts], [queries_nD[part] for part in parts]
-                visits = list(threads.map(explore, asking, seeds, queries))
+                visits = list(threads.map(explore, thread_queries, seeds, queries))
 
 
 @contextmanager
 def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """The queries as threads side by side ask them, all of one question: the time of the slowest counts."""
+    """The queries of one question for parallel threads, each with its own caller: the slowest thread's time counts."""
     model = queries[0].model
     if model is None:
         yield queries
@@ -93,31 +93,33 @@ def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
 
 def refine_queries(index: Index, rows: Sequence[int], visits: Sequence[Visit]) -> Floats:
     """q_i = α q_i° + β h(u_i) − γ q_i⁻ (Eq. 11) for each of `rows`, unit length: float32[n, D]."""
-    led: dict[int, list[Floats]] = defaultdict(list)
-    pruned: dict[int, list[Floats]] = defaultdict(list)
+    origins: dict[int, list[Floats]] = defaultdict(list)
+    negatives: dict[int, list[Floats]] = defaultdict(list)
     for visit in visits:
-        for row, led_D in zip(visit.rows.tolist(), visit.led_nD, strict=True):
-            led[row].append(led_D)
-            pruned[row].append(visit.pruned_D)
-    origin_nD = np.stack([np.mean(led[row], axis=0) for row in rows])
-    negative_nD = np.stack([np.mean(pruned[row], axis=0) for row in rows])
+        for row, origin_D in zip(visit.rows.tolist(), visit.led_nD, strict=True):
+            origins[row].append(origin_D)
+            negatives[row].append(visit.pruned_D)
+    origin_nD = np.stack([np.mean(origins[row], axis=0) for row in rows])
+    negative_nD = np.stack([np.mean(negatives[row], axis=0) for row in rows])
     positive_nD = index.data.proposition_vectors_ND[list(rows)]
     queries_nD = ORIGIN * origin_nD + POSITIVE * positive_nD - NEGATIVE * negative_nD
     return np.asarray(queries_nD / np.linalg.norm(queries_nD, axis=1, keepdims=True), np.float32)
 
 
 def partition(index: Index, rows_n: Ints, count: int) -> list[Ints]:
-    """Positions of `rows_n` in at most `count` parts of about one size; propositions of one document keep together."""
+    """The positions of `rows_n` in at most `count` parts of about equal size; neighbours in a document stay together."""
     first_n = index.data.occurrence_passage_M[np.searchsorted(index.data.occurrence_proposition_M, rows_n)]
     order = np.lexsort((rows_n, first_n))
     return [part for part in np.array_split(order, min(count, len(rows_n))) if len(part)]
 
 
 def _visit_nearest(index: Index, question: Query, select: Select) -> Visit:
-    """The propositions nearest to a question, as the selector keeps them."""
+    """The propositions nearest to a question, pruned by the selector."""
     near, _ = nearest(index.data.proposition_vectors_ND, question.vector_D, SUGGESTED)
-    kept = select(index, question, near)
-    return Visit(kept, np.tile(question.vector_D, (len(kept), 1)), _mean_vector(index, np.setdiff1d(near, kept)))
+    selected = select(index, question, near)
+    return Visit(
+        selected, np.tile(question.vector_D, (len(selected), 1)), _mean_vector(index, np.setdiff1d(near, selected))
+    )
 
 
 def _visit_by_walk(
@@ -129,7 +131,7 @@ def _visit_by_walk(
     seeds_n: Ints,
     queries_nD: Floats,
 ) -> Visit:
-    """SuggestGlobal (Eq. 10): one walk from each seed with its own query; what they visit most together, as selected."""
+    """SuggestGlobal (Eq. 10): one walk from each seed with its own query; what the walks visit most, pruned by the selector."""
     rows_l = extract_subgraph(index, seeds_n, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     near_ln = normalised_similarity_to(index, queries_nD, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
@@ -139,10 +141,10 @@ def _visit_by_walk(
     mass_ln = query_aware_walks(structure_ll, attracted_ln, restart_ln, settings.structure_weight, settings.damping)
     mass_ln[np.isin(rows_l, known)] = 0
     total_l = mass_ln.sum(axis=1)
-    places = top_rows(total_l, min(SUGGESTED, int((total_l > 0).sum())))
-    kept = select(index, start, rows_l[places])
-    walker = mass_ln[np.searchsorted(rows_l, kept)].argmax(axis=1) if len(kept) else np.zeros(0, np.int64)
-    return Visit(kept, queries_nD[walker], _mean_vector(index, np.setdiff1d(rows_l[places], kept)))
+    best = top_rows(total_l, min(SUGGESTED, int((total_l > 0).sum())))
+    selected = select(index, start, rows_l[best])
+    walker = mass_ln[np.searchsorted(rows_l, selected)].argmax(axis=1) if len(selected) else np.zeros(0, np.int64)
+    return Visit(selected, queries_nD[walker], _mean_vector(index, np.setdiff1d(rows_l[best], selected)))
 
 
 def _mean_vector(index: Index, rows: Ints) -> Floats:
@@ -152,7 +154,7 @@ def _mean_vector(index: Index, rows: Ints) -> Floats:
 
 
 def _add_visits(anchors: Anchors, visits: Sequence[Visit]) -> list[int]:
-    """Add what is new in `visits`; returns it."""
+    """Add the new rows of `visits` to `anchors` and return them."""
     known = set(anchors.rows)
     new = [row for row in dict.fromkeys(row for visit in visits for row in visit.rows.tolist()) if row not in known]
     anchors.rows += new
@@ -164,7 +166,7 @@ MIN_NODES, MAX_NODES = 10, 150
 
 
 def candidate_communities(nested: NestedCommunities, propositions: int) -> tuple[Ints, sp.csr_array]:
-    """Communities of 10 to 150 nodes (a smaller one only if it is in no other), and their propositions: CSR[C, N] of ones."""
+    """Communities of 10 to 150 nodes (smaller ones only at the top level), and their propositions: CSR[C, N] of ones."""
     sizes = np.array([len(members) for members in nested.members], np.int64)
     fits = (sizes <= MAX_NODES) & ((sizes >= MIN_NODES) | (nested.parents < 0))
     rows = np.flatnonzero(fits)
@@ -182,16 +184,16 @@ def greedy_cover(
     cost: Callable[[int], int],
     budget: int,
 ) -> list[int]:
-    """Rows of `nested`, in the order chosen: always the most uncovered anchors for its size, ties by row.
+    """Rows of `nested` in the order chosen: always the community with the most uncovered anchors for its size, ties by row.
 
-    A community that costs more than the room left is skipped, and does not end the choice; one that lies within a chosen
-    one, or around it, is never chosen. Ends when all anchors that can be covered are.
+    A community that exceeds the rest of the budget is skipped; one that encloses a chosen community, or lies within one, is
+    never chosen. Ends when no community covers another anchor.
     """
     uncovered_N = np.zeros(proposition_CN.shape[1], np.float32)
     uncovered_N[anchors] = 1
     size_C = np.array([len(nested.members[row]) for row in rows_C], np.float32)
     open_C = np.ones(len(rows_C), bool)
-    lines_C = [enclosing_communities(nested.parents, int(row)) for row in rows_C]
+    enclosing_C = [enclosing_communities(nested.parents, int(row)) for row in rows_C]
     chosen: list[int] = []
     while open_C.any():
         worth_C: Floats = np.where(open_C, proposition_CN @ uncovered_N / size_C, 0)
@@ -207,27 +209,30 @@ def greedy_cover(
         chosen.append(row)
         uncovered_N[proposition_CN.indices[proposition_CN.indptr[best] : proposition_CN.indptr[best + 1]]] = 0
         open_C &= np.array(
-            [row not in line and int(other) not in lines_C[best] for line, other in zip(lines_C, rows_C, strict=True)]
+            [
+                row not in enclosing and int(other) not in enclosing_C[best]
+                for enclosing, other in zip(enclosing_C, rows_C, strict=True)
+            ]
         )
     return chosen
 
 
 def enclosing_communities(parents: Ints, row: int) -> frozenset[int]:
-    """The communities around one, itself included.
+    """The communities that enclose one, itself included.
 
     >>> sorted(enclosing_communities(np.array([-1, 0, 1, 0]), 2))
     [0, 1, 2]
     """
-    above: list[int] = []
+    enclosing: list[int] = []
     while row >= 0:
-        above.append(row)
+        enclosing.append(row)
         row = int(parents[row])
-    return frozenset(above)
+    return frozenset(enclosing)
 
 
 MAX_QUESTIONS = 10
 MAX_COMMUNITY_TOKENS, MAX_TOKENS_IN_ALL = 2_000, 16_000
-"""Tokens of statements that are read of one community, and of all of them, for one question."""
+"""Most tokens of statements for one community, and for all together, in one question."""
 MAX_REPLY_TOKENS = 600
 
 
@@ -242,14 +247,14 @@ class Contribution(ReplyModel):
 
 @dataclass(frozen=True)
 class Side:
-    """What is read of one community: its propositions nearest to the question, and the passages they stand in; best first."""
+    """One community's propositions nearest to the question, and their passages; best first."""
 
     propositions: Ints
     passages: Ints
 
 
 def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages of the communities around the question's anchors; with a model, what each community contributes, too."""
+    """Top k passages of the communities around the question's anchors; with a model, also a finding for each contribution."""
     select = find_selector(settings.selector, query)
     anchors, findings, stopped = Anchors(), [], ""
     sides: list[Side] = []
@@ -257,18 +262,18 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
         collect_anchors(index, query, sub_questions(index, query), select, anchors, settings.suggestions)
         sides = choose_sides(index, query, anchors.rows)
         findings = contributions(index, query, sides)
-    except ModelUnavailable as gone:
-        stopped = str(gone)
+    except ModelUnavailable as problem:
+        stopped = str(problem)
         sides = sides or choose_sides(index, query, anchors.rows)
-    heard = [side for _, side in findings] or sides
-    places = take_turns([side.passages.tolist() for side in heard])
+    sources = [side for _, side in findings] or sides
+    candidates = take_turns([side.passages.tolist() for side in sources])
     near, _ = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
-    rows = list(dict.fromkeys([*places, *near.tolist()]))[: settings.top_k]
+    rows = list(dict.fromkeys([*candidates, *near.tolist()]))[: settings.top_k]
     rounds = " + ".join(map(str, anchors.per_round))
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(row), 1 / place) for place, row in enumerate(rows, start=1)),
-        paths=tuple(_path_of(row, heard) for row in rows),
+        passages=tuple(Scored(index.passage(row), 1 / rank) for rank, row in enumerate(rows, start=1)),
+        paths=tuple(_path_of(row, sources) for row in rows),
         findings=tuple(finding for finding, _ in findings),
         trace=Trace(
             "global",
@@ -282,63 +287,63 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
 
 
 def sub_questions(index: Index, query: Query) -> list[Query]:
-    """The sides of the question as its model names them; the question itself where there is no model or no usable reply."""
+    """The model's sub-questions; the question itself without a model or a usable reply."""
     if query.model is None:
         return [query]
-    asked = f"Question: {quote(query.text)}"
-    reply = query.model.ask(SubQuestions, read_prompt("graph/decompose.txt"), [asked], MAX_REPLY_TOKENS)[0]
+    prompt = f"Question: {quote(query.text)}"
+    reply = query.model.ask(SubQuestions, read_prompt("graph/decompose.txt"), [prompt], MAX_REPLY_TOKENS)[0]
     texts = [text for text in map(plain, reply.questions if reply is not None else ()) if text]
     if not texts:
         return [query]
     texts = list(dict.fromkeys(texts))[:MAX_QUESTIONS]
     vectors_QD = index.encode_queries(texts)
-    return [Query(text, each_D, query.model) for text, each_D in zip(texts, vectors_QD, strict=True)]
+    return [Query(text, vector_D, query.model) for text, vector_D in zip(texts, vectors_QD, strict=True)]
 
 
 def choose_sides(index: Index, query: Query, anchors: Sequence[int]) -> list[Side]:
-    """The communities that cover the anchors, in the order chosen, as far as the token budget goes."""
-    around, propositions = np.array(anchors, np.int64), len(index.data.proposition_ids)
-    nested = nested_communities(index.hub_graph_VV, index.communities_V, around, MIN_NODES, index.settings.seed)
+    """Communities that cover the anchors, in the order chosen, within the token budget."""
+    anchor_rows, propositions = np.array(anchors, np.int64), len(index.data.proposition_ids)
+    nested = nested_communities(index.hub_graph_VV, index.communities_V, anchor_rows, MIN_NODES, index.settings.seed)
     rows_C, proposition_CN = candidate_communities(nested, propositions)
     count_tokens = query.model.count_tokens if query.model is not None else index.count_tokens
     cosines_N = index.data.proposition_vectors_ND @ query.vector_D
-    read: dict[int, Side] = {}
+    side_of: dict[int, Side] = {}
 
     def cost(row: int) -> int:
         members = nested.members[row]
-        read[row], tokens = read_side(index, members[members < propositions], cosines_N, count_tokens)
+        side_of[row], tokens = read_side(index, members[members < propositions], cosines_N, count_tokens)
         return tokens
 
-    rows = greedy_cover(around, nested, rows_C, proposition_CN, cost, MAX_TOKENS_IN_ALL)
-    return [read[row] for row in rows]
+    rows = greedy_cover(anchor_rows, nested, rows_C, proposition_CN, cost, MAX_TOKENS_IN_ALL)
+    return [side_of[row] for row in rows]
 
 
 def read_side(index: Index, members: Ints, cosines_N: Floats, count_tokens: Callable[[str], int]) -> tuple[Side, int]:
-    """The members nearest to the question, MAX_COMMUNITY_TOKENS at most, and their tokens; one too long is skipped."""
-    kept, tokens = [], 0
+    """The members nearest to the question, up to MAX_COMMUNITY_TOKENS, and their tokens; one that exceeds the rest is skipped."""
+    selected, tokens = [], 0
     for row in members[np.argsort(-cosines_N[members], kind="stable")].tolist():
         length = count_tokens(index.data.proposition_texts[row])
         if tokens + length <= MAX_COMMUNITY_TOKENS:
-            kept.append(row)
+            selected.append(row)
             tokens += length
-    rows = np.array(kept, np.int64)
+    rows = np.array(selected, np.int64)
     _, passages = expand_rows(index.proposition_passage_NP, rows)
     return Side(rows, np.array(list(dict.fromkeys(passages.tolist())), np.int64)), tokens
 
 
 def contributions(index: Index, query: Query, sides: Sequence[Side]) -> list[tuple[Finding, Side]]:
-    """What each side contributes as the model says, best first; sides that it finds nothing in are left out."""
+    """The model's contribution from each side, best first, without sides that contribute nothing."""
     if query.model is None:
         return []
     texts = index.data.proposition_texts
-    users = [list_statements(query.text, [texts[row] for row in side.propositions]) for side in sides]
-    replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), users, MAX_REPLY_TOKENS)
-    found = [
+    prompts = [list_statements(query.text, [texts[row] for row in side.propositions]) for side in sides]
+    replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), prompts, MAX_REPLY_TOKENS)
+    pairs = [
         (Finding(query.text, plain(reply.answer), _passage_ids(index, side), reply.score / 100), side)
         for reply, side in zip(replies, sides, strict=True)
         if reply is not None and reply.score > 0 and plain(reply.answer)
     ]
-    return sorted(found, key=lambda pair: -pair[0].score)
+    return sorted(pairs, key=lambda pair: -pair[0].score)
 
 
 def take_turns(lists: Sequence[Sequence[int]]) -> list[int]:

@@ -13,34 +13,38 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes over every layer, or over those that are set; the trace tells how many came from each."""
+    """Top k nodes of all layers, or of those in the settings; the trace counts the nodes of each."""
     data = index.data
     passages = len(data.passage_ids)
-    among = rows_in_layers(index, settings.layers)
+    candidates = rows_in_layers(index, settings.layers)
     scores_X = node_scores(index, query.vector_D)
-    rows = among[top_rows(scores_X[among], settings.top_k)]
-    kinds = Counter(
+    rows = candidates[top_rows(scores_X[candidates], settings.top_k)]
+    layer_counts = Counter(
         "passages" if row < passages else layer_name(int(data.summary_layer_S[row - passages])) for row in rows
     )
-    found, summaries = nodes_in(index, rows, scores_X[rows])
+    scored_passages, summaries = nodes_in(index, rows, scores_X[rows])
     return Evidence(
         query=query.text,
-        passages=found,
+        passages=scored_passages,
         summaries=summaries,
-        trace=Trace("hierarchy", tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(kinds.items()))),
+        trace=Trace(
+            "hierarchy", tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(layer_counts.items()))
+        ),
     )
 
 
 def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
-    """The nodes, passages and then summaries, that are in one of `layers` (none: all), ascending. UserError for one without nodes."""
+    """Rows of nodes, passages and then summaries, in `layers` (empty: all), ascending. UserError for a layer without nodes."""
     layer_X = np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
     if not layers:
         return np.arange(len(layer_X))
-    found = np.unique(layer_X).tolist()
-    missing = sorted(set(layers) - set(found))
+    available = np.unique(layer_X).tolist()
+    missing = sorted(set(layers) - set(available))
     if missing:
-        told = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
-        raise UserError(told, f"some of {', '.join(map(str, found))}", "change the value, or index with more layers")
+        problem = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
+        raise UserError(
+            problem, f"some of {', '.join(map(str, available))}", "change the value, or index with more layers"
+        )
     return np.flatnonzero(np.isin(layer_X, list(layers)))
 
 
@@ -53,7 +57,7 @@ def node_scores(index: Index, query_D: Floats) -> Floats:
 def nodes_in(
     index: Index, rows_k: Ints, scores_k: Floats
 ) -> tuple[tuple[Scored[Passage], ...], tuple[Scored[Summary], ...]]:
-    """The passages and the summaries among the given nodes, each in the order given, with their scores."""
+    """The passages and the summaries among the given nodes, each in their order, with their scores."""
     passages = len(index.data.passage_ids)
     pairs = list(zip(rows_k.tolist(), scores_k.tolist(), strict=True))
     return (
@@ -63,5 +67,5 @@ def nodes_in(
 
 
 def layer_name(layer: int) -> str:
-    """A summary layer in words."""
+    """A summary layer's name for the trace."""
     return "summaries of chunks" if layer == 0 else f"summaries of communities, layer {layer}"

@@ -1,7 +1,7 @@
-"""`paths` (PropRAG): explore widely by PageRank, search proposition paths with a beam, exploit what they name by PageRank again.
+"""`paths` (PropRAG): explore by PageRank, search proposition paths with a beam, then run PageRank around the entities on them.
 
-No model is called. Where the published method embeds each candidate path's joined text anew, a path is scored here by the nearness
-of the question to the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
+No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the nearness of the
+question to the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k a subset chosen for this query, B beam.
 """
@@ -21,7 +21,7 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 EXPLORE_PROPOSITIONS, EXPLORE_ENTITIES, EXPLORE_PASSAGES = 20, 40, 50
 EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
 EXPLORE_TOLERANCE = 0.03
-"""The first walk only chooses passages to look at; a rough answer chooses the same ones."""
+"""The first walk only chooses passages to explore; a rough result chooses the same ones."""
 PRIOR_WEIGHT = 0.05
 BEAM_WIDTH, MAX_PATH, RESTARTS = 4, 3, 3
 BEST_PATHS, BEST_SINGLES = 5, 4
@@ -29,14 +29,14 @@ BEST_PATHS, BEST_SINGLES = 5, 4
 
 @dataclass(frozen=True)
 class Path:
-    """Propositions (rows), each sharing an entity with the one before it or starting afresh, and the path's score."""
+    """Propositions (rows), each sharing an entity with its predecessor or restarting, and the path's score."""
 
     propositions: tuple[int, ...]
     score: float
 
 
 def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, and the paths that they were ranked by."""
+    """Top k passages, and the paths behind their ranking."""
     data = index.data
     scores_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
     prior_P = min_max(data.passage_vectors_PD @ query.vector_D)
@@ -46,19 +46,19 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     paths = beam_search(index, propositions_k, scores_N)
     mass_k = exploit(index, passages_k, paths, scores_N, propositions_k, prior_P)
     order = top_rows(mass_k, settings.top_k)
-    rows = [int(passages_k[place]) for place in order]
+    rows = [int(passages_k[position]) for position in order]
     return Evidence(
         query=query.text,
         passages=tuple(
-            Scored(index.passage(row), float(mass_k[place])) for row, place in zip(rows, order, strict=True)
+            Scored(index.passage(row), float(mass_k[position])) for row, position in zip(rows, order, strict=True)
         ),
         paths=tuple(describe_path(index, row, paths[:BEST_PATHS]) for row in rows),
         trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths kept")),
     )
 
 
-def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
-    """The `keep` passages with the most mass around the entities of the best propositions, ascending; none of an empty index."""
+def explore(index: Index, scores_N: Floats, prior_P: Floats, count: int) -> Ints:
+    """The `count` passages with the most mass around the entities of the best propositions, ascending; none in an empty index."""
     entities = len(index.data.entity_ids)
     best = top_rows(scores_N, EXPLORE_PROPOSITIONS)
     from_R, entity_R = expand_rows(index.data.proposition_entity_NE, best)
@@ -72,46 +72,46 @@ def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
     mass_V = personalised_pagerank(index.association_chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[
         :, 0
     ]
-    return np.sort(top_rows(mass_V[entities:], keep))
+    return np.sort(top_rows(mass_V[entities:], count))
 
 
 def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Path]:
-    """All paths of up to MAX_PATH propositions that the beam kept on its way, best first, ties by rows."""
+    """All paths of up to MAX_PATH propositions that were in the beam, best first, ties by rows."""
     vectors_kD = index.data.proposition_vectors_ND[propositions_k]
     scores_k, usual = scores_N[propositions_k], usual_cosine(index)
     near_kk = neighbours(index, propositions_k)
     starts = top_rows(scores_k, BEAM_WIDTH).tolist()
-    beam = [Path((place,), float(scores_k[place])) for place in starts]
-    kept = list(beam)
+    beam = [Path((position,), float(scores_k[position])) for position in starts]
+    paths = list(beam)
     for _ in range(MAX_PATH - 1):
-        grown: dict[tuple[int, ...], Path] = {}
+        extended: dict[tuple[int, ...], Path] = {}
         for path in beam:
-            ways = {
+            linked = {
                 *near_kk.indices[
                     near_kk.indptr[path.propositions[-1]] : near_kk.indptr[path.propositions[-1] + 1]
                 ].tolist()
             }
-            for place in sorted((ways | set(starts[:RESTARTS])) - set(path.propositions)):
-                longer = (*path.propositions, place)
-                grown[longer] = Path(longer, path_score(vectors_kD[list(longer)], scores_k[list(longer)], usual))
-        beam = sorted(grown.values(), key=lambda path: (-path.score, path.propositions))[:BEAM_WIDTH]
-        kept += beam
-    kept.sort(key=lambda path: (-path.score, path.propositions))
-    return [Path(tuple(int(propositions_k[place]) for place in path.propositions), path.score) for path in kept]
+            for position in sorted((linked | set(starts[:RESTARTS])) - set(path.propositions)):
+                longer = (*path.propositions, position)
+                extended[longer] = Path(longer, path_score(vectors_kD[list(longer)], scores_k[list(longer)], usual))
+        beam = sorted(extended.values(), key=lambda path: (-path.score, path.propositions))[:BEAM_WIDTH]
+        paths += beam
+    paths.sort(key=lambda path: (-path.score, path.propositions))
+    return [Path(tuple(int(propositions_k[position]) for position in path.propositions), path.score) for path in paths]
 
 
 def describe_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
-    """How a passage was reached, in words: the first of `paths` with a proposition that stands in it, up to there."""
-    _, standing = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
+    """How a passage was reached, in words: the first of `paths` with one of its propositions, up to that proposition."""
+    _, in_passage = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
     for path in paths:
-        steps = [place for place, row in enumerate(path.propositions, start=1) if row in standing]
-        if steps:
-            return tuple(f"“{index.data.proposition_texts[row]}”" for row in path.propositions[: steps[0]])
+        ranks = [rank for rank, row in enumerate(path.propositions, start=1) if row in in_passage]
+        if ranks:
+            return tuple(f"“{index.data.proposition_texts[row]}”" for row in path.propositions[: ranks[0]])
     return ("near the entities that the best paths lead to",)
 
 
 def path_score(vectors_LD: Floats, near_L: Floats, usual: float) -> float:
-    """Nearness of the question to the mean of a path's unit vectors (L propositions)."""
+    """The question's nearness to the mean of a path's unit vectors (L propositions)."""
     square = np.square(vectors_LD.sum(axis=0)).sum()
     return float(near_L.sum() / np.sqrt(square_of_sum(square, float(len(near_L)), usual)))
 
@@ -130,7 +130,7 @@ def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:
 def exploit(
     index: Index, passages_k: Ints, paths: list[Path], scores_N: Floats, propositions_k: Ints, prior_P: Floats
 ) -> Floats:
-    """PageRank mass of the explored passages around what the best paths and the best single propositions name: [k]."""
+    """PageRank mass of the explored passages around the entities of the best paths and best single propositions: [k]."""
     by_path = entity_weights(index, [(row, path.score) for path in paths[:BEST_PATHS] for row in path.propositions])
     singles = propositions_k[top_rows(scores_N[propositions_k], BEST_SINGLES)]
     by_single = entity_weights(index, [(int(row), float(scores_N[row])) for row in singles])
@@ -160,7 +160,7 @@ def entity_weights(index: Index, scored: list[tuple[int, float]]) -> Floats:
 
 
 def min_max(values: Floats) -> Floats:
-    """Scaled to [0, 1]; a constant list becomes ones (all are the best).
+    """The values scaled to [0, 1]; equal values become ones (all are the best).
 
     >>> min_max(np.array([2.0, 4.0, 3.0])).tolist(), min_max(np.array([5.0, 5.0])).tolist()
     ([0.0, 1.0, 0.5], [1.0, 1.0])

@@ -1,7 +1,7 @@
-"""`plan` (PankRAG): a model breaks the question up, its parts are answered in the order of their needs, and all lists are fused by rank.
+"""`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and all lists are fused by rank.
 
-One call makes the plan (§3.2), which is checked as a whole before any other; sub-questions are answered level by level, and reranked by the
-answers that they rest on (§3.3). An answer that is not there is a NoAnswer, never text. Without a model, and where a plan is refused, `hops`
+One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and their results reranked
+by the answers that they depend on (§3.3). A missing answer is a NoAnswer, never text. Without a model, or with an invalid plan, `hops`
 answers the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
@@ -38,7 +38,7 @@ _Id = Annotated[int, one_of(MAX_ID)]
 
 
 class SubQuestion(ReplyModel):
-    """One step: `text` holds `{id}` where an answer of a step in `depends_on` belongs."""
+    """One step: `{id}` in `text` stands for the answer of a step in `depends_on`."""
 
     id: _Id
     text: Sentence
@@ -47,14 +47,14 @@ class SubQuestion(ReplyModel):
 
 
 class Plan(ReplyModel):
-    """What a model plans. `final_question` is the whole question, with placeholders for any answers."""
+    """A model's plan. `final_question` is the whole question, with placeholders for answers."""
 
     sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
     final_question: str
 
 
 class PlanFault(Enum):
-    """What can be wrong with a plan."""
+    """The faults of a plan."""
 
     NO_SUB_QUESTIONS = "no sub-questions"
     TOO_MANY = f"more than {MAX_SUB_QUESTIONS} sub-questions"
@@ -68,7 +68,7 @@ class PlanFault(Enum):
 
 @dataclass(frozen=True)
 class PlanRefusal:
-    """Why a plan is not executed, and where it is wrong."""
+    """Why a plan is not executed: its fault and the location."""
 
     fault: PlanFault
     where: str
@@ -78,15 +78,15 @@ class PlanRefusal:
 
 
 def find_fault(plan: Plan) -> PlanRefusal | None:
-    """The first thing that is wrong with a plan; None for one that can be executed."""
+    """The first fault of a plan; None if it can be executed."""
     steps = plan.sub_questions
     ids = [step.id for step in steps]
     if not steps:
         return PlanRefusal(PlanFault.NO_SUB_QUESTIONS, "at least one is needed")
     if len(steps) > MAX_SUB_QUESTIONS:
         return PlanRefusal(PlanFault.TOO_MANY, str(len(steps)))
-    if twice := [each for each in dict.fromkeys(ids) if ids.count(each) > 1]:
-        return PlanRefusal(PlanFault.REPEATED_ID, _listed(twice))
+    if repeated := [each for each in dict.fromkeys(ids) if ids.count(each) > 1]:
+        return PlanRefusal(PlanFault.REPEATED_ID, _listed(repeated))
     for step in steps:
         if fault := _fault_of_step(step, ids):
             return fault
@@ -99,7 +99,7 @@ def find_fault(plan: Plan) -> PlanRefusal | None:
 
 
 def levels_of(steps: Sequence[SubQuestion]) -> list[list[SubQuestion]]:
-    """Sub-questions by the level at which all they depend on is answered, in the plan's order; those in a cycle are left out."""
+    """The sub-questions by level: each level depends on earlier ones only. In the plan's order, without those in a cycle."""
     levels: list[list[SubQuestion]] = []
     done: set[int] = set()
     waiting = list(steps)
@@ -111,7 +111,7 @@ def levels_of(steps: Sequence[SubQuestion]) -> list[list[SubQuestion]]:
 
 
 def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
-    """A text with the answers in their places; braces in an answer are left as they are.
+    """The text with its placeholders replaced by answers; braces in an answer stay as they are.
 
     >>> fill_placeholders("When was { 1 } built by {2}?", {1: "the {2}", 2: "Ada"})
     'When was the {2} built by Ada?'
@@ -121,7 +121,7 @@ def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
 
 
 def placeholders_of(text: str) -> list[str]:
-    """The names in a text's placeholders, each once, in order.
+    """The distinct names in a text's placeholders, in order.
 
     >>> placeholders_of("Did {2} marry {1} or {2}?")
     ['2', '1']
@@ -130,7 +130,7 @@ def placeholders_of(text: str) -> list[str]:
 
 
 def undeclared_placeholders(text: str, declared: Sequence[int]) -> list[str]:
-    """The placeholders of a text that name none of `declared`."""
+    """The placeholders of a text that are not among `declared`."""
     return [name for name in placeholders_of(text) if name not in map(str, declared)]
 
 
@@ -151,12 +151,12 @@ def _listed(items: Sequence[object]) -> str:
 
 
 QUALITY_WEIGHT: dict[QuestionKind, float] = {"specific": 0.6, "abstract": 0.75}
-"""α: what the retrieval's own score counts, the rest being nearness to the answers before."""
+"""α: the weight of the retrieval score; the rest is the weight of the nearness to earlier answers."""
 
 
 @dataclass(frozen=True)
 class FoundNodes:
-    """Nodes found for a question, best first: rows of X, their scores, and how each was reached, in words."""
+    """The nodes of a question, best first: rows of X, their scores, and the path to each in words."""
 
     question: str
     rows_k: Ints
@@ -166,40 +166,40 @@ class FoundNodes:
 
 @dataclass(frozen=True)
 class SubQuery:
-    """A sub-question of a plan with the answers that it needs filled in, and the findings that it rests on."""
+    """A sub-question of a plan with answers in place of its placeholders, and the findings that they come from."""
 
     text: str
     kind: QuestionKind
-    rests_on: tuple[Finding, ...]
+    depends_on: tuple[Finding, ...]
 
 
 def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[str, FoundNodes]:
-    """The `settings.top_k` best nodes for each question, by its text, reranked by the findings that it rests on, if there are any."""
-    vectors_QD = index.encode_queries([each.text for each in queries])
-    found = {}
-    for each, vector_D in zip(queries, vectors_QD, strict=True):
-        nodes = find_nodes(index, Query(each.text, vector_D), each.kind, settings)
-        if each.rests_on:
-            resolved = " ".join(f"{finding.question} {finding.answer}" for finding in each.rests_on)
-            nodes = rerank_nodes(index, nodes, each.kind, index.encode_queries([resolved])[0])
-        found[each.text] = nodes
-    return found
+    """The `settings.top_k` best nodes of each question, by its text, reranked by the findings that it depends on, if any."""
+    vectors_QD = index.encode_queries([query.text for query in queries])
+    nodes_of = {}
+    for query, vector_D in zip(queries, vectors_QD, strict=True):
+        nodes = find_nodes(index, Query(query.text, vector_D), query.kind, settings)
+        if query.depends_on:
+            resolved = " ".join(f"{finding.question} {finding.answer}" for finding in query.depends_on)
+            nodes = rerank_nodes(index, nodes, query.kind, index.encode_queries([resolved])[0])
+        nodes_of[query.text] = nodes
+    return nodes_of
 
 
 def find_nodes(index: Index, query: Query, kind: QuestionKind, settings: RetrieveSettings) -> FoundNodes:
-    """The best nodes: passages by `hops` for a specific question, passages and summaries for an abstract one."""
+    """The best nodes: passages by `hops` for a specific question, passages and summaries by cosine for an abstract one."""
     if kind == "abstract":
         scores_X = node_scores(index, query.vector_D)
         rows_k = top_rows(scores_X, settings.top_k)
         return FoundNodes(query.text, rows_k, scores_X[rows_k], (("near to it by itself",),) * len(rows_k))
-    found = retrieve_hops(index, query, settings)
-    rows = [passage_row(index, each.item) for each in found.passages]
-    scores = [each.score for each in found.passages]
-    return FoundNodes(query.text, np.array(rows, np.int64), np.array(scores, np.float32), found.paths)
+    evidence = retrieve_hops(index, query, settings)
+    rows = [passage_row(index, each.item) for each in evidence.passages]
+    scores = [each.score for each in evidence.passages]
+    return FoundNodes(query.text, np.array(rows, np.int64), np.array(scores, np.float32), evidence.paths)
 
 
 def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D: Floats) -> FoundNodes:
-    """The same nodes in the order of `dependency_scores` to what was resolved (unit vector [D]), ties as they were."""
+    """The same nodes in the order of `dependency_scores` to the resolved text (unit vector [D]), ties in their present order."""
     similarity_k = normalised_similarity_to(index, resolved_D, node_scores(index, resolved_D)[found.rows_k])
     scores_k = dependency_scores(found.scores_k, similarity_k, QUALITY_WEIGHT[kind])
     order = np.argsort(-scores_k, kind="stable")
@@ -209,7 +209,7 @@ def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D
 
 
 def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: float) -> Floats:
-    """α R_i + (1 − α) M_i (PankRAG Eq. 4–5), R the list's own scores scaled to [0, 1], M the nearness to what was resolved.
+    """α R_i + (1 − α) M_i (PankRAG Eq. 4–5), R the retrieval scores scaled to [0, 1], M the nearness to the resolved text.
 
     >>> dependency_scores(np.array([3.0, 1.0]), np.array([0.0, 1.0]), 0.75).tolist()
     [0.75, 0.25]
@@ -218,7 +218,7 @@ def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: fl
 
 
 def evidence_of(index: Index, found: FoundNodes, count: int) -> Evidence:
-    """The best `count` nodes as evidence for the question that they were found for."""
+    """The best `count` nodes as evidence for their question."""
     passages, summaries = nodes_in(index, found.rows_k[:count], found.scores_k[:count])
     return Evidence(query=found.question, passages=passages, summaries=summaries)
 
@@ -252,9 +252,9 @@ class NoAnswer(Enum):
 
 @dataclass
 class PlanRun:
-    """What an execution has come to. Grows as it goes, so that a model that goes away leaves what was found.
+    """The state of an execution, filled step by step, so that results survive if the model becomes unavailable.
 
-    `found` has one list for each question that was looked for, by its text, but not those in which the model found no answer.
+    `found` has the nodes of each question by its text, except for questions to which the model found no answer.
     """
 
     found: dict[str, FoundNodes] = field(default_factory=dict)
@@ -268,12 +268,12 @@ class PlanRun:
 
 
 def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings, run: PlanRun) -> None:
-    """Answer the sub-questions level by level, then look for what the final question asks. Raises ModelGone."""
+    """Answer the sub-questions level by level, then search for the final question. Raises ModelUnavailable."""
     for level in levels_of(plan.sub_questions):
         _answer_level(index, model, level, settings, run)
     needed = [step.id for step in plan.sub_questions if str(step.id) in placeholders_of(plan.final_question)]
-    if lacking := _unanswered(needed, run):
-        run.steps.append(f"final question {NoAnswer.NOT_ASKED.value}: {lacking} has no answer")
+    if missing := _unanswered(needed, run):
+        run.steps.append(f"final question {NoAnswer.NOT_ASKED.value}: {missing} has no answer")
     elif plain(plan.final_question):
         final = _fill(plan.final_question, needed, "specific", run)
         run.found |= search_all(index, [final], settings)
@@ -283,45 +283,47 @@ def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings,
 def _answer_level(
     index: Index, model: Caller, level: Sequence[SubQuestion], settings: RetrieveSettings, run: PlanRun
 ) -> None:
-    """Search for all sub-questions of a level that have what they need, and ask for their answers together."""
+    """Search for all sub-questions of a level whose dependencies are answered, and request their answers in one batch."""
     ready: list[SubQuestion] = []
     for step in level:
-        if lacking := _unanswered(step.depends_on, run):
+        if missing := _unanswered(step.depends_on, run):
             run.outcomes[step.id] = NoAnswer.NOT_ASKED
-            run.steps.append(f"{{{step.id}}} {NoAnswer.NOT_ASKED.value}: {lacking} has no answer")
+            run.steps.append(f"{{{step.id}}} {NoAnswer.NOT_ASKED.value}: {missing} has no answer")
         else:
             ready.append(step)
     queries = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]
     found = search_all(index, queries, settings)
     run.found |= found
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
-    read = [
-        build_context(evidence_of(index, found[each.text], EXCERPTS_READ), EXCERPTS_READ, budget) for each in queries
+    contexts = [
+        build_context(evidence_of(index, found[query.text], EXCERPTS_READ), EXCERPTS_READ, budget) for query in queries
     ]
-    users = [answer_messages(each.text, excerpts)[1].content for each, excerpts in zip(queries, read, strict=True)]
-    replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), users, MAX_ANSWER_TOKENS)
-    for step, each, excerpts, reply in zip(ready, queries, read, replies, strict=True):
-        outcome = judge_reply(reply, each.text, excerpts)
+    prompts = [
+        answer_messages(query.text, excerpts)[1].content for query, excerpts in zip(queries, contexts, strict=True)
+    ]
+    replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), prompts, MAX_ANSWER_TOKENS)
+    for step, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
+        outcome = judge_reply(reply, query.text, excerpts)
         run.outcomes[step.id] = outcome
-        run.steps.append(f"{{{step.id}}} {each.text} {_outcome_in_words(outcome)}")
+        run.steps.append(f"{{{step.id}}} {query.text} {_outcome_in_words(outcome)}")
         if outcome is NoAnswer.NOT_FOUND:
-            run.found.pop(each.text, None)
+            run.found.pop(query.text, None)
 
 
 def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | NoAnswer:
-    """A reply as a finding from the passages that it names (all that it read, if it names none), or why it is none."""
+    """A reply as a finding from the passages that it names (all excerpts, if it names none), or the reason why there is none."""
     if reply is None:
         return NoAnswer.UNUSABLE
     answer = plain(reply.answer)
     if is_no_answer(answer):
         return NoAnswer.NOT_FOUND
-    named = [excerpts[number - 1] for number in reply.passages if 1 <= number <= len(excerpts)] or excerpts
-    passages = dict.fromkeys(passage for each in named for passage in (each.members or (each.id,)))
+    cited = [excerpts[number - 1] for number in reply.passages if 1 <= number <= len(excerpts)] or excerpts
+    passages = dict.fromkeys(passage for excerpt in cited for passage in (excerpt.members or (excerpt.id,)))
     return Finding(question, answer, tuple(passages), 1.0)
 
 
 def _fill(text: str, needed: Sequence[int], kind: QuestionKind, run: PlanRun) -> SubQuery:
-    """A question with the answers that it needs; all of them must be there."""
+    """A question with its placeholders filled; every id in `needed` must have a finding."""
     findings = {each: run.findings[each] for each in needed}
     answers = {each: finding.answer for each, finding in findings.items()}
     return SubQuery(plain(fill_placeholders(text, answers)), kind, tuple(findings.values()))
@@ -332,19 +334,19 @@ def _outcome_in_words(outcome: Finding | NoAnswer) -> str:
 
 
 def _unanswered(needed: Sequence[int], run: PlanRun) -> str:
-    """The ids among `needed` without an answer, as the plan writes them; "" when all have one."""
+    """The ids among `needed` without an answer, as placeholders; "" if all have one."""
     return ", ".join(f"{{{each}}}" for each in needed if each not in run.findings)
 
 
 DEPTH = 20
-"""Nodes that each list of a plan has at least."""
+"""The least number of nodes in each list of a plan."""
 RANK_CONSTANT = 5
-"""Of the fusion, lower than the usual 60: each list is short and about another part, so that its first places count most."""
+"""The constant of the fusion, below the usual 60: lists are short and each is about another part, so their first ranks count most."""
 MAX_PLAN_TOKENS = 800
 
 
 def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes by the lists of the whole, the final and all sub-questions together; the answers to these are findings."""
+    """Top k nodes by the fused lists of the question, the final question and all sub-questions; findings are the sub-answers."""
     run, stopped = PlanRun(), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:
@@ -352,12 +354,12 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
             plan = make_plan(query.model, query.text, run)
             if plan is not None:
                 execute(index, query.model, plan, deep, run)
-        except ModelUnavailable as gone:
-            stopped = str(gone)
+        except ModelUnavailable as problem:
+            stopped = str(problem)
     trace = Trace("plan", tuple(run.steps), stopped=stopped)
     if not run.found:
-        whole = retrieve_hops(index, query, settings)
-        return replace(whole, trace=replace(trace, steps=(*trace.steps, *whole.trace.steps)))
+        evidence = retrieve_hops(index, query, settings)
+        return replace(evidence, trace=replace(trace, steps=(*trace.steps, *evidence.trace.steps)))
     lists = list(({query.text: find_nodes(index, query, "specific", deep)} | run.found).values())
     nodes = len(index.data.passage_ids) + len(index.data.summary_ids)
     scores_X = fuse_ranks([each.rows_k for each in lists], nodes, RANK_CONSTANT)
@@ -374,11 +376,11 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
 
 def make_plan(model: Caller, question: str, run: PlanRun) -> Plan | None:
-    """The model's plan; None, with the reason in the steps of `run`, when there is none that can be executed."""
+    """The model's plan; None, with the reason in the steps of `run`, if it cannot be executed."""
     plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
-    refused = "no usable reply" if plan is None else find_fault(plan)
-    if plan is None or refused is not None:
-        run.steps.append(f"plan refused: {refused}; the question is taken whole")
+    reason = "no usable reply" if plan is None else find_fault(plan)
+    if plan is None or reason is not None:
+        run.steps.append(f"plan refused: {reason}; searching for the whole question")
         return None
     levels = levels_of(plan.sub_questions)
     run.steps.append(f"{len(plan.sub_questions)} sub-questions in {len(levels)} levels")
@@ -386,7 +388,7 @@ def make_plan(model: Caller, question: str, run: PlanRun) -> Plan | None:
 
 
 def describe_path(row: int, lists: Sequence[FoundNodes]) -> tuple[str, ...]:
-    """How a node was reached, in words: by the question in whose list it stands highest, and how it came there."""
-    ranked = [(each.rows_k.tolist().index(row), number) for number, each in enumerate(lists) if row in each.rows_k]
-    place, number = min(ranked)
-    return (f"no. {place + 1:,} for “{lists[number].question}”", *lists[number].paths[place])
+    """How a node was reached, in words: its best rank in a question's list, and the path in that list."""
+    ranked = [(nodes.rows_k.tolist().index(row), number) for number, nodes in enumerate(lists) if row in nodes.rows_k]
+    rank, number = min(ranked)
+    return (f"no. {rank + 1:,} for “{lists[number].question}”", *lists[number].paths[rank])

@@ -1,11 +1,12 @@
-"""`statements` (HLG §4.1, StatementGraphRAG): keywords and nearness give the first propositions, a beam over shared entities more.
+"""`statements` (HLG §4.1, StatementGraphRAG): keywords and nearness give the first propositions, a beam over shared entities adds others.
 
-Where the published method reranks statements by a cross-encoder, a statement is worth the mean of its own nearness and its passage's score
-here, or what the best path that ends in it is. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step over
-an entity that many documents mention costs, unless it leads to a document that is called so. The published search keeps only steps that make
-a path's score better; without that condition Recall@5 is .12 higher on 2wiki_dev164. Twins are dropped (diversity.py).
+The published method reranks statements by a cross-encoder; here, a statement's score is the mean of its nearness and its passage's score, or
+that of the best path to it. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
+that many documents mention has a loss, unless it leads to a document of that name. The published search keeps only steps that raise a
+path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Twins are dropped (diversity.py).
 
-Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, X ways on (path, next proposition), Y propositions of an entity, R distinct next ones."""
+Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, X pairs of a path and a next proposition,
+Y propositions of an entity, R distinct next propositions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,17 +27,17 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 
 BEAM_WIDTH, BEAM_DEPTH = 50, 3
 MAX_MENTIONS = 150
-"""Entities with more propositions lead everywhere; no path goes through them."""
+"""Entities in more propositions link almost everything; no path goes through them."""
 RARITY_LOSS = 0.08
-"""A step over an entity loses this much times the logarithm of the number of documents that mention it."""
+"""A step through an entity loses this much times the logarithm of the number of documents that mention it."""
 
 PathScore = Callable[[Ints, Ints, Ints], Floats]
-"""(steps [F, L], path [X], next proposition [X]) -> what each path with its next proposition is worth, losses aside: [X]."""
+"""(steps [F, L], path [X], next proposition [X]) -> the score of each path with its next proposition, before losses: [X]."""
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """Paths of one length, best first: their propositions, what their steps lost, and what they are worth after it."""
+    """Paths of one length, best first: their propositions, the losses of their steps, and their scores after losses."""
 
     steps_FL: Ints
     loss_F: Floats
@@ -45,7 +46,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps from propositions to others that share an entity: the position of the one, the row of the other, and the loss."""
+    """Steps to propositions that share an entity: the position of the source, the row of the target, and the loss."""
 
     path_X: Ints
     next_X: Ints
@@ -55,7 +56,7 @@ class Steps:
 def search_paths(
     index: Index, starts: Ints, worth_N: Floats, judge: PathScore, width: int = BEAM_WIDTH, depth: int = BEAM_DEPTH
 ) -> list[Frontier]:
-    """The frontier of every length from 1 (the `width` of `starts` that are worth most) to at most `depth`, ties by row."""
+    """The frontier of every length from 1 (the best `width` of `starts`) to at most `depth`, ties by row."""
     starts = np.sort(starts)
     starts = starts[top_rows(worth_N[starts], width)]
     frontiers = [Frontier(starts[:, None], np.zeros(len(starts), np.float32), worth_N[starts])]
@@ -65,7 +66,7 @@ def search_paths(
 
 
 def best_paths(frontiers: list[Frontier]) -> dict[int, tuple[float, tuple[int, ...]]]:
-    """For each proposition that a path ends in, what the best of those paths is worth, and its steps; a tie goes to the shorter."""
+    """The best path to each proposition at the end of one: its score and steps; the shorter one wins a tie."""
     best: dict[int, tuple[float, tuple[int, ...]]] = {}
     for frontier in frontiers:
         for steps, worth in zip(frontier.steps_FL.tolist(), frontier.worth_F.tolist(), strict=True):
@@ -75,39 +76,39 @@ def best_paths(frontiers: list[Frontier]) -> dict[int, tuple[float, tuple[int, .
 
 
 def next_steps(index: Index, rows_F: Ints) -> Steps:
-    """Nbr(s) (Eq. 5) of every given proposition, each once, by the entity that loses least; by position, then neighbour."""
+    """Nbr(s) (Eq. 5) of every given proposition: each neighbour once, by the entity of the least loss; by position, then neighbour."""
     count = len(index.data.proposition_ids)
     from_Y, entity_Y = expand_rows(index.data.proposition_entity_NE, rows_F)
-    entities_E, place_Y = np.unique(entity_Y, return_inverse=True)
+    entities_E, row_Y = np.unique(entity_Y, return_inverse=True)
     shared_EN = step_losses(index, entities_E)
-    way_X, entry_X = expand_rows(_numbered(shared_EN), place_Y)
-    path_X, next_X, loss_X = from_Y[way_X], shared_EN.indices[entry_X].astype(np.int64), shared_EN.data[entry_X]
+    from_X, entry_X = expand_rows(_numbered(shared_EN), row_Y)
+    path_X, next_X, loss_X = from_Y[from_X], shared_EN.indices[entry_X].astype(np.int64), shared_EN.data[entry_X]
     order_X = np.lexsort((loss_X, path_X * count + next_X))
     order_X = order_X[next_X[order_X] != rows_F[path_X[order_X]]]
     _, first = np.unique((path_X * count + next_X)[order_X], return_index=True)
-    kept_X = order_X[first]
-    return Steps(path_X[kept_X], next_X[kept_X], loss_X[kept_X])
+    best_X = order_X[first]
+    return Steps(path_X[best_X], next_X[best_X], loss_X[best_X])
 
 
 def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
-    """What a step over each of the given entities to each of its propositions loses: CSR[E, N] with explicit zeros.
+    """The loss of a step through each of the given entities to each of its propositions: CSR[E, N] with explicit zeros.
 
-    RARITY_LOSS · ln(documents that mention the entity), 0 into a document that is called by it; entities with more than
+    RARITY_LOSS · ln(documents that mention the entity), 0 into a document named like it; entities with more than
     MAX_MENTIONS propositions have no entries.
     """
     data = index.data
     documents = len(data.document_sources)
     mentions_E = entries_in(index.entity_proposition_EN, entities_E)
     few_E = np.flatnonzero(mentions_E <= MAX_MENTIONS)
-    place_Y, proposition_Y = expand_rows(index.entity_proposition_EN, entities_E[few_E])
-    entity_Y = few_E[place_Y]
-    standing, passages = expand_rows(index.proposition_passage_NP, proposition_Y)
-    told = entity_Y[standing] * documents + data.passage_document_P[passages]
-    documents_E = np.bincount(np.unique(told) // documents, minlength=len(entities_E))
+    few_Y, proposition_Y = expand_rows(index.entity_proposition_EN, entities_E[few_E])
+    entity_Y = few_E[few_Y]
+    occurrence_X, passage_X = expand_rows(index.proposition_passage_NP, proposition_Y)
+    pair_X = entity_Y[occurrence_X] * documents + data.passage_document_P[passage_X]
+    documents_E = np.bincount(np.unique(pair_X) // documents, minlength=len(entities_E))
     entity_C, document_C = expand_rows(data.entity_document_EU, entities_E)
-    about_Y = np.zeros(len(entity_Y), bool)
-    about_Y[standing[np.isin(told, entity_C * documents + document_C)]] = True
-    loss_Y = np.where(about_Y, 0, RARITY_LOSS * np.log(np.maximum(documents_E[entity_Y], 1)))
+    named_Y = np.zeros(len(entity_Y), bool)
+    named_Y[occurrence_X[np.isin(pair_X, entity_C * documents + document_C)]] = True
+    loss_Y = np.where(named_Y, 0, RARITY_LOSS * np.log(np.maximum(documents_E[entity_Y], 1)))
     indptr = np.concatenate([[0], np.cumsum(np.where(mentions_E <= MAX_MENTIONS, mentions_E, 0))])
     return sp.csr_array(
         (loss_Y.astype(np.float32), proposition_Y, indptr), shape=(len(entities_E), len(data.proposition_ids))
@@ -115,30 +116,30 @@ def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
 
 
 def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Frontier:
-    """The best paths that are one proposition longer; no proposition is on a path twice."""
-    ways = next_steps(index, frontier.steps_FL[:, -1])
-    fresh_X = (frontier.steps_FL[ways.path_X] != ways.next_X[:, None]).all(axis=1)
-    path_X, next_X = ways.path_X[fresh_X], ways.next_X[fresh_X]
-    loss_X = frontier.loss_F[path_X] + ways.loss_X[fresh_X]
+    """The best paths with one more proposition; no proposition is on a path twice."""
+    steps = next_steps(index, frontier.steps_FL[:, -1])
+    new_X = (frontier.steps_FL[steps.path_X] != steps.next_X[:, None]).all(axis=1)
+    path_X, next_X = steps.path_X[new_X], steps.next_X[new_X]
+    loss_X = frontier.loss_F[path_X] + steps.loss_X[new_X]
     worth_X = np.asarray(judge(frontier.steps_FL, path_X, next_X) - loss_X, np.float32)
-    kept_X = top_rows(worth_X, width)
-    steps_FL = np.concatenate([frontier.steps_FL[path_X[kept_X]], next_X[kept_X, None]], axis=1)
-    return Frontier(steps_FL, loss_X[kept_X], worth_X[kept_X])
+    best_X = top_rows(worth_X, width)
+    steps_FL = np.concatenate([frontier.steps_FL[path_X[best_X]], next_X[best_X, None]], axis=1)
+    return Frontier(steps_FL, loss_X[best_X], worth_X[best_X])
 
 
 def _numbered(block: sp.csr_array) -> sp.csr_array:
-    """The block's entries by number: the same rows, with 0, 1, 2, … for columns."""
+    """The block with its entries numbered: the same rows, with columns 0, 1, 2, …."""
     return sp.csr_array((block.data, np.arange(block.nnz), block.indptr), shape=(block.shape[0], max(block.nnz, 1)))
 
 
 INITIAL = 100
-"""Propositions by keywords, and as many by nearness, that paths start from."""
+"""The number of propositions by keywords, and of those by nearness, that paths start from."""
 STEP_LOSS = 0.1
-"""What a path loses for each step: the nearness of a sum of vectors is higher than theirs."""
+"""The loss of a path per step: the nearness of a sum of vectors is higher than that of each."""
 
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages (or propositions), each with the path of propositions that led to it."""
+    """Top k passages (or propositions), each with the path of propositions to it."""
     near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     worth_N = worth_of_statements(index, query, near_N)
     keywords = keywords_of(index, query.text)
@@ -146,11 +147,11 @@ def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) 
     starts = np.union1d(by_keyword, top_rows(near_N, max(INITIAL, settings.top_k)))
     judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, near_N, worth_N, usual_cosine(index))
     first = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
-    return rank_statements(index, query, settings, starts, worth_N, judge, ("statements", first))
+    return rank_statements(index, query, settings, starts, worth_N, judge, "statements", first)
 
 
 def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
-    """What each proposition is worth by itself: the mean of its nearness and of its best passage's own score: float32[N]."""
+    """Each proposition's own score, the mean of its nearness and its best passage's own score: float32[N]."""
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
     return worth_of_propositions(index, near_N, own_P)
@@ -159,7 +160,7 @@ def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
 def judge_by_meaning(
     vectors_ND: Matrix, near_N: Floats, worth_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
-    """Mean of a longer path's score (Eq. 7) and what its first proposition is worth, less STEP_LOSS a step (a Judge): [X]."""
+    """A PathScore: the mean of the longer path's score (Eq. 7) and its first proposition's own, less STEP_LOSS a step: [X]."""
     scores_X = longer_path_scores(vectors_ND, near_N, usual, steps_FL, path_X, next_X)
     worth_X = (scores_X + worth_N[steps_FL[path_X, 0]]) / 2 - STEP_LOSS * steps_FL.shape[1]
     return np.asarray(worth_X, np.float32)
@@ -168,9 +169,9 @@ def judge_by_meaning(
 def longer_path_scores(
     vectors_ND: Matrix, near_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
-    """Nearness of the question to Σ α_i e_i, α = softmax of nearness, of each path with its next proposition (Eq. 6–7): [X].
+    """The question's nearness to Σ α_i e_i, α = softmax of nearness, of each path with its next proposition (Eq. 6–7): [X].
 
-    It does not see the softmax's denominator, so the sums stay unscaled and one term is added to each.
+    The softmax's denominator cancels out, so the sums stay unscaled and one term is added to each.
     """
     weights_FL = np.exp(near_N[steps_FL])
     sum_FD = np.einsum("fl,fld->fd", weights_FL, vectors_ND[steps_FL])
@@ -191,9 +192,10 @@ def rank_statements(
     starts: Ints,
     worth_N: Floats,
     judge: PathScore,
-    told: tuple[str, str],
+    mode: str,
+    first_step: str,
 ) -> Evidence:
-    """Search paths from `starts` and rank what they visit; `told` are the mode and its first step in words."""
+    """Search paths from `starts` and rank what they visit; the trace has `mode`, and `first_step` before its own."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
     led = best_paths(frontiers)
@@ -202,34 +204,34 @@ def rank_statements(
         best_N[row] = max(best_N[row], worth)
     visited = np.union1d(starts, np.array(list(led), np.int64))
     order = visited[top_rows(best_N[visited], max(INITIAL, settings.top_k))]
-    kept = order[diverse_rows([data.proposition_texts[row] for row in order])]
+    distinct = order[diverse_rows([data.proposition_texts[row] for row in order])]
     if settings.unit == "propositions":
-        listed = kept[: settings.top_k]
-        stands = first_passages(index, listed)
+        listed = distinct[: settings.top_k]
+        passages = first_passages(index, listed)
     else:
-        listed = kept[:0]
-        stands = first_passages(index, kept)[: settings.top_k]
+        listed = distinct[:0]
+        passages = first_passages(index, distinct)[: settings.top_k]
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(passage), float(best_N[row])) for passage, row in stands),
+        passages=tuple(Scored(index.passage(passage), float(best_N[row])) for passage, row in passages),
         propositions=tuple(Scored(index.proposition(int(row)), float(best_N[row])) for row in listed),
-        paths=tuple(describe_path(index, row, best_N[row], led) for _, row in stands),
-        trace=Trace(told[0], (told[1], f"{len(visited)} visited, {len(order) - len(kept)} twins dropped")),
+        paths=tuple(describe_path(index, row, best_N[row], led) for _, row in passages),
+        trace=Trace(mode, (first_step, f"{len(visited)} visited, {len(order) - len(distinct)} twins dropped")),
     )
 
 
 def first_passages(index: Index, rows: Ints) -> list[tuple[int, int]]:
-    """(passage, the first of the given propositions that stands in it) for every passage that one stands in, in their order."""
-    place_X, passage_X = expand_rows(index.proposition_passage_NP, rows)
+    """(passage, the first of the given propositions in it) for every passage with one of them, in their order."""
+    position_X, passage_X = expand_rows(index.proposition_passage_NP, rows)
     first: dict[int, int] = {}
-    for place, passage in zip(place_X.tolist(), passage_X.tolist(), strict=True):
-        first.setdefault(passage, int(rows[place]))
+    for position, passage in zip(position_X.tolist(), passage_X.tolist(), strict=True):
+        first.setdefault(passage, int(rows[position]))
     return list(first.items())
 
 
 def describe_path(
     index: Index, row: int, worth: float, led: dict[int, tuple[float, tuple[int, ...]]]
 ) -> tuple[str, ...]:
-    """The path to a proposition in words; only itself when it is worth more than any path to it."""
+    """The path to a proposition in words; the proposition alone if its own score is higher than any path's."""
     by_path, steps = led.get(row, (-np.inf, ()))
     return tuple(f"“{index.data.proposition_texts[step]}”" for step in (steps if by_path >= worth else (row,)))

@@ -1,8 +1,8 @@
-"""`topics` (HLG §4.2, TopicGraphRAG): topics near to the question, top down, and its keywords, bottom up, meet in a beam.
+"""`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics near to the question (top down) and from its keywords (bottom up).
 
-A topic is what a model called one while reading, and lies where the mean of its propositions does. In an index that was read by
-rules, which name none, each document is a topic: in the paper, too, a topic mostly belongs to one document. The beam is guided by
-what its statements are worth, as the published one is by its reranker.
+A topic is named by the extracting model; its vector is the mean of its propositions'. Extraction by rules names no topics, so each
+document is one: in the paper, too, a topic mostly belongs to one document. The beam is guided by its statements' own scores, as the
+published one is by its reranker.
 
 Legend: K topics, N propositions.
 """
@@ -22,40 +22,40 @@ from graph.types import Evidence, Floats, Ints
 
 TOPICS = 50
 PER_TOPIC = 8
-"""Propositions of a topic that paths may start from, the nearest to the question."""
+"""How many of a topic's propositions, the nearest to the question, paths start from."""
 
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages (or propositions), as `statements` ranks them, from other starts."""
+    """Top k passages (or propositions), ranked as in `statements`, from other starts."""
     near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
     chosen = top_rows((proposition_KN @ near_N) / sizes_K, TOPICS)
-    place, rows = expand_rows(proposition_KN, chosen)
-    order = np.lexsort((rows, -near_N[rows], place))
-    rank_in_topic = np.arange(len(order)) - np.searchsorted(place[order], place[order])
-    of_topics = np.unique(rows[order][rank_in_topic < PER_TOPIC])
+    topic, rows = expand_rows(proposition_KN, chosen)
+    order = np.lexsort((rows, -near_N[rows], topic))
+    rank_in_topic = np.arange(len(order)) - np.searchsorted(topic[order], topic[order])
+    by_topic = np.unique(rows[order][rank_in_topic < PER_TOPIC])
     by_keyword = keyword_propositions(index, keywords_of(index, query.text), near_N, INITIAL)
-    starts = np.union1d(by_keyword, of_topics)
+    starts = np.union1d(by_keyword, by_topic)
     worth_N = worth_of_statements(index, query, near_N)
     first = f"{len(chosen)} topics, {len(starts)} propositions to start from"
-    return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), ("topics", first))
+    return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), "topics", first)
 
 
 def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
-    """Mean of what the propositions of a longer path are worth (a Judge): [X]."""
+    """A PathScore: the mean of the own scores of the longer path's propositions: [X]."""
     sum_F = worth_N[steps_FL].sum(axis=1)
     return np.asarray((sum_F[path_X] + worth_N[next_X]) / (steps_FL.shape[1] + 1), np.float32)
 
 
 def topic_blocks(index: Index) -> sp.csr_array:
-    """The propositions of each topic, or of each document where no topics were read: CSR[K, N] of ones."""
+    """The propositions of each topic, or of each document if the index has no topics: CSR[K, N] of ones."""
     data = index.data
     if len(data.topic_ids):
         block = data.topic_proposition_KN.copy()
     else:
         passages, documents = len(data.passage_ids), len(data.document_sources)
-        owner = (np.ones(passages, np.float32), (data.passage_document_P, np.arange(passages)))
-        block = sp.csr_array(sp.csr_array(owner, (documents, passages)) @ data.passage_proposition_PN)
+        membership = (np.ones(passages, np.float32), (data.passage_document_P, np.arange(passages)))
+        block = sp.csr_array(sp.csr_array(membership, (documents, passages)) @ data.passage_proposition_PN)
     block.data[:] = 1
     return block

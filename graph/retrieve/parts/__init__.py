@@ -1,1 +1,1 @@
-"""What modes are made of: queries, settings, ranks, links, suggestions."""
+"""The building blocks of modes: queries, settings, ranks, links, suggestions."""

@@ -1,4 +1,4 @@
-"""What a mode is given: the question, the language model that it may ask (with an account of the cost), and the settings."""
+"""The inputs of a mode: the question, the language model that it may call (with its cost), and the settings."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -22,21 +22,21 @@ from graph.text.replies import BadReply, ReplyModel, parse_reply, plain, strict_
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
 
 MAX_REPLY_CHARS = 2000
-"""Of an unusable reply, shown to the model when it is asked again."""
+"""Characters of an unusable reply that the model sees when the request is retried."""
 
 R = TypeVar("R", bound=ReplyModel)
 
 
 class ModelUnavailable(UserError):
-    """The model cannot be asked any more; a strategy ends with what it has."""
+    """The model no longer answers; a mode ends with the results that it has."""
 
 
 @dataclass(frozen=True)
 class ModelUsage:
-    """What was asked of a model: calls (`unusable` of them gave nothing), tokens and seconds.
+    """The cost of a model: calls (`unusable` of them without a usable reply), tokens and seconds.
 
-    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are what they took when they were made, but for
-    the `untimed` among them, whose time is not known.
+    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are their original duration, except for the
+    `untimed` calls, whose duration is unknown.
     """
 
     calls: int = 0
@@ -50,28 +50,28 @@ class ModelUsage:
 
 
 def usage_of(completions: Sequence[Completion], waited_seconds: float, unusable: int = 0) -> ModelUsage:
-    """What completions cost that were asked for together and waited for so long."""
-    replays = [one.replay for one in completions if one.replay is not None]
+    """The cost of completions of one batch, which took `waited_seconds`."""
+    replays = [completion.replay for completion in completions if completion.replay is not None]
     replayed_seconds = sum(replay.seconds or 0.0 for replay in replays)
     return ModelUsage(
         calls=len(completions),
         unusable=unusable,
         replayed=len(replays),
         untimed=sum(replay.seconds is None for replay in replays),
-        prompt_tokens=sum(one.prompt_tokens for one in completions),
-        completion_tokens=sum(one.completion_tokens for one in completions),
+        prompt_tokens=sum(completion.prompt_tokens for completion in completions),
+        completion_tokens=sum(completion.completion_tokens for completion in completions),
         seconds=waited_seconds + replayed_seconds,
         replayed_seconds=replayed_seconds,
     )
 
 
 def total_usage(parts: Sequence[ModelUsage]) -> ModelUsage:
-    """What was spent one after another."""
+    """The total cost of consecutive calls."""
     return ModelUsage(*(sum(values) for values in zip(*map(astuple, parts), strict=True)))
 
 
 def parallel_usage(parts: Sequence[ModelUsage]) -> ModelUsage:
-    """What was spent at the same time: all calls and tokens, and the seconds of those that took longest."""
+    """The total cost of concurrent calls: all calls and tokens, but only the longest duration."""
     return replace(
         total_usage([ModelUsage(), *parts]),
         seconds=max((part.seconds for part in parts), default=0.0),
@@ -87,17 +87,17 @@ class Caller:
         self._spent = ModelUsage()
         self._lock = Lock()
         self.first_unusable: str | None = None
-        """The first reply that could not be used, or the server's reason to refuse; None where there was none."""
+        """The first unusable reply, or the server's reason to refuse; None if there was none."""
 
     @property
     def spent(self) -> ModelUsage:
-        """The account so far."""
+        """The cost so far."""
         with self._lock:
             return self._spent
 
     @contextmanager
     def in_threads(self, count: int) -> Iterator[list["Caller"]]:
-        """A caller for each of `count` threads that work side by side; what they spent is added to this one at the end."""
+        """A caller for each of `count` concurrent threads; their cost is added to this caller's at the end."""
         callers = [Caller(self._model) for _ in range(count)]
         try:
             yield callers
@@ -109,31 +109,31 @@ class Caller:
             self._spent = total_usage([self._spent, more])
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, as the model counts them."""
+        """The number of a text's tokens, by the model's tokenizer."""
         return self._model.count_tokens(text)
 
     def ask(self, kind: type[R], system: str, users: Sequence[str], max_tokens: int) -> list[R | None]:
-        """One structured reply to each of `users` (asked together), each after the same `system` message.
+        """One structured reply to each of the `users` messages (one batch), each after the same `system` message.
 
-        An unusable reply (not of `kind`, or cut at `max_tokens`) is asked for once more, with what was wrong; None where
-        that fails too, and where the server refuses the request. Raises ModelGone when the model does not answer; when it goes
-        away before a second asking, the replies that it gave stand.
+        An unusable reply (not of `kind`, or cut at `max_tokens`) is requested once more, with the reason; None if that fails too,
+        or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if only the retry fails so,
+        the usable replies are returned.
         """
-        first = [
+        requests = [
             CompletionRequest(
                 (Message("system", system), Message("user", user)), max_tokens, schema=strict_schema(kind)
             )
             for user in users
         ]
-        replies = self._read(kind, first)
-        again = [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, _UnusableReply)]
+        replies = self._read(kind, requests)
+        unusable = [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, _UnusableReply)]
         try:
-            second = self._read(kind, [_retry_request(first[row], reply) for row, reply in again])
+            retries = self._read(kind, [_retry_request(requests[row], reply) for row, reply in unusable])
         except ModelUnavailable:
             if not any(isinstance(reply, kind) for reply in replies):
                 raise
-            second = [None] * len(again)
-        for (row, _), reply in zip(again, second, strict=True):
+            retries = [None] * len(unusable)
+        for (row, _), reply in zip(unusable, retries, strict=True):
             replies[row] = reply
         return [None if isinstance(reply, _UnusableReply) else reply for reply in replies]
 
@@ -147,7 +147,7 @@ class Caller:
             raise ModelUnavailable(str(problem), "", "") from None
         seconds = time.perf_counter() - started
         replies = [_read_one(kind, completion) for completion in completions]
-        unusable = [at for at, reply in enumerate(replies) if reply is None or isinstance(reply, _UnusableReply)]
+        unusable = [row for row, reply in enumerate(replies) if reply is None or isinstance(reply, _UnusableReply)]
         if unusable and self.first_unusable is None:
             self.first_unusable = completions[unusable[0]].text
         self._add(usage_of(completions, seconds, len(unusable)))
@@ -161,7 +161,7 @@ class _UnusableReply:
 
 
 def _read_one(kind: type[R], completion: Completion) -> "R | _UnusableReply | None":
-    """What a completion says; None if the server would not take the request, which it will not take the next time either."""
+    """A completion, parsed; None if the server refused the request, as it would refuse a retry."""
     if completion.finish_reason == "refused":
         return None
     if completion.finish_reason == "length":
@@ -175,7 +175,7 @@ def _read_one(kind: type[R], completion: Completion) -> "R | _UnusableReply | No
 
 
 def _retry_request(request: CompletionRequest, reply: _UnusableReply) -> CompletionRequest:
-    """The same question, followed by the unusable reply and what was wrong with it."""
+    """The same request, followed by the unusable reply and the reason."""
     turns = (
         Message("assistant", plain(reply.text)[:MAX_REPLY_CHARS] or "(nothing)"),
         Message("user", fill("graph/again.txt", problem=reply.problem)),
@@ -185,15 +185,15 @@ def _retry_request(request: CompletionRequest, reply: _UnusableReply) -> Complet
 
 @dataclass(frozen=True)
 class Query:
-    """The question's words, its unit vector [D], and the model that may be asked for it (None: no model is called)."""
+    """The question's text, its unit vector [D], and the model that may be called for it (None: no model)."""
 
     text: str
     vector_D: Floats
     model: Caller | None = None
 
 
-Selector = Literal["threshold", "llm"]
-"""The selectors that come with the program; any other is the folder or the hub name (with a slash) of a trained one."""
+Selector = Literal["threshold", "llm", "none"]
+"""The built-in selectors; any other name is the folder or the hub name (with a slash) of a trained one."""
 
 
 class SuggestSettings(Settings):
@@ -211,7 +211,7 @@ class SuggestSettings(Settings):
 
 
 class RetrieveSettings(Settings):
-    """How evidence is looked for."""
+    """How evidence is retrieved."""
 
     mode: Mode = Field(DEFAULT_MODE, description="strategy")
     top_k: int = Field(
@@ -223,7 +223,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops, in place of the shipped one; none leaves that out, too",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
@@ -257,10 +257,10 @@ class RetrieveSettings(Settings):
     def _known(cls, value: str) -> str:
         if value in get_args(Selector) or "/" in value or (value and Path(value).is_dir()):
             return value
-        expected = "'threshold', 'llm' or the folder or hub name of a trained selector"
+        expected = "'threshold', 'llm', 'none' or the folder or hub name of a trained selector"
         raise PydanticKnownError("literal_error", {"expected": expected})
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions of `where`, read."""
+        """The conditions of `where`, parsed."""
         return tuple(parse_condition(condition) for condition in self.where)

@@ -13,7 +13,7 @@ from graph.store.vectors import Vectors
 from graph.types import Floats, Ints
 
 SAMPLED, SPARE = 16_384, 16
-"""Scores that tell roughly how high the highest are, and how many more of them than are asked for."""
+"""The size of the sample that estimates the lowest of the top scores, and a margin of scores for that estimate."""
 
 
 def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
@@ -30,7 +30,7 @@ def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
 
 
 def _lowest_of_top(scores_N: Floats, count: int) -> np.floating[Any]:
-    """The lowest of the `count` highest. Of many scores a sample tells from where on to look; where it tells too much, all are looked at."""
+    """The lowest of the `count` highest scores. With many scores, a sample gives a lower bound; if that is too high, all are partitioned."""
     sample = scores_N[:: max(1, len(scores_N) // SAMPLED)]
     above = 2 * count * len(sample) // len(scores_N) + SPARE
     if above < len(sample) // 2 and len(scores_N) > 2 * SAMPLED:
@@ -41,7 +41,7 @@ def _lowest_of_top(scores_N: Floats, count: int) -> np.floating[Any]:
 
 
 def rank_of(scores_N: Floats, row: int) -> int:
-    """The place of a row in the ranking that `top_rows` gives, from 1.
+    """The rank of a row in the order of `top_rows`, from 1.
 
     >>> rank_of(np.array([.2, .9, .9, .1], np.float32), 2)
     2
@@ -50,12 +50,12 @@ def rank_of(scores_N: Floats, row: int) -> int:
 
 
 def nearest(vectors_ND: Vectors, query_D: Floats, count: int) -> tuple[Ints, Floats]:
-    """The `count` rows of highest cosine, best first, equal ones by row, and their cosines. Cosines are exact however rows are found."""
+    """The `count` rows of highest cosine, best first, ties by row, and their cosines, which are exact even with an ANN index."""
     candidates = vectors_ND.candidates(query_D[None], count)
-    found = None if candidates is None else candidates[0]
-    cosines = vectors_ND @ query_D if found is None else vectors_ND[found] @ query_D
+    rows = None if candidates is None else candidates[0]
+    cosines = vectors_ND @ query_D if rows is None else vectors_ND[rows] @ query_D
     best = top_rows(cosines, count)
-    return (best if found is None else found[best]), cosines[best]
+    return (best if rows is None else rows[best]), cosines[best]
 
 
 def entries_in(block: sp.csr_array, rows_R: Ints) -> Ints:
@@ -76,7 +76,7 @@ def expand_rows(block: sp.csr_array, rows_R: Ints) -> tuple[Ints, Ints]:
 
 
 def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, otherwise_P: Floats) -> Floats:
-    """The highest score among each passage's propositions; passages without any get their entry of `otherwise_P`."""
+    """The highest score among each passage's propositions; `otherwise_P` for passages without any."""
     indptr = passage_proposition_PN.indptr
     filled_P = np.flatnonzero(np.diff(indptr))
     best_P = otherwise_P.astype(np.float32, copy=True)
@@ -86,7 +86,7 @@ def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, othe
 
 
 def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats:
-    """Mean of each proposition's nearness and the best score of a passage that it stands in: float32[N]."""
+    """The mean of each proposition's nearness and its best passage's score: float32[N]."""
     data = index.data
     best_N = np.full(len(near_N), -np.inf, np.float32)
     np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])
@@ -94,7 +94,7 @@ def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats
 
 
 def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
-    """For each passage, the most that one of the given propositions in it is worth; 0 without one: float32[P]."""
+    """The highest value among the given propositions in each passage; 0 without one: float32[P]."""
     data = index.data
     worth_N = np.zeros(len(data.proposition_ids), np.float32)
     worth_N[rows_R] = worth_R

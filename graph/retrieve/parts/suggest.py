@@ -1,4 +1,4 @@
-"""ToPG's suggestion step (§2.2, Eq. 3–8): the propositions that a walk from what is already held, drawn to the question, reaches.
+"""ToPG's suggestion step (§2.2, Eq. 3–8): the propositions that a walk from known ones, attracted by the question, reaches.
 
 Legend: N propositions of the index, B hubs (entities, then passages), l propositions of the subgraph.
 """
@@ -36,15 +36,15 @@ class Suggestion:
     mass: Floats
 
 
-def suggest(index: Index, near_N: Floats, held: Ints, count: int, settings: SuggestSettings) -> Suggestion:
-    """The `count` propositions outside `held` that a query-aware walk from `held` visits most."""
-    if len(held) == 0:
+def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: SuggestSettings) -> Suggestion:
+    """The `count` propositions outside `known` that a query-aware walk from `known` visits most."""
+    if len(known) == 0:
         return Suggestion(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    rows_l = extract_subgraph(index, held, SUBGRAPH_PROPOSITIONS)
+    rows_l = extract_subgraph(index, known, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     attracted_l = attraction(near_N[rows_l], TEMPERATURE, THRESHOLD)
     transition_ll = query_aware_transition(structure_ll, attracted_l, settings.structure_weight)
-    seeds = np.flatnonzero(np.isin(rows_l, held))
+    seeds = np.flatnonzero(np.isin(rows_l, known))
     mass_l = personalised_pagerank(transition_ll, restart_at(seeds, len(rows_l)), settings.damping)[:, 0]
     mass_l[seeds] = 0
     best = top_rows(mass_l, min(count, int((mass_l > 0).sum())))
@@ -52,7 +52,7 @@ def suggest(index: Index, near_N: Floats, held: Ints, count: int, settings: Sugg
 
 
 def extract_subgraph(index: Index, seeds: Ints, size: int) -> Ints:
-    """GExtract: the seeds and the propositions that a plain walk with restart around them visits most, ascending."""
+    """GExtract: the seeds and the propositions that a plain walk with restart at the seeds visits most, ascending."""
     vertices = len(index.bipartite_chain.missing_V)
     walk_on = 1 - SUBGRAPH_RESTART
     mass_V = personalised_pagerank(index.bipartite_chain, restart_at(seeds, vertices), walk_on, SUBGRAPH_TOLERANCE)[

@@ -1,4 +1,4 @@
-"""What the question's words say of passages: BM25, and how it is joined to nearness without a scale of either being fixed.
+"""Scores by the question's words: BM25, and its combination with nearness without a fixed scale of either.
 
 Legend: P passages, W terms of a question.
 """
@@ -19,26 +19,26 @@ TERMS_SHOWN = 8
 
 
 def known_terms(index: Index, text: str) -> list[int]:
-    """Rows of the text's terms that the index has, in order, repeated ones as often as they stand there."""
+    """The rows of the text's terms that are in the index, in order, with repetitions."""
     texts = index.data.term_texts
-    places = [(term, bisect_left(texts, term, 0, len(texts))) for term in terms_of(text)]
-    return [row for term, row in places if row < len(texts) and texts[row] == term]
+    term_rows = [(term, bisect_left(texts, term, 0, len(texts))) for term in terms_of(text)]
+    return [row for term, row in term_rows if row < len(texts) and texts[row] == term]
 
 
 def unnamed_terms(index: Index, text: str, names: Iterable[str]) -> list[int]:
-    """`known_terms` without those that stand in one of `names`: what a name says is counted with the document that it calls."""
+    """`known_terms` without the terms of `names`, which count by the documents that they name."""
     named = {term for name in names for term in terms_of(name)}
     return [row for row in known_terms(index, text) if index.data.term_texts[row] not in named]
 
 
 def word_scores(index: Index, terms: list[int]) -> Floats:
-    """BM25 of every passage for terms (rows), a repeated one counted as often: float32[P]."""
+    """BM25 of every passage for terms (rows); repeated terms count repeatedly: float32[P]."""
     return index.term_scores.sum(terms)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is usual among passages: nearness m, how far what lies above it does so (s), and BM25."""
+    """The distribution among passages: median nearness m, root mean square s of the nearness above m, and median BM25."""
 
     middle: float
     spread: float
@@ -56,12 +56,12 @@ def scale_of(near_P: Floats, words_P: Floats) -> Scale:
 
 
 def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
-    """Nearness with what words add to it, on nearness's own scale, or on that of more passages: float32[P].
+    """Nearness raised by words, on nearness's own scale, or on a given one of more passages: float32[P].
 
-    Both are brought to nats. Nearness: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
-    root mean square of what lies above it, so that relevant passages, few and near, are judged by the bulk. Words: BM25, which
-    stands for log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is read back as m + s·sign(t)·√(2|t|). So no
-    constant belongs to one encoder, more of either never lowers a passage, and one that no word speaks for keeps its score.
+    Both are converted to nats. Nearness: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
+    root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
+    log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is converted back: m + s·sign(t)·√(2|t|). So no constant
+    depends on the encoder, more of either never lowers a passage, and a passage that no word raises keeps its score.
 
     >>> with_words(np.array([-1, 0, 1], np.float32), np.array([0, 0, 1.5], np.float32)).tolist()
     [-1.0, 0.0, 2.0]
@@ -72,22 +72,22 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
     gained_P = np.maximum(words_P - scale.usual_words, 0)
     z_P = (near_P - scale.middle) / scale.spread
     nats_P = z_P * np.abs(z_P) / 2 + gained_P
-    joined_P = scale.middle + scale.spread * np.sign(nats_P) * np.sqrt(2 * np.abs(nats_P))
-    return np.where(gained_P > 0, joined_P, near_P).astype(np.float32)
+    combined_P = scale.middle + scale.spread * np.sign(nats_P) * np.sqrt(2 * np.abs(nats_P))
+    return np.where(gained_P > 0, combined_P, near_P).astype(np.float32)
 
 
 def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str, ...]]:
-    """For each of the passages, those of the terms that it has and that count most in it, at most TERMS_TOLD, the first most."""
+    """For each passage, its terms among the given ones by BM25, highest first, at most TERMS_SHOWN."""
     data, distinct = index.data, list(dict.fromkeys(terms))
     count_WP = cells(data.term_count_WP, np.array(distinct, np.int64), np.asarray(passages, np.int64))
     worth_WP = bm25(count_WP, data.term_idf_W[distinct][:, None], data.term_norm_P[passages])
-    found = []
+    texts = []
     for worth_W in worth_WP.T:
         best = top_rows(worth_W, min(TERMS_SHOWN, int((worth_W > 0).sum())))
-        found.append(tuple(data.term_texts[distinct[row]] for row in best))
-    return found
+        texts.append(tuple(data.term_texts[distinct[row]] for row in best))
+    return texts
 
 
 def describe_terms(terms: Iterable[str]) -> str:
-    """The terms that a passage has, as a step of a path."""
+    """The question's terms in a passage, as a step of a path."""
     return "has the question's " + ", ".join(f"“{term}”" for term in terms)

@@ -1,45 +1,45 @@
-// What can be done with an answer that is whole: copy it, share it, and say what one thinks of it.
+// Actions on a finished answer: copy it, share it, give feedback on it.
 
 import { sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { correct } from "./correct.js";
-import { say, takesFeedback } from "../shared/feedback.js";
+import { sendFeedback, takesFeedback } from "../shared/feedback.js";
 
 /** The buttons below the answer of a turn. */
 export function actionsOf(turn) {
-  const told = el("p", { class: "hint", role: "status" });
-  const tell = (line) => {
-    told.textContent = line;
+  const status = el("p", { class: "hint", role: "status" });
+  const showStatus = (line) => {
+    status.textContent = line;
   };
   const button = (name, onclick, more = {}) => el("button", { type: "button", class: "quiet", onclick, ...more }, name);
-  const copying = button("Copy", async () => tell((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not let the page copy."));
-  const sharing = button("Share", async () => tell(await share(turn)));
-  const opinions = takesFeedback() && turn.given ? votes(turn, tell) : [];
-  return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copying, sharing, ...opinions), told);
+  const copying = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not let the page copy."));
+  const sharing = button("Share", async () => showStatus(await share(turn)));
+  const opinions = takesFeedback() && turn.given ? votes(turn, showStatus) : [];
+  return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copying, sharing, ...opinions), status);
 }
 
-function votes(turn, tell) {
+function votes(turn, showStatus) {
   const pressed = { "aria-pressed": "false" };
   const vote = (rating) => async () => {
     try {
-      if (!(await say({ kind: "vote", question: turn.searched, answer: turn.given, rating }))) return;
+      if (!(await sendFeedback({ kind: "vote", question: turn.searched, answer: turn.given, rating }))) return;
       for (const [name, each] of Object.entries(buttons)) each.setAttribute("aria-pressed", String(name === rating));
-      tell("Kept. Thank you.");
+      showStatus("Saved. Thank you.");
     } catch (problem) {
-      tell(sentence(problem));
+      showStatus(sentence(problem));
     }
   };
   const buttons = {
     up: el("button", { type: "button", class: "quiet", onclick: vote("up"), ...pressed }, "Good"),
     down: el("button", { type: "button", class: "quiet", onclick: vote("down"), ...pressed }, "Not good"),
   };
-  const correcting = el("button", { type: "button", class: "quiet", onclick: () => correct(turn, tell) }, "Correct…");
+  const correcting = el("button", { type: "button", class: "quiet", onclick: () => correct(turn, showStatus) }, "Correct…");
   return [buttons.up, buttons.down, correcting];
 }
 
 /** Question, answer and the sources of its citations, as plain text. */
 export function asText({ question, answer }) {
-  const { answer: text, reason, citations } = answer.told;
+  const { answer: text, reason, citations } = answer.reply;
   const sources = [...citations].sort((one, other) => one.number - other.number).map((each) => {
     const place = [each.title, each.source, each.page ? `p. ${each.page}` : "", each.source ? addressOf(each) : ""];
     return `[${each.number}] ${place.filter(Boolean).join(", ")}`;
@@ -47,7 +47,7 @@ export function asText({ question, answer }) {
   return [question, text || reason, sources.join("\n")].filter(Boolean).join("\n\n");
 }
 
-/** Where this page opens a passage. */
+/** The URL at which this page opens a passage. */
 const addressOf = ({ source, start, end }) =>
   new URL(`#read/${encodeURIComponent(source)}/${start}-${end}`, location.href.split("#")[0]).href;
 
@@ -60,7 +60,7 @@ async function copy(text) {
   }
 }
 
-/** By the browser's own means where it has them, else as a file; what was done, in words. */
+/** Share by the browser's own dialog if it has one, otherwise as a file; returns a message for the reader. */
 async function share(turn) {
   const text = asText(turn);
   if (navigator.share) {

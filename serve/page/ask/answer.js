@@ -1,4 +1,4 @@
-// An answer while it is written and when it is whole: the text, the reasoning that can be folded away, what was removed or cut.
+// An answer, in progress or finished: the text, the reasoning that can be folded away, notes on what was removed or cut.
 
 import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
@@ -6,7 +6,7 @@ import { prose } from "../text/prose.js";
 
 const SHOWN_MS = 50;
 
-/** The place of one answer; `write(events, tell)` fills it from a stream, `telling` what goes on. */
+/** The view of one answer; `write(events, showStatus)` fills it from a stream and reports progress. */
 export class AnswerView {
   constructor() {
     this.text = el("div", { class: "answer-text" });
@@ -14,46 +14,46 @@ export class AnswerView {
     this.reason = el("details", { class: "reason", hidden: true, open: true }, el("summary", {}, "Reasoning"), this.reasoning);
     this.notes = el("div", {});
     this.element = el("div", { class: "answer", "aria-live": "polite" }, this.text, this.reason, this.notes);
-    this.told = { answer: "", reason: "", citations: [], removed: [], unsupported: [], usage: null, retrieval: null, length: false };
+    this.reply = { answer: "", reason: "", citations: [], removed: [], unsupported: [], usage: null, retrieval: null, length: false };
   }
 
-  /** Take the events of a completion; what they told in the end. */
-  async write(events, tell) {
-    const told = this.told;
+  /** Read the events of a completion; returns the whole reply. */
+  async write(events, showStatus) {
+    const reply = this.reply;
     let shown = 0;
     for await (const event of events) {
       const choice = event.choices?.[0];
-      told.usage = event.usage ?? told.usage;
-      told.retrieval = event.retrieval ?? told.retrieval;
-      told.answer += choice?.delta?.content ?? "";
-      told.reason += choice?.delta?.reasoning_content ?? "";
-      told.length ||= choice?.finish_reason === "length";
-      told.citations = choice?.delta?.citations ?? told.citations;
-      told.removed = choice?.delta?.removed ?? told.removed;
-      told.unsupported = choice?.delta?.unsupported ?? told.unsupported;
-      if (told.answer || told.reason) tell("Writing…");
+      reply.usage = event.usage ?? reply.usage;
+      reply.retrieval = event.retrieval ?? reply.retrieval;
+      reply.answer += choice?.delta?.content ?? "";
+      reply.reason += choice?.delta?.reasoning_content ?? "";
+      reply.length ||= choice?.finish_reason === "length";
+      reply.citations = choice?.delta?.citations ?? reply.citations;
+      reply.removed = choice?.delta?.removed ?? reply.removed;
+      reply.unsupported = choice?.delta?.unsupported ?? reply.unsupported;
+      if (reply.answer || reply.reason) showStatus("Writing…");
       if (performance.now() - shown < SHOWN_MS) continue;
       this.show();
       shown = performance.now();
     }
     this.finish();
-    return told;
+    return reply;
   }
 
-  /** Fill it with what was kept of an answer. */
-  restore(told) {
-    Object.assign(this.told, told);
+  /** Fill it with a saved reply. */
+  restore(reply) {
+    Object.assign(this.reply, reply);
     this.finish();
   }
 
   finish() {
     this.show();
-    this.reason.open = !this.told.answer || !this.text.querySelector(".cite");
-    this.note(notes(this.told));
+    this.reason.open = !this.reply.answer || !this.text.querySelector(".cite");
+    this.note(notes(this.reply));
   }
 
   show() {
-    const { answer, reason, citations } = this.told;
+    const { answer, reason, citations } = this.reply;
     this.text.replaceChildren(...prose(answer, citations, openCitation));
     this.reasoning.replaceChildren(...prose(reason, citations, openCitation));
     this.reason.hidden = !reason;
@@ -64,7 +64,7 @@ export class AnswerView {
     this.notes.append(...lines.map((line) => el("p", { class: "hint" }, line)));
   }
 
-  /** Tell below it what went wrong. */
+  /** Show an error below it. */
   fail(problem) {
     this.notes.append(el("p", { class: "problem", role: "alert" }, problem));
   }
@@ -73,11 +73,11 @@ export class AnswerView {
 function notes({ answer, reason, length, removed, unsupported, retrieval }) {
   const lines = [];
   if (retrieval?.absence?.abstained) {
-    const sure = Math.round(100 * retrieval.absence.probability);
-    lines.push(`The documents hold nothing on this, at a probability of ${sure} %; no model was asked.`);
+    const probability = Math.round(100 * retrieval.absence.probability);
+    lines.push(`The documents hold nothing on this, at a probability of ${probability} %; the model was not called.`);
   }
   if (retrieval?.left_out) {
-    lines.push(`Left out: ${count(retrieval.left_out, "passage")} found, which the model’s window does not hold.`);
+    lines.push(`Left out: ${count(retrieval.left_out, "passage")} found, which do not fit the model’s window.`);
   }
   if (!answer && !reason) {
     lines.push(unsupported.length ? "Nothing is left of what the model wrote." : "The model wrote nothing.");

@@ -1,4 +1,4 @@
-// The view that asks: questions, their options, and from one to three columns that answer them, each a conversation of its own.
+// The view for questions, their options, and one to three columns of answers, each with its own conversation.
 
 import { byId, el } from "../shared/dom.js";
 import { whenLooksChange } from "../look/drawing.js";
@@ -6,7 +6,7 @@ import { Column } from "./column.js";
 import { duelOf } from "./duel.js";
 import { talkAddress } from "../talks/history.js";
 import { randomName } from "../shared/random.js";
-import { keepTalk, talkOf } from "../talks/talks.js";
+import { saveTalk, talkOf } from "../talks/talks.js";
 
 const MOST_COLUMNS = 3;
 const WORDS = {
@@ -16,8 +16,8 @@ const WORDS = {
 };
 
 /**
- * Wire the form; `choices` has the modes and models to choose from. Without a model it searches. Gives {open(id), forgotten(id)}: show a kept
- * conversation, and begin anew if the one that is shown was deleted.
+ * Wire the form; `choices` has the modes and models to choose from. Without a model it searches. Returns {open(id), forgotten(id)}: show a saved
+ * conversation, and start a new one if the one shown was deleted.
  */
 export function startAsk(choices) {
   const words = choices.models.length ? WORDS.ask : WORDS.search;
@@ -46,7 +46,7 @@ export function startAsk(choices) {
     return column;
   };
 
-  /** While there is a conversation the form stands below it. */
+  /** During a conversation the form is below it. */
   const converse = (begun) => {
     byId("fresh").hidden = !begun;
     byId("view-ask").classList.toggle("talking", begun);
@@ -68,10 +68,10 @@ export function startAsk(choices) {
     }
     byId("duel").replaceChildren();
     working(true);
-    const asked = [...columns];
-    await Promise.allSettled(asked.map((column) => column.ask(text, options)));
+    const current = [...columns];
+    await Promise.allSettled(current.map((column) => column.ask(text, options)));
     working(false);
-    if (choices.models.length && !running && asked.every((column) => columns.includes(column) && column.turns.length)) finish();
+    if (choices.models.length && !running && current.every((column) => columns.includes(column) && column.turns.length)) finish();
   };
   const showDuel = () => {
     const duel = duelOf(columns.map((column) => column.turns.at(-1)));
@@ -80,10 +80,10 @@ export function startAsk(choices) {
   /** Ask which of two answers is better, and keep the conversation. */
   const finish = () => {
     showDuel();
-    const kept = columns.map((column) => column.kept);
-    if (!kept.some((column) => column.turns.length)) return;
+    const saved = columns.map((column) => column.state);
+    if (!saved.some((column) => column.turns.length)) return;
     talk ??= { id: randomName(), title: columns[0].turns[0].question };
-    keepTalk({ ...talk, at: new Date().toISOString(), columns: kept });
+    saveTalk({ ...talk, at: new Date().toISOString(), columns: saved });
     if (location.hash !== talkAddress(talk.id)) history.replaceState(null, "", talkAddress(talk.id));
   };
   let running = 0;
@@ -116,13 +116,13 @@ export function startAsk(choices) {
     converse(false);
   };
   const open = (id) => {
-    const kept = talkOf(id);
-    if (!kept || talk?.id === id) return;
+    const saved = talkOf(id);
+    if (!saved || talk?.id === id) return;
     clear();
     while (columns.length > 1) remove(columns.at(-1));
-    while (columns.length < Math.min(kept.columns.length, MOST_COLUMNS)) add();
-    kept.columns.slice(0, MOST_COLUMNS).forEach((each, place) => columns[place].restore(each));
-    talk = { id: kept.id, title: kept.title };
+    while (columns.length < Math.min(saved.columns.length, MOST_COLUMNS)) add();
+    saved.columns.slice(0, MOST_COLUMNS).forEach((each, index) => columns[index].restore(each));
+    talk = { id: saved.id, title: saved.title };
     history.replaceState(null, "", talkAddress(id));
     converse(true);
     showDuel();
@@ -134,7 +134,7 @@ export function startAsk(choices) {
     restart();
     question.focus();
   });
-  // Answers are compared after the same turns, so a column more begins anew.
+  // Compared answers need the same earlier turns, so a new column starts a new conversation.
   byId("compare").addEventListener("click", () => {
     restart();
     add().mode.field.focus();

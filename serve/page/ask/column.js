@@ -1,22 +1,22 @@
-// One column: a mode and a model, and the conversation with them.
+// One column: a mode, a model, and the conversation with them.
 
 import { el } from "../shared/dom.js";
 import { Turn } from "./turn.js";
 
-const TOLD_TURNS = 20;
-let made = 0;
+const HISTORY_TURNS = 20;
+let columnCount = 0;
 
-/** A column with its selects; `ask(question, options)` adds a turn, `stop()` ends it. Without a model each search takes the last one's place. */
+/** A column with its selects; `ask(question, options)` adds a turn, `stop()` ends it. Without a model each search replaces the last one. */
 export class Column {
   constructor(choices, remove) {
-    made += 1;
+    columnCount += 1;
     this.turns = [];
-    this.mode = select(`mode-${made}`, "Mode", [["", "server’s default"], ...choices.modes.map((name) => [name, name])]);
-    this.model = choices.models.length ? select(`model-${made}`, "Model", choices.models.map((name) => [name, name])) : null;
+    this.mode = select(`mode-${columnCount}`, "Mode", [["", "server’s default"], ...choices.modes.map((name) => [name, name])]);
+    this.model = choices.models.length ? select(`model-${columnCount}`, "Model", choices.models.map((name) => [name, name])) : null;
     this.remove = el("button", { type: "button", class: "quiet remove", onclick: () => remove(this) }, "Remove");
     this.body = el("div", { class: "column-body" });
     const head = el("div", { class: "column-head" }, this.mode.label, this.model?.label ?? null, this.remove);
-    this.element = el("section", { class: "column", "aria-label": `Answer ${made}` }, head, this.body);
+    this.element = el("section", { class: "column", "aria-label": `Answer ${columnCount}` }, head, this.body);
   }
 
   /** Forget the conversation and free its drawings. */
@@ -31,12 +31,12 @@ export class Column {
     this.turns.at(-1)?.stop();
   }
 
-  /** What is kept of the column, as JSON. */
-  get kept() {
-    return { mode: this.mode.value, model: this.model?.value ?? "", turns: this.turns.filter((turn) => turn.cost).map((turn) => turn.kept) };
+  /** The column's state to save, as JSON. */
+  get state() {
+    return { mode: this.mode.value, model: this.model?.value ?? "", turns: this.turns.filter((turn) => turn.cost).map((turn) => turn.state) };
   }
 
-  /** Fill it with what was kept; a mode or model that the server no longer has stays unchosen. */
+  /** Restore a saved state; a mode or model that the server lacks is not selected. */
   restore({ mode, model, turns }) {
     this.mode.choose(mode);
     this.model?.choose(model);
@@ -49,13 +49,13 @@ export class Column {
     }
   }
 
-  /** Search, show what was found, then have the model write. What fails is told in the turn. */
+  /** Search, show the evidence, then let the model answer. Errors are shown in the turn. */
   async ask(question, options) {
     const retrieval = { ...options, ...(this.mode.value ? { mode: this.mode.value } : {}) };
     this.stop();
     if (!this.model) this.clear();
     for (const turn of this.turns) turn.evidence.fold();
-    const before = this.turns.slice(-TOLD_TURNS).flatMap((turn) => turn.messages);
+    const before = this.turns.slice(-HISTORY_TURNS).flatMap((turn) => turn.messages);
     const turn = new Turn(question);
     this.turns.push(turn);
     this.body.append(turn.element);

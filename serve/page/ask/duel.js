@@ -1,29 +1,29 @@
-// The line below two answers to one question that asks which is better.
+// The line below two answers to one question, for choosing the better one.
 
 import { sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
-import { say, takesFeedback } from "../shared/feedback.js";
+import { sendFeedback, takesFeedback } from "../shared/feedback.js";
 
 const CHOICES = [["first", "Left is better"], ["second", "Right is better"], ["neither", "No difference"]];
 
-/** The question below two turns; null where there is nothing to choose between. */
+/** The choice below two turns; null if there is nothing to choose between. */
 export function duelOf(turns) {
   if (!takesFeedback() || turns.length !== 2 || !turns.every((turn) => turn?.given)) return null;
   const [first, second] = turns.map((turn) => turn.given);
   if (turns[0].searched !== turns[1].searched || (first.text === second.text && first.reasoning === second.reasoning)) return null;
-  const told = el("p", { class: "hint", role: "status" });
+  const status = el("p", { class: "hint", role: "status" });
   const same = String(first.context_ids) === String(second.context_ids);
-  if (!same) told.textContent = "The answers were written from different passages, so models do not learn from this choice.";
+  if (!same) status.textContent = "The answers were written from different passages, so models do not learn from this choice.";
   const buttons = CHOICES.map(([better, words]) => el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: async (event) => {
     const pressed = event.currentTarget;
     try {
-      if (!(await say({ kind: "preference", question: turns[0].searched, first, second, better }))) return;
+      if (!(await sendFeedback({ kind: "preference", question: turns[0].searched, first, second, better }))) return;
       for (const each of buttons) each.setAttribute("aria-pressed", String(each === pressed));
-      told.textContent = "Kept. Thank you.";
+      status.textContent = "Saved. Thank you.";
     } catch (problem) {
-      told.textContent = sentence(problem);
+      status.textContent = sentence(problem);
     }
   } }, words));
   return el("div", { class: "duel" }, el("div", { class: "actions", role: "group", "aria-label": "Which answer is better?" },
-    el("span", {}, "Which answer is better?"), ...buttons), told);
+    el("span", {}, "Which answer is better?"), ...buttons), status);
 }

@@ -1,4 +1,4 @@
-// What a search found: the passages, cited ones first, and the way to each, drawn and in words.
+// The evidence of a search: the passages, cited ones first, and the path to each, as a drawing and in words.
 
 import { closest } from "../text/closest.js";
 import { count, el, nodeAddress, snippet } from "../shared/dom.js";
@@ -6,7 +6,7 @@ import { drawTree, erase } from "../look/drawing.js";
 import { openReader } from "../look/reader.js";
 import { pathTree } from "../look/trees.js";
 
-/** The evidence of one question; `show` fills it, `fold` puts it away under a line. */
+/** The evidence of one question; `show` fills it, `fold` collapses it to one line. */
 export class EvidenceView {
   constructor() {
     this.element = el("div", { class: "evidence" });
@@ -14,13 +14,13 @@ export class EvidenceView {
     this.found = null;
   }
 
-  /** The passages that were read, in the order of what was found. */
+  /** The passages in the order found, without summaries. */
   passages() {
     return (this.found?.passages ?? []).filter((each) => each.source);
   }
 
-  /** What can be shown again later, as JSON. */
-  get kept() {
+  /** The state to save, as JSON. */
+  get state() {
     if (!this.found) return null;
     const { question, passages, trace } = this.found;
     return { question, passages, trace };
@@ -45,22 +45,22 @@ export class EvidenceView {
     this.drawPaths();
   }
 
-  /** Draw the paths, or draw them again, as after a change of colours. */
+  /** Draw the paths, or redraw them, for example after a change of colours. */
   drawPaths() {
     if (!this.drawn?.paths.checkVisibility()) return;
     const { evidence, numbers, paths } = this.drawn;
     const holder = el("div", { class: "graph", "aria-hidden": "true" });
     const wordsOpen = paths.querySelector("details")?.open ?? false;
-    const inWords = el("details", { open: wordsOpen }, el("summary", {}, "In words"), wayInWords(evidence));
+    const inWords = el("details", { open: wordsOpen }, el("summary", {}, "In words"), pathsInWords(evidence));
     erase(paths);
     paths.replaceChildren(el("h3", {}, "How it was found"), holder, inWords);
     const tree = pathTree(evidence.question, evidence.passages, new Set(numbers.keys()));
     if (drawTree(holder, tree, openReader)) return;
-    holder.replaceWith(el("p", { class: "hint" }, "The graph needs WebGL, which this browser does not give."));
+    holder.replaceWith(el("p", { class: "hint" }, "The graph needs WebGL, which this browser does not support."));
     inWords.open = true;
   }
 
-  /** Put the passages under one line, as those of an earlier question. */
+  /** Collapse the passages to one line, as for an earlier question. */
   fold() {
     if (!this.drawn || this.element.localName === "details") return;
     erase(this.element);
@@ -79,7 +79,7 @@ export class EvidenceView {
   }
 }
 
-/** Open what a citation points at, the sentences closest to the statement marked; of a summary, its place among the communities. */
+/** Open what a citation points at, the sentences closest to the statement marked; for a summary, its node in the graph. */
 export function openCitation(citation, statement) {
   if (!citation.source) {
     location.hash = nodeAddress("summary", citation.id);
@@ -96,16 +96,16 @@ function passageList(heading, passages) {
       passage.number ? el("span", { class: "number" }, String(passage.number)) : null,
       el("span", { class: "title" }, passage.title || passage.source || "Summary"),
       el("span", { class: "snippet" }, snippet(passage, 220)),
-      el("span", { class: "place" }, passage.source ? shortPlace(passage)
+      el("span", { class: "place" }, passage.source ? locationText(passage)
         : `from ${count(passage.members.length, "passage")}`))));
   return el("div", {}, el("h3", {}, heading), el("ul", { class: "passages" }, ...items));
 }
 
-const shortPlace = ({ source, page, start, end }) => [source, page ? `p. ${page}` : "", `${start}–${end}`].filter(Boolean).join(" · ");
+const locationText = ({ source, page, start, end }) => [source, page ? `p. ${page}` : "", `${start}–${end}`].filter(Boolean).join(" · ");
 
-function wayInWords(evidence) {
-  const way = ({ path, score }) => (path.length ? path.join(" → ") : `scored ${score.toFixed(3)} by itself`);
-  const lines = evidence.passages.map((each) => el("li", {}, `${each.title || each.source}: question → ${way(each)}`));
+function pathsInWords(evidence) {
+  const pathText = ({ path, score }) => (path.length ? path.join(" → ") : `scored ${score.toFixed(3)} by itself`);
+  const lines = evidence.passages.map((each) => el("li", {}, `${each.title || each.source}: question → ${pathText(each)}`));
   const steps = evidence.trace.steps.map((step) => el("li", {}, step));
   return el("div", {}, el("ol", {}, ...lines), steps.length ? el("ul", {}, ...steps) : null);
 }

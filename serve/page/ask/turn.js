@@ -1,4 +1,4 @@
-// One question and what was made of it: evidence, and where there is a model an answer from it.
+// One question with its evidence and, if there is a model, the answer from it.
 
 import { actionsOf } from "./actions.js";
 import { AnswerView } from "./answer.js";
@@ -6,7 +6,7 @@ import { post, sentence, stream } from "../shared/api.js";
 import { count, el } from "../shared/dom.js";
 import { EvidenceView } from "./evidence.js";
 
-/** A turn of a conversation. `messages` is what a later turn tells the model of it: nothing until there is an answer. */
+/** A turn of a conversation. `messages` are its messages in the prompts of later turns: none until there is an answer. */
 export class Turn {
   constructor(question) {
     this.question = question;
@@ -16,64 +16,64 @@ export class Turn {
     this.evidence = new EvidenceView();
     this.model = "";
     this.cost = "";
-    this.element = el("article", { class: "turn" }, el("h2", { class: "asked" }, question), this.status, this.answer.element, this.evidence.element);
+    this.element = el("article", { class: "turn" }, el("h2", { class: "turn-question" }, question), this.status, this.answer.element, this.evidence.element);
   }
 
   get messages() {
-    const { answer } = this.answer.told;
+    const { answer } = this.answer.reply;
     if (!answer) return [];
     return [{ role: "user", content: this.question }, { role: "assistant", content: answer }];
   }
 
-  /** The question as it was searched for. */
+  /** The search query of the question. */
   get searched() {
-    return this.answer.told.retrieval?.question ?? "";
+    return this.answer.reply.retrieval?.question ?? "";
   }
 
-  /** The answer as feedback names it; null where the turn asked the documents nothing, or has no answer. */
+  /** The answer in the form of feedback; null if the turn did not ask the documents or has no answer. */
   get given() {
-    const { answer, reason, retrieval } = this.answer.told;
+    const { answer, reason, retrieval } = this.answer.reply;
     if (!answer || !retrieval?.question || retrieval.intent !== "question") return null;
     const { context_ids, mode } = retrieval;
     return { model: this.model, text: answer, reasoning: reason, context_ids, mode };
   }
 
-  /** What is kept of the turn, as JSON. */
-  get kept() {
+  /** The turn's state to save, as JSON. */
+  get state() {
     const { question, model, cost } = this;
-    return { question, model, cost, told: this.answer.told, evidence: this.evidence.kept };
+    return { question, model, cost, told: this.answer.reply, evidence: this.evidence.state };
   }
 
-  /** Fill it with what was kept. */
-  restore({ model, cost, told, evidence }) {
+  /** Restore a saved state. */
+  restore({ model, cost, told: reply, evidence }) {
     this.model = model;
-    this.answer.restore(told);
-    if (evidence) this.evidence.show(evidence, told.citations);
+    this.answer.restore(reply);
+    if (evidence) this.evidence.show(evidence, reply.citations);
     this.close(cost);
   }
 
-  /** Show what is found for the question; no model is asked. */
+  /** Show the evidence for the question, without calling a model. */
   async search(retrieval) {
-    await this.told(async () => this.end((await this.find(this.question, retrieval)).trace, null, null));
+    await this.run(async () => this.end((await this.find(this.question, retrieval)).trace, null, null));
   }
 
-  /** Have `model` answer after the turns before; what it reads is shown before it writes, once it is known what that is. */
+  /** Let `model` answer after the turns before; its evidence is shown before it writes, if the search query is known by then. */
   async ask(model, retrieval, before) {
     const { signal } = this.control;
     this.model = model;
-    await this.told(async () => {
+    await this.run(async () => {
       let evidence = before.length ? null : await this.find(this.question, retrieval);
-      this.tell("Reading…");
+      this.showStatus("Reading…");
       const messages = [...before, { role: "user", content: this.question }];
       const body = { model, stream: true, stream_options: { include_usage: true }, retrieval, messages };
       const started = performance.now();
-      const told = await this.answer.write(stream("v1/chat/completions", body, signal), (line) => this.tell(line));
+      const reply = await this.answer.write(stream("v1/chat/completions", body, signal), (line) => this.showStatus(line));
       const seconds = (performance.now() - started) / 1000;
-      const searched = told.retrieval?.question ?? this.question;
+      const searched = reply.retrieval?.question ?? this.question;
       if (before.length && searched) evidence = await this.find(searched, retrieval);
       if (before.length && searched && searched !== this.question) this.answer.note([`Searched for: ${searched}`]);
-      if (evidence) this.evidence.show(evidence, told.citations);
-      this.end(evidence?.trace, told.usage, seconds);
+      if (evidence) this.evidence.show(evidence, reply.citations);
+      this.end(evidence?.trace, reply.usage, seconds);
     });
   }
 
@@ -81,18 +81,18 @@ export class Turn {
     this.control.abort();
   }
 
-  tell(line) {
+  showStatus(line) {
     if (this.status.textContent !== line) this.status.textContent = line;
   }
 
   async find(question, retrieval) {
-    this.tell("Searching…");
+    this.showStatus("Searching…");
     const evidence = await post("v1/retrieve", { query: question, ...retrieval }, this.control.signal);
     this.evidence.show(evidence, []);
     return evidence;
   }
 
-  async told(work) {
+  async run(work) {
     try {
       await work();
     } catch (problem) {
@@ -100,20 +100,20 @@ export class Turn {
       if (this.control.signal.aborted) this.answer.note(["Stopped."]);
       else this.answer.fail(sentence(problem));
     }
-    this.tell("");
+    this.showStatus("");
   }
 
   end(trace, usage, seconds) {
-    const told = trace ? [trace.mode, `${(trace.seconds + trace.encoder_seconds).toFixed(2)} s search`] : ["no search"];
-    if (seconds !== null) told.push(`${seconds.toFixed(1)} s answer`);
-    if (usage) told.push(count(usage.completion_tokens, "token"));
-    this.close(told.join(" · "));
+    const parts = trace ? [trace.mode, `${(trace.seconds + trace.encoder_seconds).toFixed(2)} s search`] : ["no search"];
+    if (seconds !== null) parts.push(`${seconds.toFixed(1)} s answer`);
+    if (usage) parts.push(count(usage.completion_tokens, "token"));
+    this.close(parts.join(" · "));
   }
 
-  /** The last lines: what can be done with the answer, and what it cost. */
+  /** The last lines: actions on the answer, and its cost. */
   close(cost) {
     this.cost = cost;
-    if (this.answer.told.answer || this.answer.told.reason) this.answer.element.after(actionsOf(this));
+    if (this.answer.reply.answer || this.answer.reply.reason) this.answer.element.after(actionsOf(this));
     this.element.append(el("p", { class: "cost" }, cost));
   }
 }

@@ -1,4 +1,4 @@
-// The page at /docs: every route of openapi.json by its tag, what it takes and gives, and a form to try it where that is safe.
+// The page at /docs: every route of openapi.json by its tag, its request and responses, and a form to try it if that is safe.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, el, withCode } from "../shared/dom.js";
@@ -9,7 +9,7 @@ import { tryForm } from "./try.js";
 const JSON_TYPE = "application/json";
 const PLACES = [["path", "In the path"], ["query", "In the query"], ["header", "In a header"]];
 
-/** The routes as [tag, route][], in the order of the document. */
+/** The routes in the order of the document. */
 function routesOf(described) {
   return Object.entries(described.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ method, path, operation })));
@@ -63,9 +63,9 @@ function body(operation, described) {
 function answers(operation, described) {
   return Object.entries(operation.responses ?? {}).flatMap(([status, answer]) => {
     const [[type, content] = []] = Object.entries(answer.content ?? {});
-    const told = type === JSON_TYPE ? "JSON" : (type ?? "");
+    const typeName = type === JSON_TYPE ? "JSON" : (type ?? "");
     return [
-      el("h3", {}, "Answer ", el("span", { class: "type" }, [status, answer.description, told].filter(Boolean).join(" · "))),
+      el("h3", {}, "Answer ", el("span", { class: "type" }, [status, answer.description, typeName].filter(Boolean).join(" · "))),
       ...(content?.schema ? shown(content.schema, described) : []),
     ];
   });

@@ -1,4 +1,4 @@
-// A JSON schema as people read it: its kind in words, its limits, its fields as a list, what it refers to in its place.
+// A JSON schema for readers: its type in words, its limits and its fields as a list, with references resolved.
 
 import { count, el, withCode } from "../shared/dom.js";
 
@@ -7,7 +7,7 @@ const LIMITS = [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"
 const EMPTY = ["null", '""', "[]", "{}"];
 const LENGTHS = [["minLength", "maxLength", "character"], ["minItems", "maxItems", "item"]];
 
-/** What a `$ref` names in `described` (a whole OpenAPI document); any other schema as it is. */
+/** The target of a `$ref` in `described` (an OpenAPI document); any other schema unchanged. */
 export function resolved(schema, described) {
   if (schema.$ref === undefined) return schema;
   return schema.$ref.replace(/^#\//, "").split("/").reduce((inside, name) => inside[name], described);
@@ -30,25 +30,25 @@ export function kind(schema, described) {
   return KINDS[found.type] ?? "anything";
 }
 
-/** ["≥ 1", "≤ 100", "default 5"]: the limits of a schema and of what it may be a choice or a list of. */
+/** ["≥ 1", "≤ 100", "default 5"]: the limits of a schema, of its alternatives and of its items. */
 export function limits(schema, described) {
   const found = resolved(schema, described);
-  const told = LIMITS.filter(([name]) => found[name] !== undefined).map(([name, sign]) => `${sign} ${amount(found[name])}`);
+  const texts = LIMITS.filter(([name]) => found[name] !== undefined).map(([name, sign]) => `${sign} ${amount(found[name])}`);
   for (const [least, most, thing] of LENGTHS) {
-    if (found[most] !== undefined) told.push(`${amount(found[least] ?? 0)} to ${count(found[most], thing)}`);
-    else if (found[least] !== undefined) told.push(`at least ${count(found[least], thing)}`);
+    if (found[most] !== undefined) texts.push(`${amount(found[least] ?? 0)} to ${count(found[most], thing)}`);
+    else if (found[least] !== undefined) texts.push(`at least ${count(found[least], thing)}`);
   }
-  if (found.pattern) told.push(`pattern ${found.pattern}`);
-  for (const choice of found.anyOf ?? found.oneOf ?? []) told.push(...limits(choice, described));
+  if (found.pattern) texts.push(`pattern ${found.pattern}`);
+  for (const choice of found.anyOf ?? found.oneOf ?? []) texts.push(...limits(choice, described));
   if (found.type === "array" && found.items && !found.items.$ref) {
-    told.push(...limits(found.items, described).map((each) => `each ${each}`));
+    texts.push(...limits(found.items, described).map((each) => `each ${each}`));
   }
   const usual = JSON.stringify(found.default);
-  if (usual !== undefined && !EMPTY.includes(usual)) told.push(`default ${usual}`);
-  return told;
+  if (usual !== undefined && !EMPTY.includes(usual)) texts.push(`default ${usual}`);
+  return texts;
 }
 
-/** One line of a list of parameters or fields, and below it the fields of what it holds. */
+/** One line of a list of parameters or fields, with its nested fields below. */
 export function line(name, schema, required, description, described, above = []) {
   return el("li", { class: "field" },
     el("code", { class: "name" }, name),
@@ -59,7 +59,7 @@ export function line(name, schema, required, description, described, above = [])
     ...fields(schema, described, above));
 }
 
-/** The lists of fields below a schema: none for a plain value, several for a choice; a type inside itself is not opened again. */
+/** The lists of fields below a schema: none for a plain value, several for alternatives; a recursive type is not expanded again. */
 export function fields(schema, described, above = []) {
   const found = resolved(schema, described);
   if (schema.$ref && above.includes(schema.$ref)) return [el("span", { class: "about" }, "(as above)")];
@@ -71,7 +71,7 @@ export function fields(schema, described, above = []) {
   return [el("ul", { class: "fields" }, ...lines)];
 }
 
-/** A body to begin with: the schema's own example, or its required fields and the first of every choice. */
+/** An initial body: the schema's example, or its required fields with the first of all alternatives. */
 export function example(schema, described) {
   const found = resolved(schema, described);
   if (found.examples ?? found.default) return found.examples?.[0] ?? found.default;

@@ -1,4 +1,4 @@
-// The form below a route that asks it: a field for each parameter of GET, a box of JSON for POST. What deletes or takes files has none.
+// The form to try a route: a field for each parameter of GET, a box of JSON for POST. Routes that delete or take files have none.
 
 import { getResponse, postResponse, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
@@ -6,13 +6,13 @@ import { example, resolved } from "./schema.js";
 
 const LONGEST = 100_000;
 
-/** The form for a route, null for one that is not to be tried here. */
+/** The form for a route; null if it cannot be tried here. */
 export function tryForm({ method, path, operation }, described) {
   const schema = operation.requestBody?.content?.["application/json"]?.schema;
   if (method !== "get" && !(method === "post" && schema)) return null;
   const box = method === "post" ? jsonBox(path, schema, described) : null;
   const inputs = (operation.parameters ?? []).map((each) => [each, input(each, described)]);
-  const told = el("p", { class: "place", role: "status" });
+  const status = el("p", { class: "place", role: "status" });
   const shown = el("pre", { class: "answered", tabindex: "0", "aria-label": "Answer", hidden: true });
   const button = el("button", { class: "primary", type: "submit" }, "Try");
   const form = el("form", { class: "try", autocomplete: "off" },
@@ -20,25 +20,25 @@ export function tryForm({ method, path, operation }, described) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
-    told.textContent = "Waiting for the answer…";
+    status.textContent = "Waiting for the answer…";
     const began = performance.now();
     try {
       const response = await ask(path, inputs, box);
       const text = await response.text();
-      told.textContent = `${response.status}, ${Math.round(performance.now() - began)} ms`;
+      status.textContent = `${response.status}, ${Math.round(performance.now() - began)} ms`;
       shown.textContent = indented(text).slice(0, LONGEST);
       shown.hidden = false;
     } catch (problem) {
-      told.textContent = [problem.status, problem instanceof SyntaxError ? "The body is not JSON." : sentence(problem)].filter(Boolean).join(": ");
+      status.textContent = [problem.status, problem instanceof SyntaxError ? "The body is not JSON." : sentence(problem)].filter(Boolean).join(": ");
       shown.hidden = true;
     } finally {
       button.disabled = false;
     }
   });
-  return el("div", {}, el("h3", {}, "Try"), form, told, shown);
+  return el("div", {}, el("h3", {}, "Try"), form, status, shown);
 }
 
-/** Addresses are relative to the page, as everywhere here. */
+/** Call a route; URLs are relative to the page. */
 function ask(path, inputs, box) {
   let address = path.slice(1);
   const values = {};
@@ -54,9 +54,9 @@ function input(parameter, described) {
   const name = { "data-parameter": parameter.name, required: Boolean(parameter.required) };
   if (schema.enum) return el("select", name, ...schema.enum.map((each) => el("option", {}, String(each))));
   const numeric = schema.type === "integer" || schema.type === "number";
-  const told = schema.default === undefined ? "" : String(schema.default);
+  const placeholder = schema.default === undefined ? "" : String(schema.default);
   const limits = numeric ? { min: schema.minimum, max: schema.maximum } : { maxlength: schema.maxLength };
-  return el("input", { ...name, ...limits, type: numeric ? "number" : "text", placeholder: told, spellcheck: "false" });
+  return el("input", { ...name, ...limits, type: numeric ? "number" : "text", placeholder, spellcheck: "false" });
 }
 
 function jsonBox(path, schema, described) {

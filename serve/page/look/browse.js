@@ -1,4 +1,4 @@
-// The view that looks around: shelves of communities, documents and entities, and one node with all that stands beside it.
+// The view to browse the index: lists of communities, documents and entities, and one node with its neighbours.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
@@ -9,7 +9,7 @@ import { uploadForm } from "./upload.js";
 
 const PAGE = 50;
 const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", mentions: "Entities",
-  called: "What it is called", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Alike" };
+  called: "Names", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Alike" };
 let shown = null;
 
 const tabs = () => document.querySelectorAll("[data-shelf]");
@@ -24,7 +24,7 @@ export function startBrowse() {
 export async function openBrowse(kind, id) {
   if (!byId("shelf").hasChildNodes()) openShelf("summaries");
   if (kind) await openNode(kind, id);
-  else if (!shown) byId("node").replaceChildren(el("p", { class: "hint" }, "Choose something to see what it is tied to."));
+  else if (!shown) byId("node").replaceChildren(el("p", { class: "hint" }, "Choose something to see its connections."));
 }
 
 async function openShelf(name) {
@@ -154,5 +154,5 @@ function neighbours({ center, nodes, edges, left_out: leftOut }) {
   }
   const lists = [...groups].map(([kind, others]) => el("section", {}, el("h3", {}, EDGES[kind] ?? kind), nodeList([...others])));
   if (leftOut) lists.push(el("p", { class: "hint" }, `${count(leftOut, "more neighbour")} not shown.`));
-  return lists.length ? lists : [el("p", { class: "hint" }, "It is tied to nothing.")];
+  return lists.length ? lists : [el("p", { class: "hint" }, "It has no connections.")];
 }

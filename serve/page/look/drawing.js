@@ -1,4 +1,4 @@
-// Draws nodes at given pixel places with sigma.js (WebGL); where there is no WebGL the caller's list in words has to do.
+// Draws nodes at given pixel positions with sigma.js (WebGL); without WebGL callers show a list in words.
 
 import { ROW } from "./trees.js";
 
@@ -51,7 +51,7 @@ export function draw(holder, { height, nodes, edges }, open) {
   }
 }
 
-/** Free what was drawn inside `holder`. */
+/** Free the drawings inside `holder`. */
 export function erase(holder) {
   for (const each of alive) {
     if (!holder.contains(each.holder)) continue;
@@ -84,12 +84,12 @@ function drawLabel(context, data, colors, width) {
   if (side === "none") return;
   const right = side === "right";
   const gap = data.size + LABEL_GAP;
-  const room = (right ? width - data.x : data.x) - gap - 4;
+  const labelWidth = (right ? width - data.x : data.x) - gap - 4;
   context.font = `${kind === "question" || kind === "cited" ? 600 : 400} 13px ${colors.font}`;
   context.fillStyle = kind === "step" ? colors.soft : colors.ink;
   context.textAlign = right ? "left" : "right";
   context.textBaseline = "middle";
-  context.fillText(fitted(context, data.label, room), data.x + (right ? gap : -gap), data.y);
+  context.fillText(fitted(context, data.label, labelWidth), data.x + (right ? gap : -gap), data.y);
 }
 
 function drawHover(context, data, colors, label) {
@@ -101,14 +101,14 @@ function drawHover(context, data, colors, label) {
   label(context, data);
 }
 
-/** As much of a text as `room` pixels hold. */
-function fitted(context, text, room) {
-  if (context.measureText(text).width <= room) return text;
+/** The part of a text that fits `width` pixels. */
+function fitted(context, text, labelWidth) {
+  if (context.measureText(text).width <= labelWidth) return text;
   let low = 0;
   let high = text.length;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    if (context.measureText(`${text.slice(0, middle)}…`).width <= labelWidth) low = middle;
     else high = middle - 1;
   }
   return low ? `${text.slice(0, low).trimEnd()}…` : "";

@@ -1,4 +1,4 @@
-// The panel that shows a document's text with a place in it marked. Offsets count code points, as the index counts them.
+// The panel that shows a document's text with a span marked. Offsets count code points, as in the index.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
@@ -8,8 +8,8 @@ export async function openReader({ source, title, start, end, page, statement = 
   const dialog = byId("reader");
   const text = byId("reader-text");
   byId("reader-title").textContent = title || source;
-  byId("reader-place").textContent = placeOf({ source, page, start, end });
-  byId("reader-marked").textContent = statement && markedWhat(statement, marks);
+  byId("reader-place").textContent = locationOf({ source, page, start, end });
+  byId("reader-marked").textContent = statement && marksNote(statement, marks);
   text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
   if (!dialog.open) dialog.showModal();
   try {
@@ -17,7 +17,7 @@ export async function openReader({ source, title, start, end, page, statement = 
     const found = await get(`v1/documents/${address}`);
     text.replaceChildren(...marked(found.passages, start, end, marks, found.metadata.page_starts));
     byId("reader-title").textContent = found.title || source;
-    byId("reader-place").textContent = `${placeOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
+    byId("reader-place").textContent = `${locationOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
   } catch (problem) {
     text.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
@@ -25,15 +25,15 @@ export async function openReader({ source, title, start, end, page, statement = 
   text.focus({ preventScroll: true });
 }
 
-/** A place in words. */
-const placeOf = ({ source, page, start, end }) =>
+/** A location in words. */
+const locationOf = ({ source, page, start, end }) =>
   end ? `${source},${page ? ` p. ${page},` : ""} characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
 
-/** What is marked, in words; that a sentence shares words with a statement does not say that it supports it. */
-function markedWhat(statement, marks) {
-  const told = `“${cut(statement, 160)}”`;
-  if (!marks.length) return `The whole passage is marked: no sentence of it is close in words to ${told}`;
-  return `Marked: the ${marks.length === 1 ? "sentence" : "sentences"} of the passage closest in words to ${told}`;
+/** A note on the marks; that a sentence shares words with a statement does not mean that it supports it. */
+function marksNote(statement, marks) {
+  const quotation = `“${cut(statement, 160)}”`;
+  if (!marks.length) return `The whole passage is marked: none of its sentences shares words with ${quotation}`;
+  return `Marked: the ${marks.length === 1 ? "sentence" : "sentences"} of the passage closest in words to ${quotation}`;
 }
 
 /**

@@ -1,4 +1,4 @@
-// What to draw, without how: the tree from a question to its passages, and a node with its neighbours. Places are in pixels.
+// Layouts of drawings: the tree from a question to its passages, and a node with its neighbours. Positions are in pixels.
 
 import { cut } from "../shared/dom.js";
 
@@ -8,7 +8,7 @@ const EDGE = 14;
 
 /**
  * The paths of a retrieval as a tree, one row a node, deeper ones further right.
- * Paths that begin alike share their beginning. Gives {rows: [{key, kind, label, x, row, parent, passage}]}.
+ * Paths that begin alike share their beginning. Returns {rows: [{key, kind, label, x, row, parent, passage}]}.
  */
 export function pathTree(question, passages, citedIds) {
   const root = node("question", question, null);
@@ -39,7 +39,7 @@ function node(kind, text, parent) {
 
 /**
  * A node between its neighbours: half of them right, half left, or all right where it is narrow.
- * Gives {height, nodes: [{key, kind, label, x, y, side, id}], edges: [{source, target, weight}]}.
+ * Returns {height, nodes: [{key, kind, label, x, y, side, id}], edges: [{source, target, weight}]}.
  */
 export function starOf({ center, nodes, edges }, width) {
   const others = nodes.filter((each) => each.key !== center.key);

@@ -1,4 +1,4 @@
-// Everything this page asks of its server: addresses relative to the page, the key in a header, errors as sentences.
+// All requests of this page to its server: URLs relative to the page, the key in a header, errors as sentences.
 
 import { askForKey, key } from "./key.js";
 
@@ -17,13 +17,13 @@ export const collection = () => new URLSearchParams(location.search).get("collec
 /** GET, as JSON. */
 export const get = async (path, values = {}) => (await getResponse(path, values)).json();
 
-/** GET, as the answer itself. */
+/** GET, as the response. */
 export const getResponse = (path, values) => call(withValues(path, { collection: collection(), ...values }));
 
 /** POST of an object, as JSON. */
 export const post = async (path, body, signal) => (await postResponse(path, body, signal)).json();
 
-/** POST of an object, as the answer itself. */
+/** POST of an object, as the response. */
 export const postResponse = (path, body, signal) => call(withValues(path, { collection: collection() }), body, signal);
 
 /** DELETE, as JSON. */
@@ -37,23 +37,23 @@ export const upload = async (path, form) => (await call(withValues(path, { colle
 export async function* stream(path, body, signal) {
   const response = await postResponse(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let held = "";
+  let buffer = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const events = (held + value).split("\n\n");
-    held = events.pop();
+    const events = (buffer + value).split("\n\n");
+    buffer = events.pop();
     for (const event of events) {
       const data = event.replace(/^data: /, "");
       if (data === "[DONE]") return;
-      const told = JSON.parse(data);
-      if (told.error) throw new Refused(200, told.error.code, told.error.message);
-      yield told;
+      const content = JSON.parse(data);
+      if (content.error) throw new Refused(200, content.error.code, content.error.message);
+      yield content;
     }
   }
 }
 
-/** What a person should read when a call failed. */
+/** The message for a reader about a failed call. */
 export function sentence(problem) {
   if (problem.status === 429) return "The server is full just now. Try again in a moment.";
   if (problem instanceof TypeError) return "The server cannot be reached.";

@@ -1,6 +1,6 @@
-// Elements made in code. Text becomes text nodes, never markup: what documents and models say cannot be anything else.
+// Creates elements. Text becomes text nodes, never markup, so that documents and models cannot inject any.
 
-/** An element with attributes (`on…` are listeners, true is a bare attribute, null and false are left out) and children. */
+/** An element with attributes (`on…` are listeners, true is a bare attribute, null and false are omitted) and children. */
 export function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -12,7 +12,7 @@ export function el(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Text with what stands between backticks as code. */
+/** Text with parts between backticks as code. */
 export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => (place % 2 ? el("code", {}, piece) : piece));
 
 export const byId = (id) => document.getElementById(id);
@@ -27,7 +27,7 @@ export function cut(text, length) {
   return characters.length > length ? `${characters.slice(0, length - 1).join("").trimEnd()}…` : characters.join("");
 }
 
-/** The beginning of a passage, without the heading that says its title again. */
+/** The beginning of a passage, without a heading that repeats its title. */
 export function snippet({ title, text }, length) {
   const body = text.replace(/^#+\s*/, "").trim();
   return cut(title && body.startsWith(title) && body !== title ? body.slice(title.length) : body, length);

@@ -1,15 +1,15 @@
-// The key of a server that wants one: asked for once, kept in this tab's session storage, forgotten with the tab.
+// The key of a server that requires one: asked for once, stored in this tab's session storage until the tab is closed.
 
 import { byId, el } from "./dom.js";
 
 const PLACE = "modegraph-key";
-const KEPT = "It is kept in this tab until you close it, and sent to this server alone.";
+const STORAGE_NOTE = "It is stored in this tab until you close it, and sent only to this server.";
 let asking = null;
 
 /** The key in use, "" when there is none. */
 export const key = () => sessionStorage.getItem(PLACE) ?? "";
 
-/** Ask for a key, once for all who want it; whether one was given. `refused` when the one in use did not do. */
+/** Ask for a key, once for all callers; returns whether one was entered. `refused`: the current key was rejected. */
 export function askForKey(refused) {
   asking ??= new Promise((resolve) => open(refused, resolve)).finally(() => {
     asking = null;
@@ -28,19 +28,19 @@ export function startKey() {
 function open(refused, resolve) {
   const dialog = byId("key-dialog") ?? addDialog();
   const field = byId("key-field");
-  byId("key-told").textContent = refused ? "The server did not take that key. Try another." : KEPT;
-  byId("key-told").classList.toggle("problem", refused);
+  byId("key-message").textContent = refused ? "The server rejected that key. Try another." : STORAGE_NOTE;
+  byId("key-message").classList.toggle("problem", refused);
   byId("key-button").hidden = false;
   field.value = "";
-  let given = false;
+  let entered = false;
   byId("key-form").onsubmit = (event) => {
     event.preventDefault();
     sessionStorage.setItem(PLACE, field.value.trim());
-    given = true;
+    entered = true;
     dialog.close();
   };
   byId("key-cancel").onclick = () => dialog.close();
-  dialog.addEventListener("close", () => resolve(given), { once: true });
+  dialog.addEventListener("close", () => resolve(entered), { once: true });
   dialog.showModal();
   field.focus();
 }
@@ -48,8 +48,8 @@ function open(refused, resolve) {
 function addDialog() {
   const field = { id: "key-field", type: "password", required: true, autocomplete: "off", spellcheck: "false" };
   const form = el("form", { id: "key-form", autocomplete: "off" },
-    el("h2", { id: "key-title" }, "This server wants a key"),
-    el("p", { id: "key-told" }),
+    el("h2", { id: "key-title" }, "This server requires a key"),
+    el("p", { id: "key-message" }),
     el("label", { for: "key-field" }, "API key"),
     el("input", { ...field, pattern: "[ -~]+", title: "Letters, digits and signs of ASCII" }),
     el("div", { class: "buttons" },

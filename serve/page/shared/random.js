@@ -1,4 +1,4 @@
-// Names that nobody can guess.
+// Names that cannot be guessed.
 
 /** 128 random bits, as 32 hexadecimal digits. */
 export const randomName = () =>

@@ -22,12 +22,12 @@ export function startHistory(forgotten) {
 }
 
 function fill(forgotten) {
-  const kept = talks();
-  const lines = kept.map((each) => line(each, forgotten));
-  const none = el("p", { class: "hint" }, "No conversation yet. They are kept in this browser alone.");
+  const saved = talks();
+  const lines = saved.map((each) => line(each, forgotten));
+  const none = el("p", { class: "hint" }, "No conversation yet. They are stored only in this browser.");
   const all = () => {
     forgetAll();
-    for (const each of kept) forgotten(each.id);
+    for (const each of saved) forgotten(each.id);
     fill(forgotten);
     byId("history-close").focus();
   };
@@ -39,7 +39,7 @@ function fill(forgotten) {
 
 function line(talk, forgotten) {
   const when = new Date(talk.at);
-  const told = el("time", { class: "place", datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
+  const time = el("time", { class: "place", datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
   const remove = el("button", { type: "button", class: "quiet", "aria-label": `Delete ${talk.title}`, onclick: () => {
     forgetTalk(talk.id);
     forgotten(talk.id);
@@ -52,7 +52,7 @@ function line(talk, forgotten) {
       byId("history-close").focus();
     }
   } }, "Delete");
-  const link = el("a", { href: talkAddress(talk.id) }, el("span", { class: "line" }, talk.title), told);
+  const link = el("a", { href: talkAddress(talk.id) }, el("span", { class: "line" }, talk.title), time);
   const item = el("li", {}, link, remove);
   return item;
 }

@@ -1,34 +1,34 @@
-// Conversations as this browser keeps them: in its local storage, the latest first, the oldest given up when there is no room.
+// Conversations in this browser's local storage, latest first; the oldest are dropped when it is full.
 
 const PLACE = "modegraph-talks";
 const MOST = 100;
 
-/** All that are kept: [{id, at, title, columns: [{mode, model, turns}]}]. */
+/** All saved conversations: [{id, at, title, columns: [{mode, model, turns}]}]. */
 export function talks() {
   try {
-    const kept = JSON.parse(localStorage.getItem(PLACE) ?? "[]");
-    return Array.isArray(kept) ? kept.filter((each) => each?.id && Array.isArray(each.columns)) : [];
+    const saved = JSON.parse(localStorage.getItem(PLACE) ?? "[]");
+    return Array.isArray(saved) ? saved.filter((each) => each?.id && Array.isArray(each.columns)) : [];
   } catch {
     return [];
   }
 }
 
-/** One of them; undefined for one that is not kept. */
+/** A saved conversation; undefined if there is none. */
 export const talkOf = (id) => talks().find((each) => each.id === id);
 
-/** Keep a conversation in place of its earlier state. */
-export function keepTalk(talk) {
+/** Save a conversation, replacing its earlier state. */
+export function saveTalk(talk) {
   write([talk, ...talks().filter((each) => each.id !== talk.id)].slice(0, MOST));
 }
 
-/** Forget one. */
+/** Delete one. */
 export const forgetTalk = (id) => write(talks().filter((each) => each.id !== id));
 
-/** Forget all. */
+/** Delete all. */
 export const forgetAll = () => localStorage.removeItem(PLACE);
 
-function write(kept) {
-  const left = [...kept];
+function write(saved) {
+  const left = [...saved];
   for (;;) {
     try {
       if (left.length) localStorage.setItem(PLACE, JSON.stringify(left));

@@ -1,5 +1,5 @@
-// The sentences of a passage that are closest to a statement: by the words they share, rare ones in the passage counting most. It tells where
-// to look; whether the sentence says the same is for the reader to see.
+// The sentences of a passage that are closest to a statement: by shared words, weighted by rarity in the passage. They show
+// where to look; whether a sentence supports the statement is for the reader to judge.
 
 const MOST = 3;
 const ENOUGH = 0.1;
@@ -16,12 +16,12 @@ export function sentences(text) {
 
 /** Up to three sentences of `passage` that share the most with `statement`, as {start, end} in code points; none when none shares enough. */
 export function closest(statement, passage) {
-  const said = words(statement);
+  const statementWords = words(statement);
   const found = sentences(passage).map((each) => ({ ...each, words: words(each.text) }));
-  const weight = new Map([...said].map((word) => [word, 1 / Math.max(1, found.filter((each) => each.words.has(word)).length)]));
+  const weight = new Map([...statementWords].map((word) => [word, 1 / Math.max(1, found.filter((each) => each.words.has(word)).length)]));
   const sum = (some) => [...some].reduce((total, word) => total + weight.get(word), 0);
-  const enough = ENOUGH * sum(said);
-  const left = new Set(said);
+  const enough = ENOUGH * sum(statementWords);
+  const left = new Set(statementWords);
   const picked = [];
   while (picked.length < MOST) {
     const gains = found.map((each) => sum([...left].filter((word) => each.words.has(word))));

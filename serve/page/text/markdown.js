@@ -1,5 +1,5 @@
-// A model's text with the little Markdown that models write: paragraphs, headings, lists, code, emphasis. Text becomes text nodes, whatever
-// is in it: no link is live, no picture is fetched, what is no Markdown of this kind stays as it was written.
+// A model's text with the Markdown that models commonly write: paragraphs, headings, lists, code, emphasis. Text becomes text nodes, whatever
+// is in it: no link is live, no image is loaded, and other Markdown stays as text.
 
 import { el } from "../shared/dom.js";
 
@@ -10,14 +10,14 @@ const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
 const INLINE = /(`[^`\n]+`|\*\*[^\s*](?:[^*\n]|\*(?!\*))*\*\*|(?<![\w*])\*[^\s*][^*\n]*\*(?!\w)|(?<!\w)_[^\s_][^_\n]*_(?!\w))/;
 const DEEPEST = 6;
 
-/** The nodes for a text; `plain` makes nodes of what is neither code nor emphasis. What holds a line of text has the class "said". */
+/** The nodes for a text; `plain` makes nodes of what is neither code nor emphasis. Elements with a line of text have the class "prose-line". */
 export function markdown(text, plain) {
-  const said = (name, words, options = {}) => el(name, { ...options, class: "said" }, ...inline(words, plain));
+  const proseLine = (name, words, options = {}) => el(name, { ...options, class: "prose-line" }, ...inline(words, plain));
   const nodes = [];
   const lines = text.split("\n");
   let paragraph = [];
   const close = () => {
-    if (paragraph.length) nodes.push(said("p", paragraph.join("\n")));
+    if (paragraph.length) nodes.push(proseLine("p", paragraph.join("\n")));
     paragraph = [];
   };
   for (let at = 0; at < lines.length; at += 1) {
@@ -31,14 +31,14 @@ export function markdown(text, plain) {
       at = end;
     } else if (heading) {
       close();
-      nodes.push(said(`h${Math.min(6, heading[1].length + 2)}`, heading[2]));
+      nodes.push(proseLine(`h${Math.min(6, heading[1].length + 2)}`, heading[2]));
     } else if (RULE.test(line)) {
       close();
       nodes.push(el("hr"));
     } else if (ITEM.test(line)) {
       close();
       const end = endOfList(lines, at);
-      nodes.push(...lists(lines.slice(at, end), said));
+      nodes.push(...lists(lines.slice(at, end), proseLine));
       at = end - 1;
     } else if (line.trim()) paragraph.push(line.trim());
     else close();
@@ -65,11 +65,11 @@ function endOfList(lines, from) {
 }
 
 /** Lists within lists by how far their items are indented. */
-function lists(lines, said) {
+function lists(lines, proseLine) {
   const made = [];
   const open = [];
   let item = null;
-  const finish = () => item?.holder.append(said("span", item.words.join("\n")));
+  const finish = () => item?.holder.append(proseLine("span", item.words.join("\n")));
   for (const line of lines.filter((each) => each.trim())) {
     const [, space, number, words] = ITEM.exec(line) ?? [];
     if (space === undefined) {

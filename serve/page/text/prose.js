@@ -1,4 +1,4 @@
-// A model's text as a reader sees it: each citation that the server vouches for is a button, and knows the sentence that it stands in.
+// A model's text for a reader: each citation that the server has verified is a button that knows its sentence.
 
 import { sentences } from "./closest.js";
 import { el } from "../shared/dom.js";
@@ -28,7 +28,7 @@ export function statementOf(button) {
     else if (node.nodeType === Node.TEXT_NODE) text += node.data;
     else if (!node.classList.contains("cite")) node.childNodes.forEach(walk);
   };
-  walk(button.closest(".said"));
+  walk(button.closest(".prose-line"));
   const found = sentences(text);
   const before = found.filter((each) => each.from < at && each.text.trim());
   return (before.at(-1) ?? found[0])?.text.replace(/\s+([.,;:!?…]|$)/g, "$1").replace(/\s+/g, " ").trim() ?? "";

@@ -75,7 +75,7 @@ def test_a_gold_answer_that_spells_a_special_token_is_compared_as_it_is_quoted(t
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"chosen": answer(" ")}, "chosen is empty"),
         ({"chosen": answer("Tarn")}, "chosen and rejected are the same text"),
@@ -93,10 +93,10 @@ def test_a_gold_answer_that_spells_a_special_token_is_compared_as_it_is_quoted(t
         ({"prompt": 7}, "a malformed column"),
     ],
 )
-def test_each_fault_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_each_fault_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), preference_to_json(good(2)) | change)
     found = validate_file(file)
-    assert [row.line for row in found.bad] == [2] and any(told in problem for problem in found.bad[0].problems)
+    assert [row.line for row in found.bad] == [2] and any(message in problem for problem in found.bad[0].problems)
     done = run("validate", file)
     assert done.exit_code == 1 and "line 2 (q2#1): " in done.stdout and "remedy" in done.stdout
 
@@ -116,14 +116,14 @@ def test_missing_columns_broken_lines_and_ids_that_stand_twice(tmp_path: Path) -
 
 
 def test_files_of_no_form_are_refused(tmp_path: Path) -> None:
-    for file, told in [
+    for file, message in [
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
         (tmp_path / "nowhere.jsonl", "nowhere.jsonl: no such file. Expected a .jsonl or .parquet file"),
         (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file. Expected a folder that holds train.jsonl"),
         (write(tmp_path / "c.parquet", "no parquet"), "cannot be read"),
     ]:
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             validate_file(file)
 
 
@@ -134,8 +134,8 @@ def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
     assert done.exit_code == 1 and [line.split(": ")[0].rpartition("/")[2] for line in done.stdout.splitlines()] == [
         *("train.jsonl", "dev.jsonl", "line 1 (q3#1)", "remedy")
     ]
-    told = json.loads(run("validate", tmp_path / "out", "--json").stdout)
-    assert [(each["rows"], len(each["bad"])) for each in told["files"]] == [(2, 0), (1, 1)]
+    report = json.loads(run("validate", tmp_path / "out", "--json").stdout)
+    assert [(each["rows"], len(each["bad"])) for each in report["files"]] == [(2, 0), (1, 1)]
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         UserError, match=r"empty: no \.jsonl file in it\. Expected a folder of training data or questions"
@@ -158,8 +158,8 @@ def test_questions_are_checked_as_their_readers_read_them(tmp_path: Path) -> Non
     rows = [whole, *(whole | {"id": f"b{number}"} | fault for number, (fault, _) in enumerate(faults))]
     found = validate_file(write(tmp_path / "questions.jsonl", *rows))
     assert found.form == "questions" and [row.line for row in found.bad] == [2, 3, 4, 5, 6, 7]
-    for row, (_, told) in zip(found.bad, faults, strict=True):
-        assert row.problems[0].startswith(told)
+    for row, (_, message) in zip(found.bad, faults, strict=True):
+        assert row.problems[0].startswith(message)
     with pytest.raises(UserError, match=r"line 1: 'evidence' is \[7\]"):
         read_questions(write(tmp_path / "bad.jsonl", whole | {"evidence": [7]}))
 
@@ -186,7 +186,7 @@ def test_public_sets_are_imported(tmp_path: Path) -> None:
     assert "(A) Glycogen synthesis" in choice.text and choice.options is not None
 
 
-def test_wrong_sets_and_rows_are_told(tmp_path: Path) -> None:
+def test_wrong_sets_and_rows_are_reported(tmp_path: Path) -> None:
     file = write(tmp_path / "x.jsonl", {"id": "1", "question": "?"})
     with pytest.raises(UserError, match="set 'squad'"):
         run("import", "squad", file, "--out", tmp_path / "o")

@@ -45,7 +45,7 @@ def test_a_stated_split_holds_unless_divided_anew(tmp_path: Path) -> None:
     found = by_split(split_questions(file, tmp_path / "none", {"train": 25, "dev": 5, "test": 5}, 0))
     assert not {f"q{n}" for n in range(5)} & (found["train"] | found["dev"])
     assert not {f"q{n}" for n in range(5, 10)} & found["test"]
-    with pytest.raises(UserError, match=r"35 questions are left for test. Expected 36, as --test asks for"):
+    with pytest.raises(UserError, match=r"35 questions are left for test. Expected 36, as set by --test"):
         split_questions(file, tmp_path / "none", {"test": 36}, 0)
     assert len(split_questions(file, tmp_path / "none", {"test": 36}, 0, anew=True)) == 36
 
@@ -93,10 +93,10 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         if values is not None:
             write_jsonl(tmp_path / name / "train.jsonl", [values])
-    for second, told in {
+    for second, message in {
         "again": "appears twice",
         "pair": "a row of preferences",
         "none": "no train, dev or test.jsonl",
     }.items():
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             list(join_rows([tmp_path / "a", tmp_path / second])[1])

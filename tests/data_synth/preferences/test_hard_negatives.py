@@ -35,9 +35,9 @@ def draft(question: Question = ASKED, *excerpts: Excerpt) -> Draft:
     return Draft(question, question.answers[0], excerpts)
 
 
-def pool_of(*told: tuple[str, str, str]) -> Pool:
+def pool_of(*entries: tuple[str, str, str]) -> Pool:
     pool = Pool()
-    for own_id, answer, reason in told:
+    for own_id, answer, reason in entries:
         pool.add(draft(Question(own_id, "?", (answer,), kind="single")), reason)
     return pool
 
@@ -68,7 +68,7 @@ def test_a_wrong_answer_misreads_the_context_and_ends_elsewhere() -> None:
     for sentence in parsed.reason.split("] ")[:-1]:
         number = int(sentence[-1])
         assert sentence.partition(" [")[0] in (A, B)[number - 1].text
-    assert parsed.reason.count("The yard built nine ferries") <= 1, "what two excerpts say is said once"
+    assert parsed.reason.count("The yard built nine ferries") <= 1, "what two excerpts say appears once"
 
 
 def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
@@ -89,19 +89,19 @@ def test_wrong_answers_are_options_then_choices_then_what_has_the_same_shape() -
 
 
 def test_sentences_of_the_true_reasoning_or_with_the_gold_answer_are_not_misread() -> None:
-    told = misread_context(draft(ASKED, A, B), "The yard built nine ferries.", "1890", 99, longer=True)
-    assert "1911" not in told and "nine ferries" not in told and "founded the yard in 1890 [1]" in told
+    misread = misread_context(draft(ASKED, A, B), "The yard built nine ferries.", "1890", 99, longer=True)
+    assert "1911" not in misread and "nine ferries" not in misread and "founded the yard in 1890 [1]" in misread
     yes = Question("y", "Is the yard old?", ("yes",))
     assert "burned in 1911" in misread_context(draft(yes, A), "So.", "no", 99, longer=True)
     assert misread_context(draft(ASKED), "So.", "1890", 9, longer=True) == ""
 
 
 @pytest.mark.parametrize(
-    ("target", "longer", "kept"), [(3, True, 2), (3, False, 1), (4, False, 2), (0, False, 1), (99, True, 3)]
+    ("target", "longer", "count"), [(3, True, 2), (3, False, 1), (4, False, 2), (0, False, 1), (99, True, 3)]
 )
-def test_length_is_fitted_by_whole_sentences(target: int, longer: bool, kept: int) -> None:
+def test_length_is_fitted_by_whole_sentences(target: int, longer: bool, count: int) -> None:
     sentences = ("a b", "c d", "e f")
-    assert fit_length(sentences, target, longer) == sentences[:kept]
+    assert fit_length(sentences, target, longer) == sentences[:count]
 
 
 def test_citations_are_dealt_out_in_turn() -> None:

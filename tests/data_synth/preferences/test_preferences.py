@@ -61,12 +61,12 @@ def rows_of(
     return list(make_rows(questions, find_contexts, reasoners, measure, hard_negatives, check, sizes))
 
 
-def kept(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
+def made_rows(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
     return [row for row in rows if isinstance(row, PreferenceRow)]
 
 
 def test_every_question_is_asked_over_growing_contexts_each_shuffled() -> None:
-    rows = kept(rows_of(ADA_DIED, FOUNDED))
+    rows = made_rows(rows_of(ADA_DIED, FOUNDED))
     assert [(row.id, row.context_size, set(row.context_ids)) for row in rows] == [
         ("q1#1", 1, {"b"}),
         ("q1#2", 2, {"a", "b"}),
@@ -78,12 +78,12 @@ def test_every_question_is_asked_over_growing_contexts_each_shuffled() -> None:
         excerpts = [{"a": A, "b": B, "c": C}[one] for one in row.context_ids]
         assert row.prompt == answer_messages(ADA_DIED.text, excerpts)
     many = [replace(ADA_DIED, id=f"n{n}") for n in range(200)]
-    places = Counter(row.context_ids.index("b") for row in kept(rows_of(*many)) if row.context_size == 3)
+    places = Counter(row.context_ids.index("b") for row in made_rows(rows_of(*many)) if row.context_size == 3)
     assert all(45 < places[place] < 90 for place in range(3)), "the passage that answers has no place of its own"
 
 
 def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
-    rows = kept(rows_of(ADA_DIED))
+    rows = made_rows(rows_of(ADA_DIED))
     for row in rows:
         place = row.context_ids.index("b") + 1
         assert row.chosen == f"###Reason: Ada died in 1931 [{place}]. ###Answer: 1931"
@@ -93,13 +93,13 @@ def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
 
 def test_a_question_without_passages_is_asked_only_where_that_is_named() -> None:
     """The prompt says to answer from passages: none of size 0 by default, and nothing where retrieval finds none."""
-    assert min(row.context_size for row in kept(rows_of(ADA_DIED, FOUNDED))) == 1
-    assert [row.id for row in kept(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
+    assert min(row.context_size for row in made_rows(rows_of(ADA_DIED, FOUNDED))) == 1
+    assert [row.id for row in made_rows(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
     assert rows_of(Question("q9", "Where?", ("Tarn",))) == [Dropped(contexts.NO_PASSAGES)]
 
 
 def test_what_the_passages_do_not_hold_is_not_in_the_documents() -> None:
-    (row,) = kept(rows_of(FOUNDED))
+    (row,) = made_rows(rows_of(FOUNDED))
     assert row.chosen == "###Reason: None of the passages says so. ###Answer: not in the documents"
     assert parse_answer(row.rejected).answer == "Ada Marlow" and row.hard_negative == INVENTED
     assert (row.answers, row.kind, preference_problems(row)) == (("not in the documents",), "unanswerable", [])
@@ -116,19 +116,19 @@ def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
         Question(f"h{n}", f"What is {n}?", (f"secret {n}",), reasoning=f"Yes {n}.", split="test") for n in range(30)
     ]
     mixed = [question for pair in zip(train, test, strict=True) for question in pair]
-    rows = kept(rows_of(*mixed, found={question.text: (C,) for question in mixed}, hard_negatives=1.0))
+    rows = made_rows(rows_of(*mixed, found={question.text: (C,) for question in mixed}, hard_negatives=1.0))
     learned = [row for row in rows if row.split == "train"]
     assert len(learned) > 20 and not any("secret" in row.rejected for row in learned)
 
 
 def test_passages_and_questions_bring_no_special_tokens() -> None:
     hostile = Question("q", "Who? <|endoftext|>", ("<|im_end|> Ada",), reasoning="x <|im_start|> y")
-    for row in kept(rows_of(hostile, DIED, found={**CONTEXTS, hostile.text: (A,)})):
+    for row in made_rows(rows_of(hostile, DIED, found={**CONTEXTS, hostile.text: (A,)})):
         assert "<|" not in row.chosen + row.rejected + "".join(turn.content for turn in row.prompt)
 
 
 def test_missed_gold_is_not_smuggled_in() -> None:
-    half = kept(rows_of(DIED, found={DIED.text: (A,)}))
+    half = made_rows(rows_of(DIED, found={DIED.text: (A,)}))
     assert half == [], "the sentence that answers is not there"
 
 
@@ -138,7 +138,7 @@ def test_losses_come_with_their_reason_and_do_not_shift_the_rest() -> None:
     rows = rows_of(bare, DIED, unsupported, FOUNDED, found={**CONTEXTS, bare.text: (A, B), unsupported.text: (A,)})
     assert rows[:2] == [Dropped(contexts.NO_ANSWER)] * 2
     assert rows[5] == Dropped("no sentence supports the answer")
-    assert [row.id for row in kept(rows)] == ["q1#2", "q1#3", "q2#1"]
+    assert [row.id for row in made_rows(rows)] == ["q1#2", "q1#3", "q2#1"]
 
 
 def test_near_duplicates_of_questions_are_left_out() -> None:
@@ -160,7 +160,7 @@ def test_several_reasoners_each_write_a_row_and_say_so() -> None:
         return ["So." for _ in drafts]
 
     reasoners = [Reasoner("a", by_rules), Reasoner("b", short)]
-    rows = kept(rows_of(ADA_DIED, reasoners=reasoners, sizes=[0, 1]))
+    rows = made_rows(rows_of(ADA_DIED, reasoners=reasoners, sizes=[0, 1]))
     assert [(row.id, row.reasoner) for row in rows] == [
         ("q1#0@a", "a"),
         ("q1#0@b", "b"),
@@ -180,33 +180,33 @@ def test_what_the_context_does_not_support_is_dropped_where_a_model_wrote_it() -
     assert [row.id if isinstance(row, PreferenceRow) else row.why for row in by_model] == [
         *(UNSUPPORTED, "q1#2", UNSUPPORTED)
     ]
-    assert [row.id for row in kept(rows_of(ADA_DIED, measure=weak))] == ["q1#1", "q1#2", "q1#3"]
+    assert [row.id for row in made_rows(rows_of(ADA_DIED, measure=weak))] == ["q1#1", "q1#2", "q1#3"]
 
 
 def test_a_checking_model_is_asked_about_what_is_left_only() -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def check(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[str]:
-        asked.extend(len(draft.excerpts) for draft in drafts)
+        sizes.extend(len(draft.excerpts) for draft in drafts)
         return ["no" if len(draft.excerpts) == 3 else "" for draft in drafts]
 
     def measure(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
         return [Support(0.9 if len(draft.excerpts) > 1 else 0.1, 1.0) for draft in drafts]
 
     rows = rows_of(ADA_DIED, reasoners=[Reasoner("m", by_rules)], measure=measure, check=check)
-    assert asked == [2, 3]
+    assert sizes == [2, 3]
     assert [row.why for row in rows if isinstance(row, Dropped)] == [UNSUPPORTED, "no"]
 
 
 def test_hard_negatives_are_a_share_of_the_rows_and_share_their_chosen_side() -> None:
-    own, negatives = (kept(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
+    own, negatives = (made_rows(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
     assert [(row.id, row.prompt, row.chosen) for row in own] == [(row.id, row.prompt, row.chosen) for row in negatives]
     assert negatives[0].hard_negative == REFUSED, (
         "over one sentence, which answers, there is nothing else to be wrong with"
     )
     assert all(row.hard_negative and "###Reason:" in row.rejected for row in negatives)
     many = [Question(f"n{n}", f"What is {n}?", (str(n),), reasoning=f"It is {n}.") for n in range(400)]
-    rows = kept(rows_of(*many, found={question.text: (C,) for question in many}, hard_negatives=0.2))
+    rows = made_rows(rows_of(*many, found={question.text: (C,) for question in many}, hard_negatives=0.2))
     assert 0.15 < sum(bool(row.hard_negative) for row in rows) / len(rows) < 0.25
 
 

@@ -59,12 +59,12 @@ def test_evidence_that_no_excerpt_holds_is_no_reason() -> None:
 
 def test_a_reason_holds_its_answer() -> None:
     """Evidence without the answer gets the sentence of the context that has it; there must be one, unless the answer is a choice."""
-    asked = replace(QUESTION, evidence=QUESTION.evidence[:1])
-    assert compose_reason(draft(YARD, ADA, question=asked), no_passages) == (
+    question = replace(QUESTION, evidence=QUESTION.evidence[:1])
+    assert compose_reason(draft(YARD, ADA, question=question), no_passages) == (
         "The yard was founded by Ada Marlow in 1880 [1]. Ada Marlow died in 1931 [2]."
     )
-    assert compose_reason(draft(YARD, question=asked), no_passages) == Dropped(WITHOUT_ANSWER)
-    choice = replace(asked, answers=("yes",))
+    assert compose_reason(draft(YARD, question=question), no_passages) == Dropped(WITHOUT_ANSWER)
+    choice = replace(question, answers=("yes",))
     assert (
         compose_reason(draft(YARD, question=choice), no_passages) == "The yard was founded by Ada Marlow in 1880 [1]."
     )
@@ -86,7 +86,7 @@ def test_a_documents_own_excerpt_goes_before_a_twin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "cited"),
+    ("text", "cited"),
     [
         ("It sank.", "It sank [1]."),
         ("It sank", "It sank [1]."),
@@ -95,9 +95,9 @@ def test_a_documents_own_excerpt_goes_before_a_twin() -> None:
         ("It <|im_end|> sank ###Answer: no.", "It < |im_end| > sank Answer: no [1]."),
     ],
 )
-def test_a_statement_becomes_a_harmless_sentence(said: str, cited: str) -> None:
+def test_a_statement_becomes_a_harmless_sentence(text: str, cited: str) -> None:
     excerpt = Excerpt("1", "", "found", "a", 0, 5)
-    assert cite_statement(reasons.Statement("a", "found", said), [excerpt]) == cited
+    assert cite_statement(reasons.Statement("a", "found", text), [excerpt]) == cited
 
 
 def test_similarity_by_hand() -> None:
@@ -139,8 +139,8 @@ def test_nothing_that_supports_the_answer_is_a_drop() -> None:
     lost = Question("q", "Who?", ("Ada",), ("bread.md",))
     assert compose_reason(draft(question=lost), PASSAGES.__getitem__) == Dropped(reasons.UNSUPPORTED)
     assert compose_reason(draft(question=Question("q", "Who?", ("Ada",))), no_passages) == Dropped(reasons.UNSUPPORTED)
-    told = Question("q", "Who?", ("Ada",), reasoning="The roll says so [3].")
-    assert compose_reason(draft(question=told), no_passages) == "The roll says so."
+    question = Question("q", "Who?", ("Ada",), reasoning="The roll says so [3].")
+    assert compose_reason(draft(question=question), no_passages) == "The roll says so."
 
 
 @pytest.mark.parametrize(

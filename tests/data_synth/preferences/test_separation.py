@@ -36,7 +36,7 @@ def figures(rows: list[PreferenceRow]) -> tuple[float, ...]:
     return tuple(measure_separation(rows).values())
 
 
-def test_pairs_that_length_gives_away_are_told_apart_by_it() -> None:
+def test_pairs_that_length_gives_away_are_separated_by_it() -> None:
     draw = Random(0)
     rows = [pair(n, words(30 + n % 7, draw), words(2, draw)) for n in range(200)]
     length, tree, *_ = figures(rows)

@@ -32,9 +32,9 @@ def test_nearness_is_the_mean_over_sentences_of_that_to_the_best_proposition(ind
         t for n, t in enumerate(index.data.proposition_texts) if "ada" in {s.source for s in index.proposition(n).spans}
     ]
     encode = HashEncoder().encode
-    told = ["She was born in Tarn and died on 4 May 1931.", "The moon is green."]
-    assert sentences_of(reason) == told
-    best = np.array([(encode([sentence]) @ encode(texts).T).max() for sentence in told])
+    sentences = ["She was born in Tarn and died on 4 May 1931.", "The moon is green."]
+    assert sentences_of(reason) == sentences
+    best = np.array([(encode([sentence]) @ encode(texts).T).max() for sentence in sentences])
     expected = normalised_similarity(index, best).mean()
     assert found.normalised_similarity == pytest.approx(float(expected), abs=1e-5)
 

@@ -9,8 +9,8 @@ import pytest
 from data_synth.questions import by_model
 from data_synth.questions.by_model import (
     MAX_ARTICLES,
-    MIN_ARTICLES,
     MAX_FAILURES_IN_A_ROW,
+    MIN_ARTICLES,
     Writers,
     article_groups,
     model_questions,

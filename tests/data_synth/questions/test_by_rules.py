@@ -91,7 +91,7 @@ def test_questions_of_every_kind_are_made_from_what_the_sentences_say(films: Ind
 def test_comparisons_are_answered_by_the_values(films: Index) -> None:
     by_thing = {"The Saddle Hawk": 1925, "Night Ferry": 1931, "Low Tide": 1940, "Marlow Yard": 1880, "Tarn Mill": 1795}
     by_thing |= {"born Edward Lorne": 1889, "born Mara Quill": 1901, "died Edward Lorne": 1953, "died Mara Quill": 1980}
-    seen = set()
+    cases = set()
     for seed in range(6):
         for row in possible(films, seed).values():
             if row.kind == "comparison":
@@ -99,8 +99,8 @@ def test_comparisons_are_answered_by_the_values(films: Index) -> None:
                 ends = [(chain[-1].given, by_thing[event + chain[-1].given]) for chain in row.chains]
                 choose = max if " later, " in row.text else min
                 assert row.answers == (choose(ends, key=lambda end: end[1])[0],)
-                seen.add((event, choose))
-    assert len(seen) >= 5, "both directions of films, births and deaths"
+                cases.add((event, choose))
+    assert len(cases) >= 5, "both directions of films, births and deaths"
 
 
 def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
@@ -126,7 +126,7 @@ def test_each_step_stands_in_its_passage(examples: Index) -> None:
         assert row.answers[0] in ends
 
 
-def test_a_passage_that_is_not_needed_is_seen(films: Index) -> None:
+def test_a_passage_that_is_not_needed_is_detected(films: Index) -> None:
     mentions = Mentions(films)
     row = possible(films)["When was the person who directed The Saddle Hawk born?"]
     idle = Step("Marlow Yard", "1880", "yard", films.passages_of("yard")[0].id, "It stands in Port Ellery.")
@@ -146,11 +146,11 @@ def test_a_chain_that_does_not_hang_together_does_not_hold(films: Index) -> None
     assert not path_holds(apart, Mentions(films))
 
 
-def test_a_hop_that_another_passage_tells_too_makes_no_question(tmp_path: Path) -> None:
+def test_a_hop_that_another_passage_states_too_makes_no_question(tmp_path: Path) -> None:
     text = "When was the person who directed The Saddle Hawk born?"
     assert text in with_more(tmp_path / "plain")
-    told = Document("list", "Lorne's films", "The Saddle Hawk was the first film of Edward Lorne.")
-    assert text not in with_more(tmp_path / "told", told)
+    other = Document("list", "Lorne's films", "The Saddle Hawk was the first film of Edward Lorne.")
+    assert text not in with_more(tmp_path / "other", other)
     also = Document("births", "Births of 1889", "On 7 November 1889 the baker's son Edward Lorne came to the world.")
     assert text not in with_more(tmp_path / "also", also)
 
@@ -168,8 +168,8 @@ def test_a_name_that_may_mean_another_leads_nowhere(tmp_path: Path) -> None:
 
 def test_a_title_that_others_share_is_no_documents_name(tmp_path: Path) -> None:
     twin = Document("twin", "Low Tide", "Low Tide is a poem.")
-    told = Document("told", "Port Ellery (ship)", "It sank.")
-    mentions = Mentions(build(tmp_path / "i", [*FILMS, twin, told]))
+    bracketed = Document("told", "Port Ellery (ship)", "It sank.")
+    mentions = Mentions(build(tmp_path / "i", [*FILMS, twin, bracketed]))
     assert mentions.document_of("low tide") is None and mentions.document_of("port ellery") is None
     assert mentions.document_of("mara quill") is not None
 
@@ -194,7 +194,7 @@ def test_a_question_that_gives_something_away_is_no_row() -> None:
     assert to_row(fine, {"a": "dev", "b": "train"}) is None, "a question over documents of two splits"
 
 
-def test_a_step_is_told_once_only_if_no_other_passage_has_both_ends(films: Index) -> None:
+def test_a_step_is_stated_once_only_if_no_other_passage_has_both_ends(films: Index) -> None:
     mentions = Mentions(films)
     passage = films.passages_of("hawk")[0]
     step = Step("The Saddle Hawk", "Edward Lorne", "hawk", passage.id, passage.text)
@@ -207,10 +207,10 @@ def test_documents_are_not_used_often_and_questions_not_asked_twice(examples: In
     uses = Counter(source for row in rows for source in row.sources)
     assert max(uses.values()) <= MAX_USES_OF_DOCUMENT
     assert len({row.id for row in rows}) == len({row.text for row in rows}) == len(rows)
-    kept = DuplicateFilter()
-    kept.add(rows[0])
-    assert kept.is_duplicate(replace(rows[0], text=rows[0].text.replace("?", " ?")))
-    assert not kept.is_duplicate(replace(rows[0], text="Something else entirely?"))
+    duplicates = DuplicateFilter()
+    duplicates.add(rows[0])
+    assert duplicates.is_duplicate(replace(rows[0], text=rows[0].text.replace("?", " ?")))
+    assert not duplicates.is_duplicate(replace(rows[0], text="Something else entirely?"))
 
 
 def test_the_same_seed_makes_the_same_questions(films: Index, examples: Index) -> None:

@@ -60,7 +60,7 @@ def test_a_folder_of_questions_is_written_that_evaluation_reads(index: Path, tmp
     assert files_of(tmp_path / "again") == files_of(tmp_path / "out")
 
 
-def test_hops_choose_and_too_few_are_told(index: Path) -> None:
+def test_hops_choose_and_too_few_are_reported(index: Path) -> None:
     done = run(index, "--hops", 3, "--count", 50, "--preview", 50, "--json")
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
     assert rows and {row["hops"] for row in rows} == {3}
@@ -88,7 +88,7 @@ def test_a_share_of_questions_has_no_answer(index: Path, tmp_path: Path) -> None
         run(index, "--unanswerable", 0.25, "--writer", "w", "--preview", 1)
 
 
-def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -> None:
+def test_options_that_do_not_go_together_are_errors(index: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--judge scripted without --writer"):
         run(index, "--judge", "scripted", "--preview", 1)
     with pytest.raises(UserError, match="mode"):
@@ -97,7 +97,7 @@ def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -
         run(index)
 
 
-def test_an_index_that_gives_no_question_is_told_and_nothing_written(tmp_path: Path) -> None:
+def test_an_index_that_gives_no_question_is_an_error_and_nothing_written(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(folder, [Document("a", "Tarn", "Bread is good.")], IndexSettings(), lambda spec: HashEncoder())
     with pytest.raises(UserError, match="no question of 1 or 2 or 3 or 4 hops"):
@@ -108,7 +108,7 @@ def test_an_index_that_gives_no_question_is_told_and_nothing_written(tmp_path: P
 def test_a_writer_that_fails_is_shown_with_one_of_its_replies(index: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "As a language model I like ferries.")
     with pytest.raises(
-        UserError, match=r"scripted wrote no question .* One reply: “As a language model I like ferries\.”"
+        UserError, match=r"scripted wrote no usable question: .* One reply: “As a language model I like ferries\.”"
     ):
         run(index, "--writer", "w", "--mode", "lexical", "--out", tmp_path / "out", model=model)
     assert not (tmp_path / "out" / "train.jsonl").exists()

@@ -68,13 +68,13 @@ def test_a_pronoun_is_the_thing_that_the_page_is_about(tmp_path: Path) -> None:
     assert not any("pension" in text for text in rows)
 
 
-def test_what_belongs_to_a_page_is_told_apart_by_it(tmp_path: Path) -> None:
+def test_what_belongs_to_a_page_is_identified_by_its_title(tmp_path: Path) -> None:
     tram = Document("tram", "The Corrow Tram", "The Corrow Tram is a line. The gauge is 760 millimetres.")
     rows = by_question(tmp_path / "i", tram)
     assert rows["What is the gauge, according to “The Corrow Tram”?"].answers == ("760 millimetres",)
 
 
-def test_what_two_pages_say_of_the_same_words_is_told_apart_by_the_page(tmp_path: Path) -> None:
+def test_the_same_words_on_two_pages_are_distinguished_by_title(tmp_path: Path) -> None:
     pages = [
         Document(year, f"Timetable {year}", f"Trams leave at {hour}:00.") for year, hour in (("2022", 8), ("2023", 9))
     ]

@@ -73,11 +73,11 @@ def test_what_is_answered_stands_there_and_what_is_refused_does_not(
     for row in made(seed, distractors=distractors, without_gold=without):
         assert reading_problems(row) == []
         if row.question_id.endswith("-changed"):
-            asked = by_id[row.question_id.removesuffix("-changed")]
+            original = by_id[row.question_id.removesuffix("-changed")]
             assert (
                 row.completion == NOT_FOUND
-                and row.question != asked.text
-                and set(asked.gold_ids) <= set(row.context_ids)
+                and row.question != original.text
+                and set(original.gold_ids) <= set(row.context_ids)
             )
             continue
         question, held = by_id[row.question_id], [words_of(f"{one} {TEXTS[one]}") for one in row.context_ids]
@@ -226,7 +226,7 @@ def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"id": "a", "question": " "}, "'question' is ' '"),
         ({"id": "a", "question": "Who?", "gold_ids": ["moon"]}, "no passage 'moon'"),
@@ -234,9 +234,9 @@ def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
         ({"id": "a", "question": "Who?", "split": "late"}, "split 'late'"),
     ],
 )
-def test_a_bad_set_is_named_with_its_line(row: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_a_bad_set_is_named_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"questions\.jsonl line 1") as raised:
         read_set(folder)
-    assert said in str(raised.value)
+    assert message in str(raised.value)

@@ -57,7 +57,7 @@ def rows_of(index: Index, *words: str) -> np.ndarray:
     return np.array([row_of(index, each) for each in words], np.int64)
 
 
-def asked(index: Index, text: str = QUESTION) -> Query:
+def query_of(index: Index, text: str = QUESTION) -> Query:
     return Query(text, index.encode_queries([text])[0])
 
 
@@ -70,26 +70,26 @@ def everything(index: Index) -> np.ndarray:
 
 
 def test_every_feature_is_a_finite_number_for_every_proposition(index: Index) -> None:
-    values = selector_features(index, asked(index), everything(index))
+    values = selector_features(index, query_of(index), everything(index))
     assert values.shape == (len(index.data.proposition_ids), len(FEATURES)) and values.dtype == np.float32
     assert np.isfinite(values).all()
 
 
 def test_no_candidates_give_no_rows(index: Index) -> None:
-    assert selector_features(index, asked(index), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
+    assert selector_features(index, query_of(index), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_a_candidate_has_the_same_features_in_any_company(index: Index, data: st.DataObject) -> None:
-    query = asked(index)
+    query = query_of(index)
     whole = selector_features(index, query, everything(index))
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(whole))), min_size=1, unique=True)), np.int64)
     assert np.allclose(selector_features(index, query, rows), whole[rows], atol=1e-6)
 
 
 def test_nearness_and_rank_by_hand(index: Index) -> None:
-    query = asked(index)
+    query = query_of(index)
     cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
     values = selector_features(index, query, everything(index))
     assert column(values, "nearness") == pytest.approx(
@@ -188,14 +188,14 @@ def test_the_first_occurrence_tells_place_and_length(index: Index) -> None:
     assert text[int(place[0]) : int(place[0] + length[0])] == "She was born in Tarn and died on 4 May 1931."
 
 
-def test_a_document_that_the_question_names_is_told(index: Index) -> None:
+def test_a_document_that_the_question_names_has_the_feature(index: Index) -> None:
     rows = rows_of(index, "ferry of Port Ellery", "Nobody minds")
-    assert column(selector_features(index, asked(index), rows), "document_named") == [1, 0]
-    assert column(selector_features(index, asked(index, "Who minds?"), rows), "document_named") == [0, 0]
+    assert column(selector_features(index, query_of(index), rows), "document_named") == [1, 0]
+    assert column(selector_features(index, query_of(index, "Who minds?"), rows), "document_named") == [0, 0]
 
 
 def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(index: Index) -> None:
-    query = asked(index)
+    query = query_of(index)
     view = view_of(index, query)
     assert len(view.seeds_S) == SEEDS
     values = measure(index, query, view, view.seeds_S)
@@ -205,7 +205,7 @@ def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(in
 
 
 def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None:
-    view = view_of(index, asked(index))
+    view = view_of(index, query_of(index))
     found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
     expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
@@ -218,11 +218,11 @@ def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, mo
     from graph.retrieve.parts.query import RetrieveSettings
     from graph.retrieve.retrieve import retrieve
 
-    with_words = selector_features(index, asked(index), everything(index))
+    with_words = selector_features(index, query_of(index), everything(index))
     leave_words_out(monkeypatch)
     found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))
     score_of = {scored.item.id: scored.score for scored in found.passages}
-    values = selector_features(index, asked(index), everything(index))
+    values = selector_features(index, query_of(index), everything(index))
     assert np.array_equal(values, with_words)
     for row, value in zip(everything(index), column(values, "hops_score"), strict=True):
         expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
@@ -231,7 +231,7 @@ def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, mo
 
 def test_the_time_is_linear_in_the_candidates(index: Index) -> None:
     def prepare(candidates: int) -> Callable[[], object]:
-        query, rows = asked(index), np.resize(everything(index), candidates)
+        query, rows = query_of(index), np.resize(everything(index), candidates)
         return lambda: selector_features(index, query, rows)
 
     assert_linear(prepare, 100)

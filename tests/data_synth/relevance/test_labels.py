@@ -63,14 +63,14 @@ def test_half_of_the_shorter_one_is_enough_and_less_is_not(index: Index) -> None
     assert "born in Tarn" in index.data.proposition_texts[int(found[0])]
 
 
-def test_a_sentence_that_is_not_in_its_document_is_told(index: Index) -> None:
+def test_a_sentence_that_is_not_in_its_document_is_reported(index: Index) -> None:
     assert quoted_rows(index, Quote("ada", "She was born in Quill.")) == Dropped(NOT_THERE)
     question = Question("q", "?", (), evidence=(Quote("ada", "She was born in Quill."),))
     rows, lost = gold_rows(index, question)
     assert len(rows) == 0 and lost == [Dropped(NOT_THERE)]
 
 
-def test_a_sentence_that_no_proposition_was_read_from_is_told(tmp_path: Path) -> None:
+def test_a_sentence_that_no_proposition_was_read_from_is_reported(tmp_path: Path) -> None:
     index = build(tmp_path / "index", [Document("d", "Pier", "# Harbour notes\n\nMason built the pier of Haven.")])
     assert quoted_rows(index, Quote("d", "# Harbour notes")) == Dropped(NO_PROPOSITION)
 
@@ -80,7 +80,7 @@ def test_without_sentences_all_of_a_gold_document_is_gold(index: Index) -> None:
     assert texts(index, rows) == texts(index, rows_of_sources(index, ["tarn"])) and len(rows) == 2 and lost == []
 
 
-def test_a_question_without_gold_is_told(index: Index) -> None:
+def test_a_question_without_gold_is_reported(index: Index) -> None:
     rows, lost = gold_rows(index, Question("q", "?", ()))
     assert len(rows) == 0 and lost == [Dropped(NO_GOLD)]
 
@@ -151,22 +151,22 @@ CORPUS = {"id": "ada", "text": "One. Two.", "sentences": ["One.", "Two."]}
 
 
 def test_numbered_sentences_become_quotes(tmp_path: Path) -> None:
-    asked = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
-    assert asked[0].own_sources == ("ada", "tarn") and asked[0].stated_split is None
-    assert asked[0].gold_sources == ("ada",) and asked[0].question.evidence == ()
-    found = with_sentences(asked, write(tmp_path / "corpus.jsonl", CORPUS))
+    questions = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
+    assert questions[0].own_sources == ("ada", "tarn") and questions[0].stated_split is None
+    assert questions[0].gold_sources == ("ada",) and questions[0].question.evidence == ()
+    found = with_sentences(questions, write(tmp_path / "corpus.jsonl", CORPUS))
     assert found[0].question.evidence == (Quote("ada", "Two."),)
 
 
 def test_quotes_of_the_file_go_before_numbers_and_need_no_corpus(tmp_path: Path) -> None:
     row = {**NUMBERED, "evidence": [{"id": "ada", "quote": "One."}], "split": "dev"}
-    asked = read_gold_questions(write(tmp_path / "questions.jsonl", row))
-    assert asked[0].stated_split == "dev"
-    assert with_sentences(asked, tmp_path / "missing.jsonl")[0].question.evidence == (Quote("ada", "One."),)
+    questions = read_gold_questions(write(tmp_path / "questions.jsonl", row))
+    assert questions[0].stated_split == "dev"
+    assert with_sentences(questions, tmp_path / "missing.jsonl")[0].question.evidence == (Quote("ada", "One."),)
 
 
 @pytest.mark.parametrize(
-    ("row", "corpus", "told"),
+    ("row", "corpus", "message"),
     [
         ({**NUMBERED, "supporting_sentences": [["ada", 2]]}, CORPUS, "gold sentence 2 of 'ada', which has 2 sentences"),
         ({**NUMBERED, "supporting_sentences": [["ada", -1]]}, CORPUS, "gold sentence -1 of 'ada'"),
@@ -177,20 +177,20 @@ def test_quotes_of_the_file_go_before_numbers_and_need_no_corpus(tmp_path: Path)
         (NUMBERED, None, "no such file, and the questions number the sentences"),
     ],
 )
-def test_bad_gold_is_told(tmp_path: Path, row: dict[str, Any], corpus: dict[str, Any] | None, told: str) -> None:
+def test_bad_gold_is_reported(tmp_path: Path, row: dict[str, Any], corpus: dict[str, Any] | None, message: str) -> None:
     questions = write(tmp_path / "questions.jsonl", row)
     if corpus is not None:
         write(tmp_path / "corpus.jsonl", corpus)
     with pytest.raises(UserError) as problem:
         with_sentences(read_gold_questions(questions), tmp_path / "corpus.jsonl")
-    assert told in str(problem.value)
+    assert message in str(problem.value)
 
 
-def test_documents_that_the_index_lacks_are_told(tmp_path: Path) -> None:
-    asked = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
-    check_sources(asked, ["ada", "tarn"])
+def test_documents_that_the_index_lacks_are_reported(tmp_path: Path) -> None:
+    questions = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
+    check_sources(questions, ["ada", "tarn"])
     with pytest.raises(UserError, match="question 'q' names document 'tarn'"):
-        check_sources(asked, ["ada"])
+        check_sources(questions, ["ada"])
 
 
 def test_rows_are_int64(index: Index) -> None:

@@ -52,8 +52,8 @@ def run(index: Path, questions: Path, *arguments: object, model: ScriptedModel |
 
     synth = typer.Typer()
     cli_label.register_relevance(synth, open_model)
-    asked = [str(index), "--questions", str(questions), *map(str, arguments)]
-    return CliRunner().invoke(synth, asked)
+    options = [str(index), "--questions", str(questions), *map(str, arguments)]
+    return CliRunner().invoke(synth, options)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_a_folder_without_a_dataset_is_no_neighbour(index: Path, questions: Path
     assert isinstance(result.exception, UserError) and "nowhere: no dataset" in str(result.exception)
 
 
-def test_no_folder_is_told(index: Path, questions: Path) -> None:
+def test_no_folder_is_reported(index: Path, questions: Path) -> None:
     result = run(index, questions)
     assert isinstance(result.exception, UserError) and "--out" in str(result.exception)
 
@@ -135,11 +135,11 @@ def test_distilled_labels_are_asked_for_once(index: Path, questions: Path, tmp_p
         return json.dumps({"selected": [1, 2]})
 
     first, again = ScriptedModel(select), ScriptedModel(select)
-    asked = ("--out", tmp_path / "out", "--distil-from", "scripted")
-    assert run(index, questions, *asked, model=first).exit_code == 0
+    options = ("--out", tmp_path / "out", "--distil-from", "scripted")
+    assert run(index, questions, *options, model=first).exit_code == 0
     rows = lines(tmp_path / "out")
     assert {row["labelled_by"] for row in rows} == {"model"} and sum(row["label"] for row in rows) == 2 * 2
-    assert run(index, questions, *asked, model=again).exit_code == 0
+    assert run(index, questions, *options, model=again).exit_code == 0
     assert len(first.asked) >= 2 and again.asked == []
     assert lines(tmp_path / "out") == rows
 
@@ -150,7 +150,7 @@ def test_useless_replies_lose_most_rows_and_say_so(index: Path, questions: Path,
     assert result.exit_code == 1
 
 
-def test_a_gold_document_that_is_not_in_the_index_is_told(index: Path, tmp_path: Path) -> None:
+def test_a_gold_document_that_is_not_in_the_index_is_reported(index: Path, tmp_path: Path) -> None:
     lost = write(tmp_path / "lost.jsonl", [{"id": "q", "question": "Where?", "gold_ids": ["atlantis"]}])
     result = run(index, lost, "--out", tmp_path / "out")
     assert isinstance(result.exception, UserError) and "atlantis" in str(result.exception)

@@ -59,8 +59,8 @@ def split_rows(made: Any) -> tuple[list[RelevanceRow], list[str]]:
 def test_the_gold_sentence_is_relevant_and_its_neighbours_are_not(index: Index) -> None:
     rows, dropped = split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 3))
     assert dropped == []
-    told = sorted((row.found_by, row.label) for row in rows)
-    assert told == sorted([("gold", 0), ("gold", 1), ("own", 0), ("own", 0), *((r.found_by, 0) for r in rows[4:])])
+    labels = sorted((row.found_by, row.label) for row in rows)
+    assert labels == sorted([("gold", 0), ("gold", 1), ("own", 0), ("own", 0), *((r.found_by, 0) for r in rows[4:])])
     assert len(rows) == 4 + 3 and {row.found_by for row in rows[4:]} <= {"walk", "cosine"}
     [relevant] = [row for row in rows if row.label]
     assert "born in Tarn" in relevant.proposition and relevant.labelled_by == "sentence"
@@ -138,8 +138,8 @@ def select_first(request: CompletionRequest) -> str:
 
 
 def test_a_model_labels_instead_of_the_gold_and_needs_none(index: Index) -> None:
-    asked = GoldQuestion(Question("free", "Where was Ada Marlow born?", ()))
-    made = relevance_rows(index, [asked], all_in(index, "train", asked), 6, ScriptedModel(select_first))
+    question = GoldQuestion(Question("free", "Where was Ada Marlow born?", ()))
+    made = relevance_rows(index, [question], all_in(index, "train", question), 6, ScriptedModel(select_first))
     rows, dropped = split_rows(made)
     assert dropped == [] and {row.labelled_by for row in rows} == {"model"}
     [relevant] = [row for row in rows if row.label]
@@ -181,7 +181,7 @@ def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"label": 2}, "label is 2"),
         ({"split": "validation"}, "split is 'validation'"),
@@ -193,8 +193,8 @@ def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> N
         ({"features": (float("nan"),) * len(FEATURES)}, "feature nearness is nan"),
     ],
 )
-def test_what_is_wrong_with_a_row_is_told(row: RelevanceRow, change: dict[str, Any], told: str) -> None:
-    assert told in RELEVANCE.problems(replace(row, **change))[0]
+def test_problems_of_a_row_are_reported(row: RelevanceRow, change: dict[str, Any], message: str) -> None:
+    assert message in RELEVANCE.problems(replace(row, **change))[0]
 
 
 def test_a_missing_feature_is_no_row(row: RelevanceRow) -> None:

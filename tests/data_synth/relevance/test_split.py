@@ -39,7 +39,7 @@ def harbours(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("split") / "index", [harbour(number) for number in range(HARBOURS)])
 
 
-def asked(number: int, gold: Iterable[int], own: Iterable[int] = (), stated: str | None = None) -> GoldQuestion:
+def gold_question(number: int, gold: Iterable[int], own: Iterable[int] = (), stated: str | None = None) -> GoldQuestion:
     question = Question(
         f"q{number:02}", f"Who built the pier of Haven{number}?", (), gold_sources=tuple(f"d{each:02}" for each in gold)
     )
@@ -48,18 +48,18 @@ def asked(number: int, gold: Iterable[int], own: Iterable[int] = (), stated: str
 
 def overlapping() -> list[GoldQuestion]:
     """Each question has a gold page of its own and was published with the pages of its neighbours, too."""
-    return [asked(n, [n], [n, (n + 1) % HARBOURS, (n + 2) % HARBOURS]) for n in range(HARBOURS)]
+    return [gold_question(n, [n], [n, (n + 1) % HARBOURS, (n + 2) % HARBOURS]) for n in range(HARBOURS)]
 
 
 def leaks(rows: Iterable[RelevanceRow]) -> dict[str, set[str]]:
     """What is in more than one split, by kind; a slow look at nothing but the rows."""
-    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    by_part: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         parts = [("question", row.question_id), ("question text", row.question), ("proposition", row.proposition_id)]
         for part in parts + [("passage", passage) for passage in row.passage_ids]:
-            seen[part].add(row.split)
+            by_part[part].add(row.split)
     found: dict[str, set[str]] = defaultdict(set)
-    for (kind, name), splits in seen.items():
+    for (kind, name), splits in by_part.items():
         if len(splits) > 1:
             found[kind].add(name)
     return found
@@ -100,31 +100,45 @@ def test_a_proposition_that_stands_in_two_splits_is_in_none(harbours: Index) -> 
 
 
 def test_questions_with_a_common_gold_document_stay_together() -> None:
-    chain = [asked(0, [0, 1]), asked(1, [1, 2]), asked(2, [5]), asked(3, [2]), asked(4, [6])]
+    chain = [
+        gold_question(0, [0, 1]),
+        gold_question(1, [1, 2]),
+        gold_question(2, [5]),
+        gold_question(3, [2]),
+        gold_question(4, [6]),
+    ]
     groups = sorted(sorted(group) for group in group_questions(chain))
     assert groups == [["q00", "q01", "q03"], ["q02"], ["q04"]]
 
 
 def test_the_same_words_asked_twice_stay_together() -> None:
     again = GoldQuestion(Question("again", "WHO built the pier of Haven1?", ()))
-    assert sorted(map(sorted, group_questions([asked(1, [1]), again, asked(2, [2])]))) == [["again", "q01"], ["q02"]]
+    assert sorted(map(sorted, group_questions([gold_question(1, [1]), again, gold_question(2, [2])]))) == [
+        ["again", "q01"],
+        ["q02"],
+    ]
 
 
-def test_a_split_that_the_file_states_is_kept() -> None:
-    questions = [asked(n, [n], stated="test" if n < 3 else None) for n in range(HARBOURS)]
+def test_a_split_stated_in_the_file_is_respected() -> None:
+    questions = [gold_question(n, [n], stated="test" if n < 3 else None) for n in range(HARBOURS)]
     split = split_questions(questions, 0)
     assert [split[f"q{n:02}"] for n in range(3)] == ["test"] * 3
 
 
 def test_a_document_goes_to_the_split_of_the_questions_it_is_gold_for() -> None:
-    questions = [asked(0, [0]), asked(1, [1], [0, 2]), asked(2, [3], [0, 2]), asked(3, [4], [2])]
+    questions = [
+        gold_question(0, [0]),
+        gold_question(1, [1], [0, 2]),
+        gold_question(2, [3], [0, 2]),
+        gold_question(3, [4], [2]),
+    ]
     split = {"q00": "dev", "q01": "train", "q02": "train", "q03": "test"}
     documents = split_documents(questions, split, ["d00", "d01", "d02", "d04"], 0)
     assert documents == {"d00": "dev", "d01": "train", "d02": "train", "d04": "test"}
 
 
 def test_of_equal_claims_the_rarer_split_wins() -> None:
-    questions = [asked(0, [7]), asked(1, [7])]
+    questions = [gold_question(0, [7]), gold_question(1, [7])]
     assert split_documents(questions, {"q00": "train", "q01": "test"}, ["d07"], 0) == {"d07": "test"}
 
 
@@ -133,11 +147,11 @@ def shares(split: Mapping[str, str]) -> list[int]:
 
 
 def test_four_fifths_train_and_a_tenth_each_check() -> None:
-    assert shares(split_questions([asked(n, [n]) for n in range(200)], 0)) == [160, 20, 20]
+    assert shares(split_questions([gold_question(n, [n]) for n in range(200)], 0)) == [160, 20, 20]
 
 
 def test_a_group_that_would_crowd_a_small_split_trains() -> None:
-    crowd = [asked(n, [n if n > 60 else 0]) for n in range(100)]
+    crowd = [gold_question(n, [n if n > 60 else 0]) for n in range(100)]
     for seed in range(5):
         split = split_questions(crowd, seed)
         assert {split[f"q{n:02}"] for n in range(61)} == {"train"}
@@ -147,7 +161,7 @@ def test_a_group_that_would_crowd_a_small_split_trains() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(range(12)), st.integers(0, 3))
 def test_the_order_of_the_questions_does_not_matter(order: list[int], seed: int) -> None:
-    questions = [asked(n, [n // 2, n % 5]) for n in range(12)]
+    questions = [gold_question(n, [n // 2, n % 5]) for n in range(12)]
     assert split_questions([questions[n] for n in order], seed) == split_questions(questions, seed)
 
 
@@ -158,12 +172,12 @@ def test_another_seed_splits_otherwise(harbours: Index, tmp_path: Path) -> None:
 
 def test_the_same_words_in_two_stated_splits_check_and_do_not_train() -> None:
     twin = GoldQuestion(Question("twin", "Who built the pier of HAVEN1?", ()), stated_split="test")
-    split = split_questions([asked(1, [1], stated="train"), twin, asked(2, [2], stated="dev")], 0)
+    split = split_questions([gold_question(1, [1], stated="train"), twin, gold_question(2, [2], stated="dev")], 0)
     assert split == {"q01": "test", "twin": "test", "q02": "dev"}
 
 
 def test_split_by_questions_every_question_keeps_its_own_facts_and_none_is_in_two_splits(harbours: Index) -> None:
-    questions = [asked(n, [0, n], [0, n, (n + 1) % HARBOURS]) for n in range(HARBOURS)]
+    questions = [gold_question(n, [0, n], [0, n, (n + 1) % HARBOURS]) for n in range(HARBOURS)]
     crowded = make_split(harbours, questions, 0)
     assert set(crowded.questions.values()) == {"train"}, "all have page 0 in common"
     split = make_split(harbours, questions, 0, "questions")

@@ -1,4 +1,4 @@
-"""K responses to a prompt: which are kept, what they are worth, and that a ledger resumes in the middle of a prompt."""
+"""K responses to a prompt: which are used, their rewards, and that a ledger resumes in the middle of a prompt."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -214,10 +214,10 @@ def test_without_a_verifier_there_is_no_such_component() -> None:
     assert "supported" not in rewards_of(SampledResponses(draft, (GOOD, "Tarn")), near)
 
 
-def test_problems_of_rows_are_told() -> None:
+def test_problems_of_rows_are_reported() -> None:
     good = next(row for row in rows_of(in_turn(GOOD, "Tarn")) if isinstance(row, ResponseRow))
     as_json = response_to_json(good)
-    for change, told in [
+    for change, message in [
         ({"responses": ["a"], "rewards": {"correct": [1.0]}}, "1 responses"),
         ({"responses": ["a", " "]}, "response 2 is empty"),
         ({"responses": ["a", "a"]}, "appears twice"),
@@ -231,10 +231,10 @@ def test_problems_of_rows_are_told() -> None:
         ({"prompt": [{"role": "assistant", "content": "x"}]}, "user's turn"),
     ]:
         problems = response_problems(response_from_json(as_json | change))
-        assert any(told in problem for problem in problems), change
+        assert any(message in problem for problem in problems), change
 
 
-def test_thinking_is_neither_kept_nor_rewarded() -> None:
+def test_thinking_is_neither_stored_nor_rewarded() -> None:
     """What is learned is served without a thinking block: a response must not bring one along."""
     thoughts = ("<think>Quill [2]? ###Answer: Quill</think>\n\n", "<think>\n\n</think>\n\n")
     rows = rows_of(in_turn(thoughts[0] + GOOD, thoughts[1] + "Tarn", "<think>never done ###Answer: Tarn"))

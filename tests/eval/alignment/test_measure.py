@@ -120,12 +120,12 @@ def test_a_reward_is_the_weighted_sum_of_its_components() -> None:
 
 def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Path) -> None:
     ms = read_run(world / "ms")
-    for other, check, told in [
+    for other, check, message in [
         (replace(ms, settings={"rewards": {"correct": 2.0}}), common_weights, "not {'correct': 1.0"),
         (replace(ms, base_model="elsewhere"), common_reference, "started from elsewhere"),
         (replace(ms, beta=None, stage="sft"), common_reference, "a run of stage sft"),
     ]:
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             check([world / "ms", tmp_path], [ms, other])
     with pytest.raises(UserError, match="at least one of correct, format"):
         common_weights([tmp_path], [replace(ms, settings={"rewards": {"grounded": 1.0}})])

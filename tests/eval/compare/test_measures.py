@@ -55,9 +55,9 @@ def test_score_answer_takes_an_answer_apart():
 
 
 def test_an_answer_is_well_formed_in_the_form_that_its_prompt_asks_for():
-    asked = replace(ROWS[0], prompt=answer_messages("q1?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)], "cited"))
+    row = replace(ROWS[0], prompt=answer_messages("q1?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)], "cited"))
     reasoned, cited = completion("###Reason: a [1] ###Answer: yes"), completion("yes [1]")
-    assert [score_answer(asked, text).well_formed for text in (reasoned, cited)] == [0.0, 1.0]
+    assert [score_answer(row, text).well_formed for text in (reasoned, cited)] == [0.0, 1.0]
     assert [score_answer(ROWS[0], text).well_formed for text in (reasoned, cited)] == [1.0, 0.0]
 
 

@@ -29,18 +29,18 @@ def read_answers(lines: list[str]) -> tuple[ModelAnswer, ...]:
 
 
 def read_answer(name: str, lines: list[str]) -> ModelAnswer:
-    said = [line for line in lines if not CITATION.fullmatch(line)]
+    answer_lines = [line for line in lines if not CITATION.fullmatch(line)]
     cited = {found[1]: found[2] for line in lines if (found := CITATION.fullmatch(line))}
     if not cited:
-        return ModelAnswer(name, " ".join(said), "", {})
-    return ModelAnswer(name, said[0], " ".join(said[1:]), cited)
+        return ModelAnswer(name, " ".join(answer_lines), "", {})
+    return ModelAnswer(name, answer_lines[0], " ".join(answer_lines[1:]), cited)
 
 
 def test_readme_has_the_three_questions_as_the_demo_prints_them():
-    asked = questions_to_show(read_questions(EXAMPLES / "questions.jsonl"))
+    questions = questions_to_show(read_questions(EXAMPLES / "questions.jsonl"))
     blocks = blocks_shown()
-    assert len(blocks) == len(asked) == SHOWN_QUESTIONS
-    for question, lines in zip(asked, blocks, strict=True):
+    assert len(blocks) == len(questions) == SHOWN_QUESTIONS
+    for question, lines in zip(questions, blocks, strict=True):
         first = next(place for place, line in enumerate(lines) if line.startswith("  before"))
         answers = read_answers(lines[first:])
         assert tuple(answer.model for answer in answers) == MODELS

@@ -1,4 +1,4 @@
-"""Runs of the demo one after another: what is kept, what is repeated, how a failing step ends it, what is shown side by side."""
+"""Runs of the demo one after another: what is reused, what is repeated, how a failing step ends it, what is shown side by side."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, comm
     result = run_demo(tmp_path / "run", commands, shown.append)
     assert first_words(commands) == ["ask"] * 6
     assert sum("(kept; it took" in line for line in shown) == sum(result.reused) == 9
-    assert any(line.startswith("output of compare") for line in shown), "what a kept step printed is told again"
+    assert any(line.startswith("output of compare") for line in shown), "the output of a reused step is shown again"
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,14 @@ def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_the
 
 
 @pytest.mark.parametrize(
-    ("after", "said"), [(0.25, "2 fewer of them"), (0.5, "as many of them"), (1.0, "4 more of them")]
+    ("after", "change"), [(0.25, "2 fewer of them"), (0.5, "as many of them"), (1.0, "4 more of them")]
 )
-def test_what_tuning_did_is_counted_and_said_plainly(after, said):
+def test_what_tuning_did_is_counted_and_said_plainly(after, change):
     measures = {name: {"untuned": 0.5, "ms": after} for name in REPORT["measures"]}
     lines = counts_text(REPORT | {"measures": measures}).splitlines()
-    assert lines[3].split()[-2:] == ["4", str(round(8 * after))] and f"A gold answer is in {said} after MS" in lines[-1]
+    assert (
+        lines[3].split()[-2:] == ["4", str(round(8 * after))] and f"A gold answer is in {change} after MS" in lines[-1]
+    )
     assert "decide nothing" in lines[-1]
 
 

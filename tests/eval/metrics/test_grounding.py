@@ -27,9 +27,9 @@ def test_doctests():
 def test_formulas():
     assert share([True, False, False, True]) == 0.5 and share([]) is None
     question = np.array([1.0, 0.0], np.float32)
-    asked = np.array([[1.0, 0.0], [0.6, 0.8]], np.float32)
-    assert answer_relevance(question, asked) == pytest.approx(0.8)
-    assert answer_relevance(question, asked[:0]) is None
+    generated = np.array([[1.0, 0.0], [0.6, 0.8]], np.float32)
+    assert answer_relevance(question, generated) == pytest.approx(0.8)
+    assert answer_relevance(question, generated[:0]) is None
     assert context_precision([False, True]) == 0.5
     assert context_precision([False, False]) == 0.0 and context_precision([]) is None
 

@@ -26,8 +26,8 @@ def pairs(request):
 
 def squad_normalised(text):
     """The steps of evaluate-v1.1.py in its order: lower, drop punctuation, drop articles, single spaces."""
-    kept = "".join(letter for letter in text.lower() if letter not in r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
+    plain = "".join(letter for letter in text.lower() if letter not in r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
 
 
 def musique_f1(answer, gold):
@@ -112,12 +112,15 @@ def test_rouge_is_that_of_rouge_score_and_of_its_definition(pairs):
 
 def slow_bleu(answer, references):
     """BLEU-4 of one sentence (Papineni et al. 2002): effective order, exponential smoothing of orders without a match."""
-    told, wanted = Tokenizer13a()(answer.rstrip()).split(), [Tokenizer13a()(r.rstrip()).split() for r in references]
+    tokens, references_tokens = (
+        Tokenizer13a()(answer.rstrip()).split(),
+        [Tokenizer13a()(r.rstrip()).split() for r in references],
+    )
     logs, smooth = [], 1.0
     for n in range(1, 5):
-        grams = Counter(tuple(told[i : i + n]) for i in range(len(told) - n + 1))
+        grams = Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
         best = Counter()
-        for words in wanted:
+        for words in references_tokens:
             best |= Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
         if not grams:
             break
@@ -129,8 +132,8 @@ def slow_bleu(answer, references):
         logs.append(math.log((matched or 1 / smooth) / grams.total()))
     if not logs:
         return 0.0
-    near = min((abs(len(words) - len(told)), len(words)) for words in wanted)[1]
-    brevity = 1.0 if len(told) >= near else math.exp(1 - near / len(told))
+    near = min((abs(len(words) - len(tokens)), len(words)) for words in references_tokens)[1]
+    brevity = 1.0 if len(tokens) >= near else math.exp(1 - near / len(tokens))
     return brevity * math.exp(sum(logs) / len(logs))
 
 
@@ -146,21 +149,21 @@ def test_bleu_is_that_of_sacrebleu_and_of_its_definition(pairs):
 
 def slow_meteor(answer, reference):
     """METEOR's exact stage, then its Porter stage, each from the last word to the last free equal one; chunks of neighbours."""
-    told, wanted = ([w.lower() for w in NLTKWordTokenizer().tokenize(text)] for text in (answer, reference))
-    free_told, free_wanted, matched = set(range(len(told))), set(range(len(wanted))), []
+    words, reference_words = ([w.lower() for w in NLTKWordTokenizer().tokenize(text)] for text in (answer, reference))
+    free, free_reference, matched = set(range(len(words))), set(range(len(reference_words))), []
     for form in (str, STEM):
-        forms = [form(word) for word in wanted]
-        for i in sorted(free_told, reverse=True):
-            equal = [j for j in free_wanted if forms[j] == form(told[i])]
+        forms = [form(word) for word in reference_words]
+        for i in sorted(free, reverse=True):
+            equal = [j for j in free_reference if forms[j] == form(words[i])]
             if equal:
                 matched.append((i, max(equal)))
-                free_told.discard(i)
-                free_wanted.discard(max(equal))
+                free.discard(i)
+                free_reference.discard(max(equal))
     if not matched:
         return 0.0
     matched.sort()
     chunks = 1 + sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in itertools.pairwise(matched))
-    precision, recall = len(matched) / len(told), len(matched) / len(wanted)
+    precision, recall = len(matched) / len(words), len(matched) / len(reference_words)
     mean = precision * recall / (0.9 * precision + 0.1 * recall)
     return mean * (1 - 0.5 * (chunks / len(matched)) ** 3)
 

@@ -80,11 +80,11 @@ def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     run(home)
     settings = load_settings(MatrixSettings, home / "config.yaml")
     matrix = list_cells(settings, home, home / "out", hashing)
-    lost, kept = (cell_file(home / "out", cell) for cell in matrix.cells)
+    lost, remaining = (cell_file(home / "out", cell) for cell in matrix.cells)
     lost.rename(lost.with_name(lost.name + ".partial"))
-    before = kept.stat().st_mtime_ns
+    before = remaining.stat().st_mtime_ns
     assert run(home)[0].json["cells"] == {"found": 1, "filled": 1}
-    assert lost.is_file() and kept.stat().st_mtime_ns == before
+    assert lost.is_file() and remaining.stat().st_mtime_ns == before
 
 
 def test_models_answer_over_every_retriever(home):
@@ -102,9 +102,9 @@ def test_models_answer_over_every_retriever(home):
 
 
 def test_support_is_told_of_answers_over_passages(home):
-    """Half of what is said of the Lantern stands in the passages; a bare word, or an answer without passages, cannot be judged."""
-    told = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
-    model = ScriptedModel(lambda request: told if "Lantern built" in request.messages[-1].content else "nobody")
+    """The passages support half of the statements on the Lantern; a bare word, or an answer without passages, cannot be judged."""
+    text = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
+    model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "nobody")
     retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
     ended, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
     found = {one["system"]: one["metrics"] for one in ended.json["results"]}

@@ -16,7 +16,7 @@ from tests.eval.run.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing,
 from tests.fakes import HashEncoder, ScriptedModel
 
 FIELDS = {"user_input", "retrieved_contexts", "response", "reference"}
-"""Those of ragas's SingleTurnSample that can be told of a run."""
+"""The fields of ragas's SingleTurnSample that a run can provide."""
 
 
 def files(home):
@@ -101,7 +101,7 @@ def test_the_command(home):
     words = ["eval", "ragas", str(home / "config.yaml"), "--run", str(home / "out")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0 and done.stdout.count("on isles, 3 of 3 questions") == 2
-    told = json.loads(CliRunner().invoke(app, [*words, "--out", str(home / "there"), "--json"]).stdout)
-    assert [one["system"] for one in told["files"]] == ["dense", "lexical"] and told["files"][0]["rows"] == 3
-    assert {one["file"] for one in told["files"]} == {str(file) for file in (home / "there").iterdir()}
+    report = json.loads(CliRunner().invoke(app, [*words, "--out", str(home / "there"), "--json"]).stdout)
+    assert [one["system"] for one in report["files"]] == ["dense", "lexical"] and report["files"][0]["rows"] == 3
+    assert {one["file"] for one in report["files"]} == {str(file) for file in (home / "there").iterdir()}
     assert len(list((home / "out/ragas").iterdir())) == 2

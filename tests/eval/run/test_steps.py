@@ -56,7 +56,7 @@ def test_a_step_stands_for_every_combination_of_its_values() -> None:
 
 
 def test_commands_of_a_step_run_in_processes_of_their_own(tmp_path: Path) -> None:
-    """The two that can, do; the one that cannot is told after the others are done."""
+    """The two that can, do; the one that cannot is reported after the others are done."""
     questions = EXAMPLES / "questions.jsonl"
     split = f"data split --questions {questions} --anew --test {{count}} --out {tmp_path}/{{count}}.jsonl"
     steps = expand_steps([step(split, f"{tmp_path}/{{count}}.jsonl", count=("3", "100000", "4"))], {})

@@ -30,19 +30,19 @@ from train.run.record import read_run
 TOLERANCE = Tolerance(conversation=0.05, token=0.01)
 
 
-def told(*logps: float) -> ServedLogps:
+def served(*logps: float) -> ServedLogps:
     return ServedLogps(TokenizedRow((1, *range(2, 2 + len(logps))), 1), logps)
 
 
-def along(*logps: float) -> CompletionScores:
+def scores(*logps: float) -> CompletionScores:
     return CompletionScores(logps, tuple(0.0 for _ in logps))
 
 
 def test_gaps_add_up_in_a_conversation_with_their_signs() -> None:
     """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean of three is .875 / 3."""
-    gaps = gaps_between([told(-1.0, -2.0), told(-3.0)], [along(-1.5, -1.75), along(-2.875)])
+    gaps = gaps_between([served(-1.0, -2.0), served(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
-    assert adapter_effect([along(-1.0, -2.0)], [along(-1.5, -1.75)]) == 0.375
+    assert adapter_effect([scores(-1.0, -2.0)], [scores(-1.5, -1.75)]) == 0.375
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_the_runs_own_side(world: World, tmp_path: Path) -> None:
     rows = [tokenize_row(policy.tokenizer, row.prompt, row.chosen) for row in map(preference, range(4))]
     ids_BT, mask_BT = pad_rows(rows, policy.tokenizer.pad_token_id)
     for how, source in (("twice", double), ("bare", world.base), ("trained", run)):
-        found = [sum(each.logps) for each in policy.along(rows, how)]  # type: ignore[arg-type]
+        found = [sum(each.logps) for each in policy.score_completion(rows, how)]  # type: ignore[arg-type]
         assert found == pytest.approx(completion_logps(load_policy(str(source))[0], ids_BT, mask_BT).tolist(), abs=1e-3)
-    assert all(gap >= 0 for each in policy.along(rows, "trained") for gap in each.behind)
+    assert all(gap >= 0 for each in policy.score_completion(rows, "trained") for gap in each.behind)
 
 
 @pytest.mark.parametrize("spec", ["vllm:smollm2", "localhost:8000", "hf:folder", "http://"])

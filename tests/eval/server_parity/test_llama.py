@@ -28,7 +28,7 @@ pytestmark = with_llama
 
 @pytest.fixture(scope="module")
 def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run named sft, whose adapter is strong enough to be told from none and from two."""
+    """A run named sft, whose adapter is strong enough to be distinguished from none and from two."""
     return random_adapter(str(world.base), world.data, tmp_path_factory.mktemp("llama") / "sft", size=0.1)
 
 
@@ -84,7 +84,7 @@ def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
     return done.exit_code, json.loads(done.stdout)
 
 
-NO_LOGPS = "log-probabilities of training's answers: the server gives none for the tokens of a prompt"
+NO_LOGPS = "log-probabilities of training's answers: the server returns none for the tokens of a prompt"
 
 
 def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:

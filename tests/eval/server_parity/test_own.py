@@ -13,16 +13,16 @@ from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.eval.conftest import World
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 from tests.train.adapters import random_adapter
 
-NO_LOGPS = "log-probabilities of training's answers: the server gives none for the tokens of a prompt"
+NO_LOGPS = "log-probabilities of training's answers: the server returns none for the tokens of a prompt"
 
 
 @pytest.fixture(scope="module")
 def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run named sft, whose adapter is strong enough to be told from none and from two."""
+    """A run named sft, whose adapter is strong enough to be distinguished from none and from two."""
     return random_adapter(str(world.base), world.data, tmp_path_factory.mktemp("own") / "sft", size=0.1)
 
 

@@ -45,7 +45,7 @@ def row(number: int) -> PreferenceRow:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run named sft, whose adapter is strong enough to be told from none and from two."""
+    """A run named sft, whose adapter is strong enough to be distinguished from none and from two."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "data").mkdir()
     for name, rows in (("train", range(4)), ("dev", range(CONVERSATIONS))):
@@ -83,40 +83,41 @@ def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
-    """By its URL alone: the model is the one called like the run, and vLLM tells its base."""
-    status, told = checked(sound, run)
-    assert (status, told["faults"], told["unchecked"]) == (0, [], [])
-    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in told["measured"]]
+    """By its URL alone: the model is the one named like the run, and vLLM reports its base."""
+    status, report = checked(sound, run)
+    assert (status, report["faults"], report["unchecked"]) == (0, [], [])
+    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in report["measured"]]
     assert lines == [
         (name, adapter, asked, batch)
         for name, adapter in (("sft", True), ("smollm2", False))
         for asked, batch in (("training", 1), ("greedy", 1), ("greedy", 16))
     ]
-    assert max(line["gaps"]["conversation"] for line in told["measured"]) < 0.01
-    assert all(line["likeliest"] > 0.98 for line in told["measured"] if line["asked"] == "greedy")
+    assert max(line["gaps"]["conversation"] for line in report["measured"]) < 0.01
+    assert all(line["likeliest"] > 0.98 for line in report["measured"] if line["asked"] == "greedy")
 
 
 def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
-    status, told = checked(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
-    assert status == 1 and len(told["faults"]) == 1 and told["unchecked"] == []
+    status, report = checked(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
+    assert status == 1 and len(report["faults"]) == 1 and report["unchecked"] == []
     assert (
-        told["faults"][0].startswith("forgotten: the adapter is not loaded") and "--lora-modules" in told["faults"][0]
+        report["faults"][0].startswith("forgotten: the adapter is not loaded")
+        and "--lora-modules" in report["faults"][0]
     )
 
 
 def test_an_adapter_without_effect(sound: str, run: Path, tmp_path: Path) -> None:
-    """An adapter of zeros is served faithfully by its base alone; what is wrong is the run."""
+    """An adapter of zeros is served faithfully by its base alone; the fault is in the run."""
     idle = random_adapter("smollm2", run.parent / "data", tmp_path / "idle", size=0.0)
-    status, told = checked(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
-    assert status == 1 and told["unchecked"] == []
-    assert told["faults"] == [no_effect_fault(str(idle), 0.0)]
+    status, report = checked(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
+    assert status == 1 and report["unchecked"] == []
+    assert report["faults"] == [no_effect_fault(str(idle), 0.0)]
 
 
 def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) -> None:
-    """Each fault of the adapter and of its base is told once, beside those of the template."""
-    status, told = checked(f"openai:sft@{faulty}", run)
+    """Each fault of the adapter and of its base is reported once, along with those of the template."""
+    status, report = checked(f"openai:sft@{faulty}", run)
     assert status == 1
-    heads = [fault.partition(";")[0].partition(" (")[0] for fault in told["faults"]]
+    heads = [fault.partition(";")[0].partition(" (")[0] for fault in report["faults"]]
     assert [head.split(": ")[:2] for head in heads] == [
         ["sft", "the adapter counts twice"],
         ["sft", "another chat template"],
@@ -127,11 +128,11 @@ def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) ->
 
 def test_another_template_alone(faulty: str, run: Path) -> None:
     """The merged model by itself says what the run says, in a prompt that nobody trained on."""
-    status, told = checked(f"openai:merged@{faulty}", run)
-    assert status == 1 and len(told["faults"]) == 1
-    assert told["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
-    assert "from token 3 on it reads ':" in told["faults"][0] and "chat_template.jinja" in told["faults"][0]
-    assert told["unchecked"] == [
+    status, report = checked(f"openai:merged@{faulty}", run)
+    assert status == 1 and len(report["faults"]) == 1
+    assert report["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
+    assert "from token 3 on it reads ':" in report["faults"][0] and "chat_template.jinja" in report["faults"][0]
+    assert report["unchecked"] == [
         f"merged without its adapter: {faulty} names no base; name it with --base-name, if it serves one"
     ]
 
@@ -141,20 +142,20 @@ def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run
     server, policy = Server(sound), RunPolicy(run, read_run(run))
     rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
     assert len(set(rows)) == CONVERSATIONS
-    told = []
+    served = []
     for each in rows:
         logps = server.prompt_logps("sft", each.ids)
         assert logps is not None
-        told.append(ServedLogps(each, logps[each.prompt_tokens - 1 :]))
-    gaps = gaps_between(told, policy.along(rows, "trained"))
+        served.append(ServedLogps(each, logps[each.prompt_tokens - 1 :]))
+    gaps = gaps_between(served, policy.score_completion(rows, "trained"))
     print(f"{CONVERSATIONS} conversations: {gaps}")
     assert gaps.conversation < 0.05 and gaps.token < 0.001
 
 
 def test_structured_replies_are_sound(sound: str) -> None:
-    valid, asked = count_valid(open_openai(f"smollm2@{sound}"), STRUCTURED)
-    print(f"{valid} of {asked}")
-    assert asked >= 100 and sum(valid.values()) / asked >= 0.99
+    valid, total = count_valid(open_openai(f"smollm2@{sound}"), STRUCTURED)
+    print(f"{valid} of {total}")
+    assert total >= 100 and sum(valid.values()) / total >= 0.99
 
 
 def test_adapters_answer_by_name(sound: str) -> None:

@@ -52,7 +52,7 @@ def kill_at(event: str, nth: int) -> None:
         if what == event and left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    transaction, put, keep = Store.transaction, PendingVectors.put, Ledger._keep
+    transaction, put, keep = Store.transaction, PendingVectors.put, Ledger._store
 
     @contextmanager
     def watched(self: Store) -> Iterator[None]:
@@ -72,7 +72,7 @@ def kill_at(event: str, nth: int) -> None:
 
     Store.transaction = watched  # type: ignore[method-assign]
     PendingVectors.put = putting  # type: ignore[method-assign]
-    Ledger._keep = keeping  # type: ignore[method-assign]
+    Ledger._store = keeping  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ def test_what_two_documents_share_is_a_name_and_leads_on(
     ]
     found = retrieve(index, question, RetrieveSettings(mode="hops", top_k=2))
     assert [passage.item.source for passage in found.passages] == [documents[0].source, documents[1].source]
-    assert found.paths[1][1:] == (f"mentions “{name}”", "and this is the document called so")
+    assert found.paths[1][1:] == (f"mentions “{name}”", "and this is the document of that name")
 
 
 @pytest.mark.parametrize(

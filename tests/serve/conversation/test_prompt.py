@@ -17,10 +17,10 @@ def excerpt(number: int, words: int) -> Excerpt:
     return Excerpt(f"p{number}", f"T{number}", "word " * words, "doc", 0, 5 * words)
 
 
-def prompt_of(passages: list[int], turns: list[int], asked: str = "Who?", intent: str = "question") -> Prompt:
+def prompt_of(passages: list[int], turns: list[int], turn: str = "Who?", intent: str = "question") -> Prompt:
     ranked = tuple(excerpt(number, words) for number, words in enumerate(passages))
     talk = tuple(Exchange(f"{number}? " * words, "so " * words) for number, words in enumerate(turns))
-    return Prompt(intent, asked, "", Evidence("Who built it?"), ranked, talk, str)  # type: ignore[arg-type]
+    return Prompt(intent, turn, "", Evidence("Who built it?"), ranked, talk, str)  # type: ignore[arg-type]
 
 
 def words_of(prompt: Prompt) -> int:
@@ -43,37 +43,37 @@ def test_what_is_kept_fits_and_is_the_best_and_the_latest(
     whole = prompt_of(passages, turns)
     limit = window - min(answer, window // ANSWER_SHARE)
     try:
-        kept, room = fit_prompt(whole, model_of(window), answer)
+        fitted, room = fit_prompt(whole, model_of(window), answer)
     except UserError:
         alone = [words_of(whole.with_less(0, ranked)) for ranked in ([each] for each in whole.ranked)]
         turn = min([0, *(words_of(whole.with_less(1, ())) for _ in turns[:1])])
         assert min(alone, default=words_of(whole.with_less(0, ()))) + turn > limit or turns
         return
-    assert words_of(kept) <= limit and 1 <= room <= answer and words_of(kept) + room <= window
-    assert kept.exchanges == whole.exchanges[len(turns) - len(kept.exchanges) :]
-    assert kept.left_out == len(passages) - len(kept.ranked)
-    first = whole.ranked[: len(kept.ranked)]
-    assert kept.ranked == first or len(kept.ranked) == 1
-    if kept.ranked == first != whole.ranked:
-        more = replace(kept, ranked=whole.ranked[: len(first) + 1])
+    assert words_of(fitted) <= limit and 1 <= room <= answer and words_of(fitted) + room <= window
+    assert fitted.exchanges == whole.exchanges[len(turns) - len(fitted.exchanges) :]
+    assert fitted.left_out == len(passages) - len(fitted.ranked)
+    first = whole.ranked[: len(fitted.ranked)]
+    assert fitted.ranked == first or len(fitted.ranked) == 1
+    if fitted.ranked == first != whole.ranked:
+        more = replace(fitted, ranked=whole.ranked[: len(first) + 1])
         assert words_of(more) > limit
     if words_of(whole) <= limit:
-        assert (kept.exchanges, kept.ranked) == (whole.exchanges, whole.ranked)
+        assert (fitted.exchanges, fitted.ranked) == (whole.exchanges, whole.ranked)
 
 
 def test_turns_take_a_quarter_when_there_is_little_room_and_more_when_there_is_much() -> None:
     whole = prompt_of([100, 100, 100], [40, 40, 40])
     assert words_of(whole) == 597
-    for window, kept in ((600, (2, 3, 0)), (450, (1, 3, 0)), (300, (0, 2, 1))):
+    for window, expected in ((600, (2, 3, 0)), (450, (1, 3, 0)), (300, (0, 2, 1))):
         prompt, room = fit_prompt(whole, model_of(window), 10)
-        assert ((len(prompt.exchanges), len(prompt.ranked), prompt.left_out), room) == (kept, 10)
+        assert ((len(prompt.exchanges), len(prompt.ranked), prompt.left_out), room) == (expected, 10)
     assert fit_prompt(whole, model_of(700), 10)[0] == whole == fit_prompt(whole, model_of(None), 10)[0]
 
 
 def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:
-    kept, room = fit_prompt(prompt_of([500, 400, 20, 10], []), model_of(300), 1_000)
-    assert ([each.id for each in kept.ranked], kept.left_out) == (["p2"], 3)
-    assert room == 300 - words_of(kept)
+    fitted, room = fit_prompt(prompt_of([500, 400, 20, 10], []), model_of(300), 1_000)
+    assert ([each.id for each in fitted.ranked], fitted.left_out) == (["p2"], 3)
+    assert room == 300 - words_of(fitted)
 
 
 def test_what_cannot_fit_says_what_to_do() -> None:

@@ -37,7 +37,7 @@ def test_names_follow_of_what_the_earlier_question_leaned_on_and_none_of_our_for
 def test_remarks_and_requests_between_are_passed_over() -> None:
     talk = [BUILT, Exchange("Shorter, please", "Marlow."), Exchange("Thanks!", "You are welcome.")]
     assert carry(talk, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
-    assert read(talk, "In French, please") == (Question(BUILT.asked, "request", "earlier"), 0)
+    assert read(talk, "In French, please") == (Question(BUILT.question, "request", "earlier"), 0)
     assert read([BUILT, FOUNDED], "Shorter") == (
         Question("Who built the Lantern? The Marlow Yard. Who founded it?", "request", "earlier"),
         0,
@@ -47,7 +47,7 @@ def test_remarks_and_requests_between_are_passed_over() -> None:
 
 
 def test_an_answer_that_says_nothing_is_not_carried_and_a_long_one_not_whole() -> None:
-    assert carry([Exchange(BUILT.asked, "Not in the documents.")], "Why not?") == "Who built the Lantern? Why not?"
+    assert carry([Exchange(BUILT.question, "Not in the documents.")], "Why not?") == "Who built the Lantern? Why not?"
     long = Exchange("Who built it? " * 90, "word " * 900)
     assert len(carry([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
 
@@ -82,16 +82,16 @@ def test_in_other_languages_the_model_decides_and_by_rule_the_length() -> None:
 
 def test_of_a_long_conversation_the_model_reads_what_its_window_holds() -> None:
     talk = [Exchange("Who built the Lantern? " * 20, "The Yard. " * 20)] * 3
-    seen: list[CompletionRequest] = []
+    requests: list[CompletionRequest] = []
 
     def reply(request: CompletionRequest) -> str:
-        seen.append(request)
+        requests.append(request)
         return json.dumps({"question": "When was the Lantern built?"})
 
     for window, shown in ((None, 3), (500, 2), (400, 1)):
         assert read_turn(talk, "When was that?", ScriptedModel(reply, window=window)).by == "model"
-        assert seen[-1].messages[1].content.count("assistant: ") == shown
-    assert read_turn(talk, "When was that?", ScriptedModel(reply, window=350)).by == "turns" and len(seen) == 3
+        assert requests[-1].messages[1].content.count("assistant: ") == shown
+    assert read_turn(talk, "When was that?", ScriptedModel(reply, window=350)).by == "turns" and len(requests) == 3
 
 
 def test_turns_come_in_pairs_without_the_numbers_of_old_citations() -> None:

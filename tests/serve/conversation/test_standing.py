@@ -13,8 +13,8 @@ FOLLOW_UPS = [json.loads(line) for line in (EXAMPLES / "follow_ups.jsonl").read_
 
 
 def test_every_question_of_the_examples_stands_by_itself() -> None:
-    asked = read_questions(EXAMPLES / "questions.jsonl")
-    assert [question.text for question in asked if dependence(question.text) != "alone"] == []
+    questions = read_questions(EXAMPLES / "questions.jsonl")
+    assert [question.text for question in questions if dependence(question.text) != "alone"] == []
 
 
 def test_follow_ups_lean_and_the_same_written_out_do_not() -> None:

@@ -16,24 +16,24 @@ pytestmark = [*with_llama, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", params=["gguf", "openvino"])
-def running(request: pytest.FixtureRequest, isles_kept: Path) -> Iterator[Running]:
+def running(request: pytest.FixtureRequest, shared_isles: Path) -> Iterator[Running]:
     if request.param == "openvino" and not openvino_ir.is_installed():
         pytest.skip("openvino-genai is not installed: pip install 'modegraph[cpu]'")
-    with serving(isles_kept, f"{request.param}:smollm2", request_timeout_s=120) as on:
+    with serving(shared_isles, f"{request.param}:smollm2", request_timeout_s=120) as on:
         until(lambda: on.get("/ready").status_code == 200, 60)
         yield on
 
 
 def test_chat_whole_and_streamed_with_its_evidence(running: Running) -> None:
-    asked = {
+    request_body = {
         "model": "smollm2",
         "messages": [{"role": "user", "content": "Who built the Lantern?"}],
         "max_tokens": 24,
         "temperature": 0,
     }
-    whole = running.post("/v1/chat/completions", json=asked).json()
+    whole = running.post("/v1/chat/completions", json=request_body).json()
     assert whole["usage"]["completion_tokens"] > 0 and whole["retrieval"]["context_ids"]
-    with running.client().chat.completions.create(**asked, stream=True) as stream:  # type: ignore[call-overload]
+    with running.client().chat.completions.create(**request_body, stream=True) as stream:  # type: ignore[call-overload]
         pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
     assert "".join(pieces).strip() == whole["choices"][0]["message"]["content"].strip()
 

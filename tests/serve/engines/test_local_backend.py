@@ -12,8 +12,8 @@ ASK = {"model": "model", "messages": [{"role": "user", "content": "Who built the
 
 
 @pytest.fixture(scope="module")
-def running(isles_kept: Path, tiny_llama: Path, tiny_adapter: Path) -> Iterator[Running]:
-    with serving(isles_kept, f"hf:{tiny_llama}", (f"tuned={tiny_adapter}",), max_answer_tokens=12) as on:
+def running(shared_isles: Path, tiny_llama: Path, tiny_adapter: Path) -> Iterator[Running]:
+    with serving(shared_isles, f"hf:{tiny_llama}", (f"tuned={tiny_adapter}",), max_answer_tokens=12) as on:
         yield on
 
 
@@ -72,17 +72,19 @@ def test_adapters_and_choices(running: Running) -> None:
 
 
 def test_the_log_probabilities_of_what_it_wrote_are_given_for_a_whole_text(running: Running) -> None:
-    asked = {**ASK, "retrieval": {"enabled": False}, "temperature": 0, "logprobs": True}
-    made = running.post("/v1/chat/completions", json={**asked, "top_logprobs": 2, "return_tokens_as_token_ids": True})
+    request_body = {**ASK, "retrieval": {"enabled": False}, "temperature": 0, "logprobs": True}
+    made = running.post(
+        "/v1/chat/completions", json={**request_body, "top_logprobs": 2, "return_tokens_as_token_ids": True}
+    )
     entries = made.json()["choices"][0]["logprobs"]["content"]
     assert len(entries) == made.json()["usage"]["completion_tokens"] > 0
     for entry in entries:
         assert entry["token"].startswith("token_id:") and len(entry["top_logprobs"]) == 2
         assert entry["logprob"] == entry["top_logprobs"][0]["logprob"] >= entry["top_logprobs"][1]["logprob"]
-    plain = running.post("/v1/chat/completions", json=asked).json()["choices"][0]
+    plain = running.post("/v1/chat/completions", json=request_body).json()["choices"][0]
     assert "".join(entry["token"] for entry in plain["logprobs"]["content"]).strip() == plain["message"]["content"]
     for more in ({"stream": True}, {"stop": "x"}):
-        refused = running.post("/v1/chat/completions", json={**asked, **more})
+        refused = running.post("/v1/chat/completions", json={**request_body, **more})
         assert refused.status_code == 400 and refused.json()["error"]["param"] == "logprobs"
 
 
@@ -143,13 +145,13 @@ def test_parts_of_a_message_are_read_as_one_text(running: Running) -> None:
         {"role": "user", "content": [{"type": "text", "text": "Who built"}, {"type": "text", "text": "the Lantern?"}]}
     ]
     whole = [{"role": "user", "content": "Who built\nthe Lantern?"}]
-    asked = [
+    requests = [
         running.post(
             "/v1/chat/completions", json={**ASK, "messages": each, "temperature": 0, "retrieval": {"enabled": False}}
         ).json()
         for each in (parts, whole)
     ]
-    assert asked[0]["choices"] == asked[1]["choices"] and asked[0]["usage"] == asked[1]["usage"]
+    assert requests[0]["choices"] == requests[1]["choices"] and requests[0]["usage"] == requests[1]["usage"]
 
 
 def test_a_prompt_that_is_too_long_is_refused(running: Running) -> None:

@@ -14,8 +14,8 @@ ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "Who built th
 
 
 @pytest.fixture(scope="module")
-def server(isles_kept: Path) -> Iterator[Running]:
-    with serving(isles_kept, None) as running:
+def server(shared_isles: Path) -> Iterator[Running]:
+    with serving(shared_isles, None) as running:
         yield running
 
 
@@ -46,9 +46,9 @@ def test_it_is_ready_and_lists_no_model(server: Running) -> None:
     ],
 )
 def test_what_needs_a_model_names_the_remedy(server: Running, path: str, body: dict[str, object]) -> None:
-    told = server.post(path, json=body)
-    assert (told.status_code, told.json()["error"]["code"]) == (404, "no_model")
-    assert "--model" in told.json()["error"]["message"]
+    response = server.post(path, json=body)
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "no_model")
+    assert "--model" in response.json()["error"]["message"]
 
 
 def test_openais_client_reads_it(server: Running) -> None:

@@ -35,7 +35,7 @@ class Collector:
         return [span for span in self.spans if span.name == name]
 
 
-def said(span: Span) -> dict[str, Any]:
+def attributes_of(span: Span) -> dict[str, Any]:
     """The attributes of a span as Python values."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
 
@@ -52,7 +52,7 @@ def collecting(status: int = 200) -> Iterator[Collector]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *said: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

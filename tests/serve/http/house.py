@@ -12,8 +12,8 @@ from graph.build.build import build_index
 from graph.types import Document
 from serve.http.keys import change_keys, make_key
 from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.collector import Collector, collecting
-from tests.serve.http.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"

@@ -12,7 +12,7 @@ from graph.types import Document
 from serve.app import check_names
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who built the Lantern?"
@@ -37,9 +37,9 @@ def test_each_model_is_offered_of_each_collection(two: Running) -> None:
     assert [each.id for each in client.models.list().data] == ["tiny@isles", "tiny@moors"]
     assert client.models.retrieve("tiny@moors").id == "tiny@moors"
     for model, page in (("tiny@isles", "isles"), ("tiny@moors", "moors")):
-        asked = [{"role": "user", "content": QUESTION}]
+        messages = [{"role": "user", "content": QUESTION}]
         made = client.chat.completions.create(
-            model=model, messages=asked, extra_body={"retrieval": {"k": 1, "mode": "dense"}}
+            model=model, messages=messages, extra_body={"retrieval": {"k": 1, "mode": "dense"}}
         )  # type: ignore[call-overload]
         cited = made.choices[0].message.citations[0]
         assert ("inn" in cited["text"]) == (page == "moors")
@@ -59,7 +59,9 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
     ]
     found = client.vector_stores.search("moors", query=QUESTION)
     assert [each.filename for each in found.data] == ["lantern"] and "inn" in found.data[0].content[0].text
-    with pytest.raises(openai.NotFoundError, match="vector store 'nowhere' is not served here; available: isles, moors"):
+    with pytest.raises(
+        openai.NotFoundError, match="vector store 'nowhere' is not served here; available: isles, moors"
+    ):
         client.vector_stores.search("nowhere", query=QUESTION)
 
     def answered(model: str, *stores: str) -> str:
@@ -78,10 +80,10 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
 
 
 def test_every_other_route_names_its_collection(two: Running) -> None:
-    asked = {"query": QUESTION, "mode": "dense"}
+    request_body = {"query": QUESTION, "mode": "dense"}
     for name, sources in (("isles", {each.source for each in ISLES}), ("moors", {"lantern"})):
         assert {each["source"] for each in two.get(f"/v1/documents?collection={name}").json()["documents"]} == sources
-        found = two.post(f"/v1/retrieve?collection={name}", json=asked).json()["passages"]
+        found = two.post(f"/v1/retrieve?collection={name}", json=request_body).json()["passages"]
         assert {each["source"] for each in found} <= sources and found
         assert two.get(f"/v1/graph/layers?collection={name}").status_code == 200
     ready = two.get("/ready").json()

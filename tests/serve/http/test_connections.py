@@ -1,4 +1,4 @@
-"""Connections on which nothing is asked: they are closed soon, and keep nobody out until then."""
+"""Idle connections: they are closed soon, and block nobody until then."""
 
 import resource
 import socket
@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from serve.app import connections_that_fit
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 SILENT = 60
@@ -18,12 +18,12 @@ PATIENCE = {"idle_timeout_s": 0.4}
 
 
 @contextmanager
-def opened(running: Running, number: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+def opened(running: Running, number: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
     with ExitStack() as exits:
         made = []
         for _ in range(number):
             made.append(exits.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10)))
-            made[-1].sendall(said)
+            made[-1].sendall(sent)
         yield made
 
 
@@ -39,10 +39,10 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_silent_connections_keep_nobody_out(stack: Stack, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_silent_connections_keep_nobody_out(stack: Stack, sent: bytes) -> None:
     running, _ = stack(max_connections=SILENT)
-    with opened(running, SILENT, said):
+    with opened(running, SILENT, sent):
         time.sleep(0.1)
         for _ in range(3):
             assert running.get("/v1/models").status_code == 200
@@ -50,7 +50,7 @@ def test_silent_connections_keep_nobody_out(stack: Stack, said: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"",
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
@@ -59,23 +59,23 @@ def test_silent_connections_keep_nobody_out(stack: Stack, said: bytes) -> None:
         b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea",
     ],
 )
-def test_whoever_asks_nothing_more_is_hung_up_on(stack: Stack, said: bytes) -> None:
+def test_whoever_asks_nothing_more_is_hung_up_on(stack: Stack, sent: bytes) -> None:
     """Before a request, within its head, and after the answer to one whose body never comes; with a key that was not given."""
     running, _ = stack(api_key="k", **PATIENCE)
-    with opened(running, 1, said) as (connection,):
+    with opened(running, 1, sent) as (connection,):
         assert is_closed(connection)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
         b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
     ],
 )
-def test_a_trickle_buys_no_time(stack: Stack, said: bytes) -> None:
+def test_a_trickle_buys_no_time(stack: Stack, sent: bytes) -> None:
     running, _ = stack(api_key="k", **PATIENCE)
-    with opened(running, 1, said) as (connection,), pytest.raises(OSError):
+    with opened(running, 1, sent) as (connection,), pytest.raises(OSError):
         for _ in range(100):
             time.sleep(0.05)
             connection.sendall(b"x")
@@ -101,8 +101,8 @@ def test_a_connection_is_kept_between_requests_and_while_an_answer_takes_its_tim
     with httpx2.Client(base_url=running.url) as client:
         for _ in range(2):
             assert client.post("/v1/chat/completions", json=ask).text.endswith("data: [DONE]\n\n")
-            asked = [time.sleep(0.2) or client.get("/health") for _ in range(3)]
-            assert len({each.extensions["network_stream"].get_extra_info("client_addr") for each in asked}) == 1
+            responses = [time.sleep(0.2) or client.get("/health") for _ in range(3)]
+            assert len({each.extensions["network_stream"].get_extra_info("client_addr") for each in responses}) == 1
 
 
 def test_there_are_never_more_connections_than_files_may_be_open() -> None:

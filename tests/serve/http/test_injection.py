@@ -20,7 +20,7 @@ from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.graph.answer.test_citations import ANY_CITATION
 from tests.places import ROOT
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 from tests.serve.injection import CONTROL_TOKENS, Case, cases
 
@@ -92,13 +92,13 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
         for number, case in enumerate(met):
             upstream.asked.clear()
             text, extra = shown_by(client, case, mode, stream=bool(number % 2))
-            (asked,) = upstream.asked
-            ids = tokenizer.apply_chat_template(asked["messages"], add_generation_prompt=True, return_dict=True)[
+            (sent,) = upstream.asked
+            ids = tokenizer.apply_chat_template(sent["messages"], add_generation_prompt=True, return_dict=True)[
                 "input_ids"
             ]
             # system and user turn begin and end, the assistant's begins: all special tokens there are.
             found["special tokens"] += sum(token in special for token in ids) - 5
-            excerpts = asked["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
+            excerpts = sent["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
             assert [line.split(" ")[0] for line in excerpts] == [f"[{n}]" for n in range(1, len(excerpts) + 1)]
             citations = {each["number"]: each for each in extra["citations"]}
             for written in ANY_CITATION.findall(text):

@@ -20,7 +20,7 @@ from serve.http.keys import KeyRing, change_keys, hash_of, make_key, read_keys
 from serve.http.settings import ServerSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who built the Lantern?"
@@ -83,9 +83,9 @@ def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
     (key,) = read_keys(file)
     assert (key.sha256, key.id) == (hash_of(text), hash_of(text)[:8])
     assert (key.name, key.scopes, key.rate, key.where) == ("sales", ("read", "write"), 60, ("source=sales/*",))
-    told = keys("list", file)
+    listing = keys("list", file)
     since = f"since {key.created:%Y-%m-%d}"
-    assert told == f"{key.id}  sales  read+write; all collections; where source=sales/*; 60 a minute; {since}\n"
+    assert listing == f"{key.id}  sales  read+write; all collections; where source=sales/*; 60 a minute; {since}\n"
     (row,) = json.loads(keys("list", file, "--json"))
     assert row["id"] == key.id and "sha256" not in row
     keys("revoke", file, key.id)
@@ -95,7 +95,7 @@ def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--scope", "everything"], "scopes"),
         (["--rate", "60", "--where", "team"], "where"),
@@ -104,8 +104,8 @@ def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
         (["--scope", "write", "--where", "source!=hr/*"], "limited only by source"),
     ],
 )
-def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         added(tmp_path / "keys.json", *words)
     assert not (tmp_path / "keys.json").exists()
 
@@ -132,7 +132,7 @@ def test_other_machines_may_be_let_in_by_a_file_of_keys(tmp_path: Path) -> None:
 def test_each_scope_opens_its_own(asking: Asking) -> None:
     reader, writer = added(asking.file), added(asking.file, "--scope", "write")
     metrics, operator = added(asking.file, "--scope", "metrics"), "operator"
-    asked: list[tuple[str, dict[str, Any], str]] = [
+    requests: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/retrieve", {"query": QUESTION}, "read"),
         ("/v1/chat/completions", ASK, "read"),
         ("/v1/documents", {}, "read"),
@@ -140,7 +140,7 @@ def test_each_scope_opens_its_own(asking: Asking) -> None:
         ("/v1/documents", {"documents": [NEW]}, "write"),
         ("/metrics", {}, "metrics"),
     ]
-    for path, body, scope in asked:
+    for path, body, scope in requests:
         for key, holder in ((reader, "read"), (writer, "write"), (metrics, "metrics"), (operator, scope)):
             expected = 200 if holder == scope else 403
             assert asking.status(key, path, **body) == expected, (path, holder)
@@ -152,8 +152,8 @@ def test_each_scope_opens_its_own(asking: Asking) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     assert asking.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
     called = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW}}
-    told = asking.running.post("/mcp", json=called, headers=bearer(reader) | accepts).json()
-    assert "no tool 'add_document'" in told["result"]["content"][0]["text"]
+    response = asking.running.post("/mcp", json=called, headers=bearer(reader) | accepts).json()
+    assert "no tool 'add_document'" in response["result"]["content"][0]["text"]
 
 
 def test_a_key_is_known_at_once_and_gone_at_once(asking: Asking) -> None:
@@ -163,8 +163,8 @@ def test_a_key_is_known_at_once_and_gone_at_once(asking: Asking) -> None:
     assert asking.status(first, "/v1/models") == asking.status(second, "/v1/models") == 200
     keys("revoke", asking.file, hash_of(first)[:8])
     assert asking.status(first, "/v1/models") == 401 and asking.status(second, "/v1/models") == 200
-    told = asking.get(first, "/v1/models").json()
-    assert told == asking.get("mg_never-made", "/v1/models").json(), "nobody learns that there was such a key"
+    response = asking.get(first, "/v1/models").json()
+    assert response == asking.get("mg_never-made", "/v1/models").json(), "nobody learns that there was such a key"
 
 
 def test_a_damaged_file_lets_nobody_in_but_the_operator(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,7 +202,7 @@ def test_a_key_asks_as_often_as_it_may(asking: Asking) -> None:
     found = [asking.get(slow, "/v1/models") for _ in range(5)]
     assert [each.status_code for each in found] == [200, 200, 200, 429, 429]
     assert 1 <= int(found[-1].headers["retry-after"]) <= 20 and found[-1].json()["error"]["code"] == "too_often"
-    assert asking.status(other, "/v1/models") == 200, "others are not kept out"
+    assert asking.status(other, "/v1/models") == 200, "other keys still work"
     assert asking.get(slow, "/ready").status_code == 200
 
 
@@ -212,11 +212,11 @@ def test_metrics_and_log_name_the_key_and_never_show_it(asking: Asking, caplog: 
     assert asking.status(key, "/v1/chat/completions", **ASK) == 200
     stream = asking.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
     assert stream.status_code == 200 and asking.status(key, "/metrics") == 403
-    told = asking.get("operator", "/metrics").text
-    assert 'modegraph_key_requests_total{key="sales",status="200"} 2.0' in told
-    assert 'modegraph_key_requests_total{key="sales",status="403"} 1.0' in told
-    assert 'modegraph_key_tokens_total{key="sales",kind="prompt"} 14.0' in told
-    assert "key sales" in caplog.text and key not in caplog.text and key not in told
+    metrics = asking.get("operator", "/metrics").text
+    assert 'modegraph_key_requests_total{key="sales",status="200"} 2.0' in metrics
+    assert 'modegraph_key_requests_total{key="sales",status="403"} 1.0' in metrics
+    assert 'modegraph_key_tokens_total{key="sales",kind="prompt"} 14.0' in metrics
+    assert "key sales" in caplog.text and key not in caplog.text and key not in metrics
 
 
 def test_the_audit_log_has_every_attempt_to_write(asking: Asking, tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ def test_the_audit_log_has_every_attempt_to_write(asking: Asking, tmp_path: Path
 
 
 def test_without_a_key_the_state_tells_nothing_of_the_collections(asking: Asking) -> None:
-    told = asking.running.get("/ready").json()
-    assert told == {
+    state = asking.running.get("/ready").json()
+    assert state == {
         "status": "ready",
         "index": None,
         "generation": None,

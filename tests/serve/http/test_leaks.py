@@ -27,7 +27,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def everything(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
-    """What one key is answered by every route that searches in a mode, as (what was asked, text)."""
+    """What one key is answered by every route that searches in a mode, as (request, text)."""
     post, name = house.running.post, f"tiny@{collection}"
     for question in QUESTIONS:
         turns = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 64}
@@ -50,8 +50,11 @@ def everything(house: House, headers: dict[str, str], collection: str, mode: str
             made = post(path, json=body, headers=headers)
             assert made.status_code == 200, (path, made.text)
             yield f"{path} {mode}", made.text
-        asked = {"query": question, "mode": mode, "k": 20, "use_model": True}
-        yield f"use_model {mode}", post(f"/v1/retrieve?collection={collection}", json=asked, headers=headers).text
+        request_body = {"query": question, "mode": mode, "k": 20, "use_model": True}
+        yield (
+            f"use_model {mode}",
+            post(f"/v1/retrieve?collection={collection}", json=request_body, headers=headers).text,
+        )
         streamed = {**turns, "stream": True, "retrieval": {"mode": mode, "k": 20}}
         yield f"stream {mode}", post("/v1/chat/completions", json=streamed, headers=headers).text
 
@@ -82,7 +85,7 @@ def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[
         yield path, house.running.get(path, headers=headers).text
 
 
-def told(text: str) -> str:
+def visible_text(text: str) -> str:
     """A text in small letters, without the questions that it repeats."""
     plain = text.casefold()
     for question in QUESTIONS:
@@ -92,7 +95,7 @@ def told(text: str) -> str:
 
 def foreign_in(text: str, holder: Holder) -> list[str]:
     """The words of others in a text."""
-    return [word for word in holder.foreign if word in told(text)]
+    return [word for word in holder.foreign if word in visible_text(text)]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,12 +105,12 @@ def test_no_mode_finds_what_is_not_for_the_key(house: House, mode: str) -> None:
     for name, holder in house.holders.items():
         before = len(house.upstream.asked)
         met = 0
-        for asked, text in everything(house, holder.headers, holder.collection, mode):
-            assert foreign_in(text, holder) == [], (name, asked)
-            met += holder.own in told(text)
+        for request_body, text in everything(house, holder.headers, holder.collection, mode):
+            assert foreign_in(text, holder) == [], (name, request_body)
+            met += holder.own in visible_text(text)
         assert met > 0, "it finds what is its own"
         for body in house.upstream.asked[before:]:
-            assert foreign_in(json.dumps(body), holder) == [], (name, "what the model was told")
+            assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
 
 def test_nothing_that_can_be_browsed_is_of_others(house: House) -> None:
@@ -116,7 +119,7 @@ def test_nothing_that_can_be_browsed_is_of_others(house: House) -> None:
         for path, text in browsed(house, holder.headers, holder.collection):
             named = [word for word in foreign_in(text, holder) if word not in path]
             assert named == [], (name, path)
-            met += holder.own in told(text)
+            met += holder.own in visible_text(text)
         assert met > 3
     listed = house.running.get("/v1/vector_stores", headers=house.holders["label"].headers).json()["data"]
     assert [(each["id"], each["file_counts"]["total"]) for each in listed] == [("isles", 3)]
@@ -138,7 +141,7 @@ def test_mcp_shows_nothing_of_others(house: House, mode: str) -> None:
     for name, holder in house.holders.items():
         texts = with_client(house.running, mode, shown, holder.headers)
         assert [foreign_in(text, holder) for text in texts] == [[]] * len(texts), name
-        assert sum(holder.own in told(text) for text in texts) > 10
+        assert sum(holder.own in visible_text(text) for text in texts) > 10
 
 
 def told_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
@@ -207,15 +210,15 @@ def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
     """All use one user's name, and name answers and passages of their own in it."""
     users = {name: house.holders[name] for name in ("label", "writer", "collection")}
     for holder in users.values():
-        asked = {"query": f"Who taught {holder.own.title()}?", "k": 1}
+        request_body = {"query": f"Who taught {holder.own.title()}?", "k": 1}
         at = f"?collection={holder.collection}"
-        found = house.running.post(f"/v1/retrieve{at}", json=asked, headers=holder.headers).json()["passages"][0]
-        said = {"user": "reader-0001", "consent": True, "question": asked["query"], "kind": "passage"}
-        said |= {"passage_id": found["id"], "shown_ids": [found["id"]]}
-        made = house.running.post(f"/v1/feedback{at}", json=said, headers=holder.headers)
+        found = house.running.post(f"/v1/retrieve{at}", json=request_body, headers=holder.headers).json()["passages"][0]
+        entry = {"user": "reader-0001", "consent": True, "question": request_body["query"], "kind": "passage"}
+        entry |= {"passage_id": found["id"], "shown_ids": [found["id"]]}
+        made = house.running.post(f"/v1/feedback{at}", json=entry, headers=holder.headers)
         assert made.status_code == 200, made.text
         answer = {"model": "tiny", "text": f"so says {found['text']}"}
-        vote = {**said, "kind": "vote", "answer": answer, "rating": "up"}
+        vote = {**entry, "kind": "vote", "answer": answer, "rating": "up"}
         del vote["passage_id"], vote["shown_ids"]
         assert house.running.post(f"/v1/feedback{at}", json=vote, headers=holder.headers).status_code == 200
     for name, holder in users.items():
@@ -224,7 +227,9 @@ def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
                 text = house.running.get(f"/v1/feedback/{user}?collection={other}", headers=holder.headers).text
                 assert foreign_in(text, holder) == [], (name, other, user)
         own = house.running.get(f"/v1/feedback/reader-0001?collection={holder.collection}", headers=holder.headers)
-        assert [each["kind"] for each in own.json()["entries"]] == ["passage", "vote"] and holder.own in told(own.text)
+        assert [each["kind"] for each in own.json()["entries"]] == ["passage", "vote"] and holder.own in visible_text(
+            own.text
+        )
         others = [key for key in users if key != name]
         for user in (f"{key}/reader-0001" for key in others):
             gone = house.running.delete(f"/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers)
@@ -232,11 +237,11 @@ def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
     at = "?collection=isles"
     assert house.running.get(f"/v1/feedback/reader-0001{at}", headers=house.operator).json() == {"entries": []}
     told_all = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
-    assert len(told_all) == 2, "who sees all documents sees what was said of them"
+    assert len(told_all) == 2, "a key for all documents can read all feedback on them"
     gone = house.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
     assert gone.json() == {"deleted": 2}
-    kept = read_feedback(house.running.services.collections.live["isles"].folder)
-    assert [each.user for each in kept] == ["writer/reader-0001"] * 2
+    stored = read_feedback(house.running.services.collections.live["isles"].folder)
+    assert [each.user for each in stored] == ["writer/reader-0001"] * 2
 
 
 def test_traces_have_no_word_of_any_document(house: House) -> None:

@@ -1,4 +1,4 @@
-"""The server through its days: the engine goes away, clients go away, the index changes, the process is told to stop."""
+"""The life of a server: the engine fails, clients disconnect, the index changes, the process is stopped."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from graph.build.stores import read_settings
 from graph.types import Document
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import listening, serving, until
 
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
@@ -29,8 +29,8 @@ TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "c
 LONG = " ".join(f"word{number}" for number in range(200))
 
 
-def test_without_the_engine_answers_are_refused_at_once_and_search_works(isles_kept: Path) -> None:
-    with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1") as running:
+def test_without_the_engine_answers_are_refused_at_once_and_search_works(shared_isles: Path) -> None:
+    with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
         for body in (ASK, {**ASK, "stream": True}, TALK, {**ASK, "retrieval": {"mode": "global", "use_model": True}}):
             started = time.perf_counter()
             made = running.post("/v1/chat/completions", json=body)
@@ -46,10 +46,14 @@ def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(stack: Stac
     assert running.post("/v1/chat/completions", json=ASK).status_code == 503
     odd, _ = stack(lambda body, number: (200, "<html>"))
     assert odd.post("/v1/chat/completions", json=ASK).status_code == 502
-    events = 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\ndata: {"error": {"message": "out of memory"}}\n\n'
-    broken, _ = stack(lambda body, number: (200, events))
-    told = broken.post("/v1/chat/completions", json={**ASK, "stream": True}).text.strip().split("\n\n")
-    assert "Hal" in told[0] and json.loads(told[1][6:])["error"]["code"] == "model_gone" and told[-1] == "data: [DONE]"
+    stream = 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\ndata: {"error": {"message": "out of memory"}}\n\n'
+    broken, _ = stack(lambda body, number: (200, stream))
+    events = broken.post("/v1/chat/completions", json={**ASK, "stream": True}).text.strip().split("\n\n")
+    assert (
+        "Hal" in events[0]
+        and json.loads(events[1][6:])["error"]["code"] == "model_gone"
+        and events[-1] == "data: [DONE]"
+    )
 
 
 def completion(**changes: object) -> str:
@@ -74,30 +78,30 @@ ODD = {
 }
 
 
-def test_an_odd_answer_of_the_engine_is_told_as_one(isles_kept: Path) -> None:
-    said: list[str] = []
+def test_an_odd_answer_of_the_engine_is_told_as_one(shared_isles: Path) -> None:
+    replies: list[str] = []
     with (
-        chat_server(lambda body, number: (200, said[-1])) as upstream,
-        serving(isles_kept, f"openai:tiny@{upstream.url}") as running,
+        chat_server(lambda body, number: (200, replies[-1])) as upstream,
+        serving(shared_isles, f"openai:tiny@{upstream.url}") as running,
     ):
         for what, text in ODD.items():
             for retrieval in (True, False):
-                said.append(text)
+                replies.append(text)
                 body = {**ASK, "retrieval": {"enabled": retrieval}}
                 made = running.post("/v1/chat/completions", json=body)
                 assert (made.status_code, made.json()["error"]["code"]) == (502, "odd_answer"), (what, made.text)
-                said.append(f"data: {text.replace('message', 'delta')}\n\ndata: [DONE]\n\n")
+                replies.append(f"data: {text.replace('message', 'delta')}\n\ndata: [DONE]\n\n")
                 made = running.post("/v1/chat/completions", json={**body, "stream": True})
                 if what not in ("no choices", "a choice without a message"):
                     assert '"odd_answer"' in made.text and made.text.endswith("data: [DONE]\n\n"), (what, made.text)
-        said.append(completion(usage={"prompt_tokens": 7}))
+        replies.append(completion(usage={"prompt_tokens": 7}))
         assert running.post("/v1/chat/completions", json=ASK).status_code == 200
 
 
 def test_a_stream_that_the_engine_does_not_end_is_told_as_cut(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\n'))
-    told = running.post("/v1/chat/completions", json={**ASK, "stream": True}).text
-    assert "Hal" in told and '"cut_off"' in told and told.endswith("data: [DONE]\n\n")
+    stream = running.post("/v1/chat/completions", json={**ASK, "stream": True}).text
+    assert "Hal" in stream and '"cut_off"' in stream and stream.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -115,9 +119,9 @@ def test_an_engine_that_refuses_the_servers_key_is_told_as_one(stack: Stack, sta
 def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> None:
     running, upstream = stack(LONG, seconds_a_word=0.05, request_timeout_s=0.6)
     body = {**ASK, "stream": True, "retrieval": {"enabled": retrieval}}
-    told = running.post("/v1/chat/completions", json=body).text.strip().split("\n\n")
-    assert "word0" in "".join(told) and told[-1] == "data: [DONE]"
-    assert json.loads(told[-2][6:])["error"]["code"] == "too_long"
+    events = running.post("/v1/chat/completions", json=body).text.strip().split("\n\n")
+    assert "word0" in "".join(events) and events[-1] == "data: [DONE]"
+    assert json.loads(events[-2][6:])["error"]["code"] == "too_long"
     until(lambda: upstream.cut_off == 1)
     assert running.metric('modegraph_errors_total{kind="too_long"}') == 1
 
@@ -151,10 +155,10 @@ def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
         server.shutdown()
 
 
-def test_a_kept_connection_that_the_engine_lets_go_of_costs_no_answer(isles_kept: Path) -> None:
-    with an_engine_that_lets_go() as (url, counts), serving(isles_kept, f"openai:tiny@{url}") as running:
-        asked = [running.post("/v1/chat/completions", json=ASK) for _ in range(2)]
-    assert [made.status_code for made in asked] == [200, 200]
+def test_a_kept_connection_that_the_engine_lets_go_of_costs_no_answer(shared_isles: Path) -> None:
+    with an_engine_that_lets_go() as (url, counts), serving(shared_isles, f"openai:tiny@{url}") as running:
+        responses = [running.post("/v1/chat/completions", json=ASK) for _ in range(2)]
+    assert [made.status_code for made in responses] == [200, 200]
     assert counts == [2, 1]
 
 
@@ -197,21 +201,21 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
         serving(isles, f"openai:tiny@{upstream.url}", queue=8) as on,
     ):
         stop = threading.Event()
-        seen: list[tuple[int, int]] = []
+        observed: list[tuple[int, int]] = []
 
         def load(number: int) -> None:
             client = httpx2.Client(base_url=on.url, timeout=30)
             while not stop.is_set():
-                made = client.post("/v1/retrieve", json={"query": f"Gull Rock {number} {len(seen)}", "k": 20})
+                made = client.post("/v1/retrieve", json={"query": f"Gull Rock {number} {len(observed)}", "k": 20})
                 answered = client.post("/v1/chat/completions", json=ASK)
                 generation = made.json()["generation"] if made.status_code == 200 else -1
                 passages = len(made.json().get("passages", ()))
                 assert passages == 4 + generation, "one generation, whole"
-                seen.append((generation, answered.status_code))
+                observed.append((generation, answered.status_code))
 
         with ThreadPoolExecutor() as pool:
             loads = [pool.submit(load, number) for number in range(4)]
-            until(lambda: len(seen) >= 4)
+            until(lambda: len(observed) >= 4)
             for number in range(2, 5):
                 build_index(
                     isles,
@@ -220,12 +224,12 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
                     lambda spec: HashEncoder(),
                 )
                 until(lambda number=number: on.metric('modegraph_index_generation{collection="index"}') == number)  # type: ignore[misc]
-            until(lambda: any(generation == 4 for generation, _ in seen))
+            until(lambda: any(generation == 4 for generation, _ in observed))
             stop.set()
             for each in loads:
                 each.result()
-    assert {generation for generation, _ in seen} >= {1, 4} and {status for _, status in seen} == {200}
-    assert on.port and len(seen) > 20
+    assert {generation for generation, _ in observed} >= {1, 4} and {status for _, status in observed} == {200}
+    assert on.port and len(observed) > 20
 
 
 def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> None:
@@ -262,7 +266,7 @@ server_of(build_app(services), services).run()
 def asked_while_it_stops(
     index: Path, seconds_a_word: float, drain_s: float
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """What a stream says in whole whose server is told to stop after its first words, and the server."""
+    """The whole text of a stream whose server is stopped after its first words, and the server."""
     with listening() as free:
         port = free.getsockname()[1]
     with chat_server(lambda body, number: LONG, seconds_a_word) as upstream:
@@ -284,15 +288,15 @@ def asked_while_it_stops(
             process.wait()
 
 
-def test_told_to_stop_it_ends_what_runs_and_takes_nothing_new(isles_kept: Path) -> None:
-    with asked_while_it_stops(isles_kept, 0.01, 30) as (told, process):
-        assert "word199" in told and told.endswith("data: [DONE]\n\n")
+def test_told_to_stop_it_ends_what_runs_and_takes_nothing_new(shared_isles: Path) -> None:
+    with asked_while_it_stops(shared_isles, 0.01, 30) as (response, process):
+        assert "word199" in response and response.endswith("data: [DONE]\n\n")
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
-def test_a_stream_that_does_not_end_in_time_says_that_the_server_stops(isles_kept: Path) -> None:
-    with asked_while_it_stops(isles_kept, 0.2, 1) as (told, process):
-        events = told.strip().split("\n\n")
+def test_a_stream_that_does_not_end_in_time_says_that_the_server_stops(shared_isles: Path) -> None:
+    with asked_while_it_stops(shared_isles, 0.2, 1) as (response, process):
+        events = response.strip().split("\n\n")
         assert "word0" in events[0] and events[-1] == "data: [DONE]"
         assert json.loads(events[-2][6:])["error"]["code"] == "stopping"
         assert process.wait(20) in (0, -signal.SIGTERM)

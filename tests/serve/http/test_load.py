@@ -1,4 +1,4 @@
-"""Far more requests than the server has room for: whoever is let in is served in time, the rest are told at once."""
+"""Far more requests than the server accepts: admitted ones are answered in time, the rest are refused at once."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def ask(url: str, concurrent: int) -> list[tuple[int, float]]:
 
 
 @pytest.mark.slow
-def test_400_requests_at_a_capacity_of_8(isles_kept: Path) -> None:
+def test_400_requests_at_a_capacity_of_8(shared_isles: Path) -> None:
     def reply(body: dict, number: int) -> str:  # type: ignore[type-arg]
         time.sleep(SHORTEST_S + (LONGEST_S - SHORTEST_S) * (number % CAPACITY) / (CAPACITY - 1))
         return "So [1]."
 
     with (
         chat_server(reply) as upstream,
-        serving(isles_kept, f"openai:tiny@{upstream.url}", capacity=CAPACITY, queue=QUEUE) as running,
+        serving(shared_isles, f"openai:tiny@{upstream.url}", capacity=CAPACITY, queue=QUEUE) as running,
     ):
         ask(running.url, CAPACITY)
         at_capacity = [seconds for _ in range(3) for _, seconds in ask(running.url, CAPACITY)]

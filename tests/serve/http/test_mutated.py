@@ -18,7 +18,7 @@ import pytest
 from graph.build.build import build_index
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 CASES = 5_000 if os.environ.get("MODEGRAPH_ALL_CASES") else 240
@@ -159,11 +159,11 @@ def headers_for(path: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("path", "body"), BODIES)
 def test_the_bodies_are_sound_before_they_are_mutated(running: Running, path: str, body: dict[str, Any]) -> None:
-    told = running.post(path, json=body, headers=headers_for(path))
+    response = running.post(path, json=body, headers=headers_for(path))
     if path == "/v1/documents":
-        assert told.json()["error"]["code"] == "empty_document"
+        assert response.json()["error"]["code"] == "empty_document"
     else:
-        assert told.status_code == 200 and '"error"' not in told.text[:100], told.text
+        assert response.status_code == 200 and '"error"' not in response.text[:100], response.text
 
 
 def test_no_mutated_body_ends_in_a_5xx_or_drops_the_connection(running: Running) -> None:
@@ -176,11 +176,11 @@ def test_no_mutated_body_ends_in_a_5xx_or_drops_the_connection(running: Running)
         for number in range(CASES):
             path, body = BODIES[number % len(BODIES)]
             data = MUTATIONS[number // len(BODIES) % 2](chance, body)
-            told = client.post(path, content=data, headers=headers_for(path), extensions=trace)
-            closed += told.headers.get("connection") == "close"
-            assert told.status_code < 500, (path, data[:2000], told.text[:500])
-            assert told.status_code != 200 or told.content
-            statuses[told.status_code] += 1
+            response = client.post(path, content=data, headers=headers_for(path), extensions=trace)
+            closed += response.headers.get("connection") == "close"
+            assert response.status_code < 500, (path, data[:2000], response.text[:500])
+            assert response.status_code != 200 or response.content
+            statuses[response.status_code] += 1
     opened = events["connection.connect_tcp.complete"]
     told_of = f"{opened} connections, {closed} closed as announced"
     print(f"{statuses.total():,} mutated bodies, by status {dict(sorted(statuses.items()))}; {told_of}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.places import ROOT
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 
 ASKED = {"model": "modegraph.tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
 
@@ -43,8 +43,8 @@ def test_sources_are_numbered_as_the_text_numbers_them(function: ModuleType, sta
     text, events = run(function, running.url)
     assert text == "😀 It was [1][2], in `a[3]`, in 1911 [1] and [3]."
     assert [event["type"] for event in events] == ["source"] * 3
-    asked = {"model": "tiny", "messages": ASKED["messages"]}
-    cited = running.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]["citations"]
+    request_body = {"model": "tiny", "messages": ASKED["messages"]}
+    cited = running.post("/v1/chat/completions", json=request_body).json()["choices"][0]["message"]["citations"]
     by_number = {each["number"]: each for each in cited}
     for event, number in zip(events, (3, 1, 2), strict=True):
         data = event["data"]

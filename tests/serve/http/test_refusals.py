@@ -112,8 +112,8 @@ def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Call
 
     def ask() -> httpx2.Response:
         made = house.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
-        told = made.json()
-        assert "error" in told or told["result"]["isError"], told
+        response = made.json()
+        assert "error" in response or response["result"]["isError"], response
         return made
 
     return ask
@@ -169,13 +169,13 @@ def test_readers_of_other_keys_are_looked_for_by_the_same_calls_as_nobody(
     for headers in (house.operator, house.holders[other].headers):
         assert house.running.post(f"/v1/feedback{at}", json=vote, headers=headers).status_code == 200
 
-    def asked(reader: str) -> list[Callable[[], httpx2.Response]]:
+    def calls_of(reader: str) -> list[Callable[[], httpx2.Response]]:
         ways = (house.running.get, house.running.delete)
         names = (reader, f"{other}/{reader}")
         return [partial(way, f"/v1/feedback/{each}{at}", headers=holder.headers) for way in ways for each in names]
 
-    assert all(json.loads(each().text) in ({"entries": []}, {"deleted": 0}) for each in asked(f"reader-{other}"))
-    assert_same_calls(calls, asked(f"reader-{other}"), asked("reader-nobody"))
+    assert all(json.loads(each().text) in ({"entries": []}, {"deleted": 0}) for each in calls_of(f"reader-{other}"))
+    assert_same_calls(calls, calls_of(f"reader-{other}"), calls_of("reader-nobody"))
 
 
 def test_a_check_that_only_what_is_there_meets_is_seen(
@@ -186,14 +186,14 @@ def test_a_check_that_only_what_is_there_meets_is_seen(
 
     house, calls = watched
     holder = house.holders["collection"]
-    named = Collections.named
+    resolve_name = Collections.resolve_name
 
-    def slower(self: Collections, access: object, asked: str | None, place: str = "collection") -> str:
-        if asked in self.live:
-            self.live[asked].current.metadata("sea/ada")
-        return named(self, access, asked, place)  # type: ignore[arg-type]
+    def slower(self: Collections, access: object, name: str | None, field: str = "collection") -> str:
+        if name in self.live:
+            self.live[name].current.metadata("sea/ada")
+        return resolve_name(self, access, name, field)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Collections, "named", slower)
+    monkeypatch.setattr(Collections, "resolve_name", slower)
     foreign, absent = (refusals(house, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
     foreign(), absent()
     assert calls.of(foreign) != calls.of(absent)

@@ -15,7 +15,7 @@ from graph.errors import UserError
 from serve.http import connections
 from serve.http.settings import ServerSettings
 from tests.fakes import chat_server
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running, serving, until
 
 KEY = "sk-only-for-this-test"
@@ -69,8 +69,8 @@ def test_without_a_key_pages_of_other_sites_are_kept_out(stack: Stack) -> None:
 
 def browser(origin: str = "", **fetch: str) -> dict[str, str]:
     """The headers by which a browser tells of the page that asks."""
-    told = {f"Sec-Fetch-{name.title()}": value for name, value in fetch.items()}
-    return {"User-Agent": "Mozilla/5.0", **({"Origin": origin} if origin else {}), **told}
+    headers = {f"Sec-Fetch-{name.title()}": value for name, value in fetch.items()}
+    return {"User-Agent": "Mozilla/5.0", **({"Origin": origin} if origin else {}), **headers}
 
 
 FOREIGN = {
@@ -78,7 +78,7 @@ FOREIGN = {
     "another name of this machine": browser("http://localhost:PORT", site="cross-site"),
     "another scheme": browser("https://127.0.0.1:PORT"),
     "a file or a frame without an origin": browser("null"),
-    "no origin told": browser(site="same-site", mode="no-cors"),
+    "no origin sent": browser(site="same-site", mode="no-cors"),
     "a form that is sent by a page": browser(site="cross-site", mode="navigate"),
     "an old browser": browser(),
 }
@@ -91,8 +91,8 @@ def test_pages_of_other_origins_plant_nothing_and_our_own_and_programs_do(isles:
         serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
     ):
         files = {"files": ("planted.md", b"The Lantern was built by nobody.")}
-        for page, told in FOREIGN.items():
-            headers = {name: value.replace("PORT", str(on.port)) for name, value in told.items()}
+        for page, headers in FOREIGN.items():
+            headers = {name: value.replace("PORT", str(on.port)) for name, value in headers.items()}
             assert on.post("/v1/documents/files", files=files, headers=headers).status_code == 403, page
             assert "planted.md" not in on.get("/v1/documents").text
         for headers in (browser(on.url, site="same-origin"), browser(on.url), browser(site="same-origin"), {}):
@@ -136,19 +136,19 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def kept(isles_kept) -> Iterator[Running]:  # type: ignore[no-untyped-def]
-    with chat_server(lambda body, n: "x") as upstream, serving(isles_kept, f"openai:tiny@{upstream.url}") as running:
+def shared_server(shared_isles) -> Iterator[Running]:  # type: ignore[no-untyped-def]
+    with chat_server(lambda body, n: "x") as upstream, serving(shared_isles, f"openai:tiny@{upstream.url}") as running:
         yield running
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_nonsense_gets_a_clear_answer(kept: Running, what: str) -> None:
-    body, status, said = BAD[what]
-    made = kept.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
+def test_nonsense_gets_a_clear_answer(shared_server: Running, what: str) -> None:
+    body, status, message = BAD[what]
+    made = shared_server.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
     assert made.status_code == status, made.text
     error = made.json()["error"]
-    assert said in error["message"] and set(error) == {"message", "type", "param", "code"}
-    assert kept.get("/health").status_code == 200
+    assert message in error["message"] and set(error) == {"message", "type", "param", "code"}
+    assert shared_server.get("/health").status_code == 200
 
 
 DOCUMENT = {"source": "a", "title": "b", "text": "c"}
@@ -173,36 +173,43 @@ ILL_FORMED = [
 
 
 @pytest.mark.parametrize(("path", "body", "place"), ILL_FORMED)
-def test_an_error_names_the_place_and_no_insides_of_ours(kept: Running, path: str, body: object, place: str) -> None:
-    made = kept.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
+def test_an_error_names_the_place_and_no_insides_of_ours(
+    shared_server: Running, path: str, body: object, place: str
+) -> None:
+    made = shared_server.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
     error = made.json()["error"]
     assert (made.status_code, error["param"]) == (422, place)
-    told = error["message"].lower()
+    message = error["message"].lower()
     assert not [
-        word for word in ("function", "partial", "0x", "class", "instance", "dict", "[", "extract") if word in told
+        word for word in ("function", "partial", "0x", "class", "instance", "dict", "[", "extract") if word in message
     ]
 
 
-def test_an_upload_without_a_file_is_told_so(kept: Running) -> None:
+def test_an_upload_without_a_file_is_told_so(shared_server: Running) -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="files"\r\n\r\nx\r\n--b--\r\n'
-    made = kept.post("/v1/documents/files", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"})
+    made = shared_server.post(
+        "/v1/documents/files", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}
+    )
     assert (made.status_code, made.json()["error"]["message"]) == (422, "files: expected a file")
 
 
-def test_other_addresses_and_methods(kept: Running) -> None:
-    assert kept.get("/nowhere").json()["error"]["code"] == "no_such_address"
-    assert kept.get("/v1/chat/completions").status_code == 405
-    assert kept.post("/v1/responses", json={"model": "gpt-9", "input": "a"}).status_code == 404
+def test_other_addresses_and_methods(shared_server: Running) -> None:
+    assert shared_server.get("/nowhere").json()["error"]["code"] == "no_such_address"
+    assert shared_server.get("/v1/chat/completions").status_code == 405
+    assert shared_server.post("/v1/responses", json={"model": "gpt-9", "input": "a"}).status_code == 404
     for odd in ([], {}, None, 1):
-        assert kept.post("/v1/responses", json={"model": odd, "input": "a"}).status_code == 422
-    assert kept.post("/v1/responses", content=b"{", headers={"Content-Type": "application/json"}).status_code == 400
+        assert shared_server.post("/v1/responses", json={"model": odd, "input": "a"}).status_code == 422
+    assert (
+        shared_server.post("/v1/responses", content=b"{", headers={"Content-Type": "application/json"}).status_code
+        == 400
+    )
     for path in (
         "/..%2f..%2fetc%2fpasswd",
         "/%00",
         "/v1/documents/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
         "/v1/documents/%00",
     ):
-        assert kept.get(path).status_code == 404, path
+        assert shared_server.get(path).status_code == 404, path
 
 
 def raw(running: Running, head: str) -> socket.socket:
@@ -256,8 +263,8 @@ def test_who_sends_too_much_can_read_so(stack: Stack, patient: float) -> None:
     ("version", "headers"),
     [("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked"), ("1.0", "Transfer-Encoding: chunked")],
 )
-def test_a_length_that_is_told_in_two_ways_is_refused(kept: Running, version: str, headers: str) -> None:
-    with socket.create_connection(("127.0.0.1", kept.port), timeout=10) as connection:
+def test_a_length_that_is_told_in_two_ways_is_refused(shared_server: Running, version: str, headers: str) -> None:
+    with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as connection:
         head = f"POST /v1/retrieve HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n\r\n"
         connection.sendall(
             head.encode() + b'13\r\n{"query": "Lantern"}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
@@ -315,8 +322,8 @@ def test_who_is_refused_by_a_first_line_can_read_so_whatever_follows(stack: Stac
 
 
 @pytest.mark.parametrize("head", ["POST /v1/retrieve HTTP/1.0\r\nTransfer-Encoding: chunked", "nonsense"])
-def test_who_is_refused_for_a_head_can_read_so_while_sending(kept: Running, head: str, patient: float) -> None:
-    with socket.create_connection(("127.0.0.1", kept.port), timeout=10) as sender:
+def test_who_is_refused_for_a_head_can_read_so_while_sending(shared_server: Running, head: str, patient: float) -> None:
+    with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as sender:
         sender.sendall(f"{head}\r\nHost: localhost\r\n\r\n".encode())
         for _ in range(3):
             time.sleep(0.05)
@@ -357,10 +364,10 @@ def test_an_answer_that_takes_too_long_is_given_up(stack: Stack) -> None:
     assert made.status_code == 504 and "0.3 s" in made.json()["error"]["message"]
 
 
-def test_secrets_of_the_upstream_are_not_told(stack: Stack, caplog: pytest.LogCaptureFixture, isles_kept) -> None:  # type: ignore[no-untyped-def]
+def test_secrets_of_the_upstream_are_not_told(stack: Stack, caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
     caplog.set_level(logging.DEBUG, logger="modegraph")
-    with serving(isles_kept, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
+    with serving(shared_isles, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
         made = running.post("/v1/chat/completions", json=ASK)
-        asked = running.post("/v1/retrieve", json={"query": "Lantern", "mode": "local", "use_model": True})
-    assert made.status_code == asked.status_code == 503
-    assert "hidden-word" not in made.text + asked.text + caplog.text and "127.0.0.1:9" not in made.text
+        response = running.post("/v1/retrieve", json={"query": "Lantern", "mode": "local", "use_model": True})
+    assert made.status_code == response.status_code == 503
+    assert "hidden-word" not in made.text + response.text + caplog.text and "127.0.0.1:9" not in made.text

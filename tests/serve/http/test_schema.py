@@ -25,7 +25,7 @@ from graph.build.build import build_index
 from serve.http.keys import change_keys, make_key
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS, Stack
+from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import Running, serving
 
 CASES = 45 if os.environ.get("MODEGRAPH_ALL_CASES") else 2

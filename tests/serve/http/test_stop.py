@@ -31,46 +31,46 @@ def is_refused(running: Running) -> bool:
 
 
 def answer_on(connection: socket.socket, head: bytes = HEAD) -> bytes:
-    """What comes of a search asked on a connection, up to its end or the end of its JSON."""
+    """The response to a search on a connection, up to its end or the end of its JSON."""
     connection.settimeout(30)
     connection.sendall(head + b"\r\n" + BODY)
-    told = b""
-    while not told.endswith(b"}") and (more := connection.recv(65536)):
-        told += more
-    return told
+    received = b""
+    while not received.endswith(b"}") and (more := connection.recv(65536)):
+        received += more
+    return received
 
 
-def test_told_to_stop_it_says_so_and_answers_as_long_as_it_listens(isles_kept: Path) -> None:
-    with serving(isles_kept, None, unready_s=2.0) as running, httpx2.Client(base_url=running.url) as kept:
+def test_told_to_stop_it_says_so_and_answers_as_long_as_it_listens(shared_isles: Path) -> None:
+    with serving(shared_isles, None, unready_s=2.0) as running, httpx2.Client(base_url=running.url) as client:
         assert running.get("/ready").status_code == 200
-        assert "connection" not in kept.get("/v1/documents").headers
+        assert "connection" not in client.get("/v1/documents").headers
         running.server.should_exit = True
         until(lambda: running.get("/ready").status_code == 503)
         assert running.get("/ready").json()["error"]["code"] == "stopping"
-        until(lambda: kept.get("/v1/documents").headers.get("connection") == "close", 1.5)
+        until(lambda: client.get("/v1/documents").headers.get("connection") == "close", 1.5)
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         assert running.get("/health").status_code == 200
         until(lambda: is_refused(running))
 
 
-def test_by_default_it_stops_listening_at_once(isles_kept: Path) -> None:
-    with serving(isles_kept, None) as running:
+def test_by_default_it_stops_listening_at_once(shared_isles: Path) -> None:
+    with serving(shared_isles, None) as running:
         assert not is_refused(running)
         running.server.should_exit = True
         until(lambda: is_refused(running), 1.0)
         assert is_refused(running)
 
 
-def test_a_connection_from_before_the_stop_may_still_ask_and_one_that_rests_is_closed(isles_kept: Path) -> None:
-    with serving(isles_kept, None) as running:
+def test_a_connection_from_before_the_stop_may_still_ask_and_one_that_rests_is_closed(shared_isles: Path) -> None:
+    with serving(shared_isles, None) as running:
         new, resting = (socket.create_connection(("127.0.0.1", running.port)) for _ in range(2))
         with new, resting:
             assert b" 200 OK" in answer_on(resting)
             running.server.should_exit = True
             until(lambda: is_refused(running))
             assert resting.recv(1) == b""
-            told = answer_on(new)
-            assert b" 200 OK" in told and b"connection: close" in told.lower()
+            answer = answer_on(new)
+            assert b" 200 OK" in answer and b"connection: close" in answer.lower()
 
 
 def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
@@ -90,12 +90,12 @@ def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
 
 
 @pytest.mark.slow
-def test_clients_who_come_while_it_stops_are_answered_or_refused(isles_kept: Path) -> None:
+def test_clients_who_come_while_it_stops_are_answered_or_refused(shared_isles: Path) -> None:
     """Without the patience of new connections, two of three such stops cut somebody off. One of eight may: it was seen once, and not why."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())
-        with serving(isles_kept, None, queue=CLIENTS * 10) as running:
+        with serving(shared_isles, None, queue=CLIENTS * 10) as running:
             load = Thread(target=lambda port: asyncio.run(ask_until_refused(port, stops[-1])), args=(running.port,))
             load.start()
             time.sleep(0.5)
@@ -123,9 +123,9 @@ async def ask_until_refused(port: int, found: Counter[str]) -> None:
         return line.split()[1].decode() if line else "cut"
 
     async def client() -> None:
-        said = ""
-        while said != "refused":
-            said = await ask()
-            found[said] += 1
+        outcome = ""
+        while outcome != "refused":
+            outcome = await ask()
+            found[outcome] += 1
 
     await asyncio.gather(*(client() for _ in range(CLIENTS)))

@@ -1,4 +1,4 @@
-"""Another index in the place of the one in use: noticed whatever it looks like from outside, served, and told by its own number."""
+"""An index that replaces the one in use: detected whatever it looks like from outside, served, and reported by its own number."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from serve.http.telemetry import Metrics
 from serve.server.collections import LiveIndex
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import serving, until
 
 SHIFTED = [replace(document, text=document.text[::-1]) for document in ISLES]
@@ -126,9 +126,9 @@ def test_an_index_that_is_away_is_told_once_and_its_return_again(isles: Path, ca
     with caplog.at_level(logging.INFO, "modegraph.serve"):
         for _ in range(2):
             asyncio.run(missing_for_a_while())
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert [level for level, _ in told] == ["WARNING", "INFO"] * 2, told
-    assert "manifest.json" in told[0][1] and "generation 1" in told[1][1]
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in logged] == ["WARNING", "INFO"] * 2, logged
+    assert "manifest.json" in logged[0][1] and "generation 1" in logged[1][1]
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_watch(isles: Path) -> None:

@@ -15,7 +15,7 @@ from modegraph.cli import build_app
 from serve.app import open_tracing
 from serve.http.settings import ServerSettings
 from tests.fakes import chat_server
-from tests.serve.http.collector import Collector, collecting, said
+from tests.serve.http.collector import Collector, attributes_of, collecting
 from tests.serve.http.running import Running, serving
 
 KEY = "sk-never-in-a-span"
@@ -42,28 +42,31 @@ def run_through(index: Path, collector: Collector, *bodies: dict) -> Collector: 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_its_retrieval_and_its_generation_are_spans(isles_kept: Path, stream: bool) -> None:
+def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path, stream: bool) -> None:
     with collecting() as collector:
-        run_through(isles_kept, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
+        run_through(shared_isles, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
     assert set(collector.paths) == {"/v1/traces"}
     requests = collector.named(CHAT)
     assert len(requests) == 2 and len(collector.spans) == 6
     for number, request in enumerate(sorted(requests, key=lambda span: span.start_time_unix_nano)):
         assert request.parent_span_id == b"" and request.kind == Span.SPAN_KIND_SERVER
-        assert said(request)["http.route"] == "/v1/chat/completions" and said(request)["http.status_code"] == 200
+        assert (
+            attributes_of(request)["http.route"] == "/v1/chat/completions"
+            and attributes_of(request)["http.status_code"] == 200
+        )
         retrieve, generate = (
             only([span for span in collector.named(name) if span.trace_id == request.trace_id])
             for name in ("retrieve", "generate")
         )
         assert retrieve.parent_span_id == generate.parent_span_id == request.span_id
-        assert said(retrieve) == {
+        assert attributes_of(retrieve) == {
             "modegraph.retrieval.mode": "auto",
             "modegraph.retrieval.k": 2,
             "modegraph.retrieval.cached": number == 1,
             "modegraph.retrieval.passages": 2,
             "modegraph.index.generation": 1,
         }
-        assert said(generate) == {
+        assert attributes_of(generate) == {
             "gen_ai.request.model": "tiny",
             "gen_ai.usage.input_tokens": 7,
             "gen_ai.usage.output_tokens": 3,
@@ -74,9 +77,9 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(isles_kept: Path, 
     assert {each.key: each.value.string_value for each in resource.attributes}["service.name"] == "modegraph"
 
 
-def test_the_trace_of_the_caller_is_continued(isles_kept: Path) -> None:
+def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
     with collecting() as collector:
-        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
+        with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
             for trace, flags in (
                 (TRACE, "01"),
                 (TRACE[::-1], "00"),
@@ -88,14 +91,14 @@ def test_the_trace_of_the_caller_is_continued(isles_kept: Path) -> None:
     assert (retrieve.trace_id, retrieve.parent_span_id) == (request.trace_id, request.span_id)
 
 
-def test_no_text_and_no_key_is_in_what_is_sent(isles_kept: Path) -> None:
+def test_no_text_and_no_key_is_in_what_is_sent(shared_isles: Path) -> None:
     """Nor the query of an address, a document's name, or the message of an error, expected or not."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with collecting() as collector:
         with (
             chat_server(lambda body, number: "The zebra-word [1].") as upstream,
             serving(
-                isles_kept, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url, api_key=KEY, writable=True
+                shared_isles, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url, api_key=KEY, writable=True
             ) as running,
         ):
             post = {"headers": headers, "json": ASK}
@@ -109,7 +112,7 @@ def test_no_text_and_no_key_is_in_what_is_sent(isles_kept: Path) -> None:
             assert running.post("/v1/retrieve", headers=headers, json={"query": "zebra-word"}).status_code == 500
         sent = b"".join(collector.bodies)
     failed = only([span for span in collector.named("retrieve") if span.status.code == Status.STATUS_CODE_ERROR])
-    assert said(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
+    assert attributes_of(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
     assert only(collector.named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
     assert len(collector.named("GET /v1/documents/{source:path}")) == 1
     passages = running.services.collections.live["index"].current.index.data.passage_texts
@@ -124,26 +127,26 @@ def _break_search(running: Running) -> None:
     running.services.retriever._find = lambda generation, question, *rest: broken(question)  # type: ignore[method-assign, assignment]
 
 
-def test_what_looks_after_the_server_is_left_out(isles_kept: Path) -> None:
+def test_what_looks_after_the_server_is_left_out(shared_isles: Path) -> None:
     with collecting() as collector:
-        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url) as running:
+        with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url) as running:
             for path in ("/health", "/ready", "/metrics", "/health?x=1", "/v1/documents/a/health", "/v1/graph/layers"):
                 running.get(path)
-        routes = sorted(said(span)["http.route"] for span in collector.spans)
+        routes = sorted(attributes_of(span)["http.route"] for span in collector.spans)
     assert routes == ["/v1/documents/{source:path}", "/v1/graph/layers"]
 
 
-def test_without_the_option_nothing_is_sent_nor_imported(isles_kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_option_nothing_is_sent_nor_imported(shared_isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with collecting() as collector:
         for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
             monkeypatch.setenv(name, collector.url)
         monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
-        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1") as running:
+        with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
             assert running.post("/v1/retrieve", json={"query": QUESTION}).status_code == 200
             running.services.tracing.close()
     assert collector.paths == []
     code = (
-        "import sys; from serve.http import app, run; from serve.app import open_tracing; open_tracing(None); "
+        "import sys; from serve.app import open_tracing; open_tracing(None); "
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', "
         "'opentelemetry.instrumentation', 'serve.http.otlp'))])"
     )
@@ -151,10 +154,10 @@ def test_without_the_option_nothing_is_sent_nor_imported(isles_kept: Path, monke
 
 
 @pytest.mark.parametrize("status", [503, None])
-def test_a_collector_that_fails_costs_no_request_and_holds_up_no_stop(isles_kept: Path, status: int | None) -> None:
+def test_a_collector_that_fails_costs_no_request_and_holds_up_no_stop(shared_isles: Path, status: int | None) -> None:
     with collecting(status or 200) as collector:
         url = collector.url if status else "http://127.0.0.1:9"
-        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=url) as running:
+        with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=url) as running:
             assert running.post("/v1/retrieve", json={"query": QUESTION}).status_code == 200
             started = time.perf_counter()
         assert time.perf_counter() - started < 12

@@ -12,7 +12,7 @@ from tests.serve.http.running import Running
 
 T = TypeVar("T")
 VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
-"""How a client is told to speak, and the version that both sides then agree on."""
+"""Client modes, and the protocol version that both sides then agree on."""
 
 
 def with_client(

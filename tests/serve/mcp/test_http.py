@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from graph.build.build import build_index
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS, Stack
+from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import Running, serving
 from tests.serve.mcp.clients import VERSIONS, called, refused, with_client
 
@@ -35,29 +35,29 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @both
 def test_either_version_is_agreed_on_and_offers_the_same(running: Running, mode: str) -> None:
-    async def asked(client: Client) -> tuple[str, list[str], list[bool | None]]:
+    async def session(client: Client) -> tuple[str, list[str], list[bool | None]]:
         listed = (await client.list_tools()).tools
         hints = [tool.annotations.read_only_hint for tool in listed if tool.annotations]
         return client.protocol_version, [tool.name for tool in listed], hints
 
-    version, names, read_only = with_client(running, mode, asked)
+    version, names, read_only = with_client(running, mode, session)
     assert version == VERSIONS[mode]
     assert names == ["search", "fetch", "explain", "ask", "add_document"]
     assert read_only == [True, True, True, True, False]
 
 
 def test_the_server_tells_its_own_version(running: Running) -> None:
-    async def asked(client: Client) -> str:
+    async def session(client: Client) -> str:
         assert client.server_info is not None
         return client.server_info.version
 
-    told = with_client(running, "legacy", asked)
-    assert told == version("modegraph") == running.get("/openapi.json").json()["info"]["version"]
+    server_version = with_client(running, "legacy", session)
+    assert server_version == version("modegraph") == running.get("/openapi.json").json()["info"]["version"]
 
 
 @both
 def test_what_is_found_can_be_fetched_and_opened(running: Running, mode: str) -> None:
-    async def asked(client: Client) -> None:
+    async def session(client: Client) -> None:
         found = (await called(client, "search", query=QUESTION, k=2, mode="dense"))["results"]
         assert len(found) == 2
         for each in found:
@@ -71,29 +71,31 @@ def test_what_is_found_can_be_fetched_and_opened(running: Running, mode: str) ->
         rest = await called(client, "fetch", id="tarn", start=10)
         assert rest["text"] == TEXTS["tarn"][10:]
         assert (await called(client, "fetch", id="tarn", start=10**6))["text"] == ""
-        told = await called(client, "explain", question=QUESTION, mode="hops")
-        assert told["mode"] == "hops" and all(way["steps"] and way["source"] in TEXTS for way in told["ways"])
+        explanation = await called(client, "explain", question=QUESTION, mode="hops")
+        assert explanation["mode"] == "hops" and all(
+            way["steps"] and way["source"] in TEXTS for way in explanation["ways"]
+        )
 
-    with_client(running, mode, asked)
+    with_client(running, mode, session)
 
 
 @both
 def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None:
-    async def asked(client: Client) -> None:
-        told = await called(client, "ask", question=QUESTION)
-        assert (told["answer"], told["reason"]) == ("the Marlow Yard [2]", "The yard did [1], says.")
-        assert told["removed"] == [9] and [each["number"] for each in told["citations"]] == [1, 2]
-        for cited in told["citations"]:
+    async def session(client: Client) -> None:
+        answer = await called(client, "ask", question=QUESTION)
+        assert (answer["answer"], answer["reason"]) == ("the Marlow Yard [2]", "The yard did [1], says.")
+        assert answer["removed"] == [9] and [each["number"] for each in answer["citations"]] == [1, 2]
+        for cited in answer["citations"]:
             assert TEXTS[cited["source"]][cited["start"] : cited["end"]] == cited["text"]
         assert "available: tiny" in await refused(client, "ask", question=QUESTION, model="other")
 
-    with_client(running, mode, asked)
+    with_client(running, mode, session)
 
 
 @both
 def test_what_is_wrong_is_told_and_the_server_lives_on(running: Running, mode: str) -> None:
-    async def asked(client: Client) -> None:
-        for told, tool, arguments in (
+    async def session(client: Client) -> None:
+        for message, tool, arguments in (
             ("empty", "search", {"query": "  "}),
             ("hops", "search", {"query": QUESTION, "mode": "hosp"}),
             ("100", "search", {"query": QUESTION, "k": 10**9}),
@@ -106,15 +108,15 @@ def test_what_is_wrong_is_told_and_the_server_lives_on(running: Running, mode: s
             ("lead out of its folder", "add_document", {"source": "../x", "text": "x"}),
             ("no text", "add_document", {"source": "x", "text": "  "}),
         ):
-            assert told in await refused(client, tool, **arguments), (tool, arguments)
+            assert message in await refused(client, tool, **arguments), (tool, arguments)
         assert (await called(client, "fetch", id="ada"))["text"] == TEXTS["ada"]
 
-    with_client(running, mode, asked)
+    with_client(running, mode, session)
 
 
 @both
 def test_documents_are_resources(running: Running, mode: str) -> None:
-    async def asked(client: Client) -> None:
+    async def session(client: Client) -> None:
         listed = (await client.list_resources()).resources
         assert {f"modegraph://isles/{source}" for source in TEXTS} <= {each.uri for each in listed}
         assert (await client.list_resource_templates()).resource_templates[
@@ -133,7 +135,7 @@ def test_documents_are_resources(running: Running, mode: str) -> None:
         with pytest.raises(MCPError, match="invalid cursor"):
             await client.list_resources(cursor="x")
 
-    with_client(running, mode, asked)
+    with_client(running, mode, session)
 
 
 def test_resources_come_in_pages(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_resources_come_in_pages(tmp_path: Path) -> None:
 
 @both
 def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
-    async def asked(client: Client) -> None:
+    async def session(client: Client) -> None:
         source = f"gull-{mode}"
         new = {"source": source, "title": "Gull Rock", "text": "Gull Rock is a lighthouse.", "metadata": {"year": 1990}}
         assert await called(client, "add_document", **new) == {"source": source, "written": 1}
@@ -168,15 +170,15 @@ def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
         assert [each["text"] for each in found["results"]] == ["Gull Rock is a lighthouse."]
         assert (await called(client, "fetch", id=source))["metadata"] == {"year": 1990}
 
-    with_client(running, mode, asked)
+    with_client(running, mode, session)
 
 
-def test_without_a_model_nothing_can_be_asked_and_without_leave_nothing_added(isles_kept: Path) -> None:
+def test_without_a_model_nothing_can_be_asked_and_without_leave_nothing_added(shared_isles: Path) -> None:
     async def names(client: Client) -> list[str]:
         assert "no tool 'add_document'" in await refused(client, "add_document", source="x", text="x")
         return [tool.name for tool in (await client.list_tools()).tools]
 
-    with serving(isles_kept, None) as running:
+    with serving(shared_isles, None) as running:
         assert with_client(running, "2026-07-28", names) == ["search", "fetch", "explain"]
 
 

@@ -1,4 +1,4 @@
-"""`modegraph mcp` as a real process, asked by the protocol's own client; the model's server is a stand-in."""
+"""`modegraph mcp` as a real process, called by the MCP package's own client; the model's server is fake."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ from serve.mcp.schemas import SearchArguments
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import listening
 from tests.serve.mcp.clients import with_client
 
@@ -79,14 +79,19 @@ def answered(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
 
 
 def test_the_tools_are_those_of_http(answered: tuple[list[str], list[CallToolResult]]) -> None:
-    tools, (found, told, wrong, fetched, added, again) = answered
+    tools, (found, explanation, wrong, fetched, added, again) = answered
     assert tools == ["search", "fetch", "explain", "ask", "add_document"]
     assert found.structured_content is not None and len(found.structured_content["results"]) == 2
     for each in found.structured_content["results"]:
         assert TEXTS[each["source"]][each["start"] : each["end"]] == each["text"]
         assert each["url"] == f"modegraph://index/{each['source']}", "there is no page to open"
-    assert told.structured_content is not None and told.structured_content["answer"] == "the Marlow Yard [2]"
-    assert told.structured_content["removed"] == [9] and told.structured_content["reason"] == "The yard did [1], says."
+    assert (
+        explanation.structured_content is not None and explanation.structured_content["answer"] == "the Marlow Yard [2]"
+    )
+    assert (
+        explanation.structured_content["removed"] == [9]
+        and explanation.structured_content["reason"] == "The yard did [1], says."
+    )
     text = wrong.content[0].text  # type: ignore[union-attr]
     assert wrong.is_error and "hops" in text and "Traceback" not in text, text
     assert fetched.structured_content is not None and fetched.structured_content["text"] == TEXTS["ada"]
@@ -109,15 +114,15 @@ def test_a_changed_index_is_taken_up(tmp_path: Path) -> None:
 
     async def sources() -> set[str]:
         async with Client(stdio_client(server)) as client:
-            asked = {"query": "Tarn", "k": 9, "mode": "dense"}
-            before = await client.call_tool("search", asked)
+            arguments = {"query": "Tarn", "k": 9, "mode": "dense"}
+            before = await client.call_tool("search", arguments)
             assert before.structured_content is not None and len(before.structured_content["results"]) == 2
             build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
             found: set[str] = set()
             with anyio.fail_after(60):
                 while len(found) < len(TEXTS):
                     await anyio.sleep(0.2)
-                    after = await client.call_tool("search", asked)
+                    after = await client.call_tool("search", arguments)
                     assert after.structured_content is not None
                     found = {each["source"] for each in after.structured_content["results"]}
             return found

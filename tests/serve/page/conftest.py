@@ -30,7 +30,7 @@ SAID = "###Reason: The yard did [1], says [9]. ###Answer: <b>the Marlow Yard</b>
 
 
 @dataclass
-class Seen:
+class PageSession:
     """A page and what happened in it: requests to other origins, dialogs, errors."""
 
     page: Any
@@ -83,7 +83,7 @@ def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(isles_and_hostile: Path) -> Iterator[Running]:
-    """A server without a key; its model writes SAID slowly enough to be seen writing."""
+    """A server without a key; its model writes SAID slowly enough for a test to watch."""
     with ExitStack() as exits:
         upstream = exits.enter_context(chat_server(lambda body, number: SAID, 0.05))
         yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", ("sft",)))
@@ -147,44 +147,46 @@ def locked(isles_and_hostile: Path) -> Iterator[Running]:
 
 
 class Visits:
-    """Opens pages; `check()` says whether any of them asked elsewhere, raised an error or a dialog."""
+    """Opens pages; `check()` fails if any of them called another origin, or raised an error or a dialog."""
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
         self._contexts: list[Any] = []
-        self._seen: list[Seen] = []
+        self._sessions: list[PageSession] = []
 
-    def __call__(self, running: Running, **options: Any) -> Seen:
+    def __call__(self, running: Running, **options: Any) -> PageSession:
         context = self._browser.new_context(**options)
         page = context.new_page()
         page.set_default_timeout(20_000)
-        seen = Seen(page, running.url)
-        page.on("request", lambda request: _note_foreign(seen, request.url))
-        page.on("pageerror", lambda problem: seen.problems.append(f"error: {problem}"))
-        page.on("console", lambda said: said.type == "error" and seen.problems.append(f"console: {said.text}"))
-        page.on("dialog", lambda dialog: (seen.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        session = PageSession(page, running.url)
+        page.on("request", lambda request: _note_foreign(session, request.url))
+        page.on("pageerror", lambda problem: session.problems.append(f"error: {problem}"))
+        page.on(
+            "console", lambda message: message.type == "error" and session.problems.append(f"console: {message.text}")
+        )
+        page.on("dialog", lambda dialog: (session.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         self._contexts.append(context)
-        self._seen.append(seen)
-        seen.open()
-        return seen
+        self._sessions.append(session)
+        session.open()
+        return session
 
     def check(self) -> None:
-        assert [seen.foreign for seen in self._seen if seen.foreign] == []
-        assert [seen.problems for seen in self._seen if seen.problems] == []
+        assert [session.foreign for session in self._sessions if session.foreign] == []
+        assert [session.problems for session in self._sessions if session.problems] == []
 
     def close(self) -> None:
         for context in self._contexts:
             context.close()
 
 
-def _note_foreign(seen: Seen, url: str) -> None:
-    if not url.startswith((seen.url + "/", "data:", "blob:")):
-        seen.foreign.append(url)
+def _note_foreign(session: PageSession, url: str) -> None:
+    if not url.startswith((session.url + "/", "data:", "blob:")):
+        session.foreign.append(url)
 
 
 @pytest.fixture
 def visit(browser: Callable[[], Any]) -> Iterator[Visits]:
-    """Every test ends by checking that the page kept to its origin and had no error."""
+    """Check after every test that the page called only its own origin and had no error."""
     visits = Visits(browser())
     yield visits
     try:

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import KEY, Seen, Visits
+from tests.serve.page.conftest import KEY, PageSession, Visits
 
 
-def opened(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> Seen:
+def opened(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> PageSession:
     """The page of routes, in a tab of its own, when it shows them."""
-    seen = visit(running, **options)
-    seen.page.wait_for_selector("#columns select")
-    seen.open(address)
-    seen.page.wait_for_selector("details.route")
-    return seen
+    session = visit(running, **options)
+    session.page.wait_for_selector("#columns select")
+    session.open(address)
+    session.page.wait_for_selector("details.route")
+    return session
 
 
 def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Running, visit: Visits) -> None:
@@ -48,15 +48,17 @@ def test_references_are_followed_and_limits_told(server: Running, visit: Visits)
     retrieval = route.locator(".field", has=page.locator("> code", has_text="retrieval")).first.inner_text()
     assert '"hops"' in retrieval and "whole number or null" in retrieval and "≥ 1, ≤ 100" in retrieval
     page.click("#get-v1-graph-neighbourhood summary")
-    told = page.inner_text("#get-v1-graph-neighbourhood .fields >> nth=0")
-    assert '"document" | "passage"' in told and "≥ 1, ≤ 500, default 60" in told and "1 to 1,000 characters" in told
+    limits = page.inner_text("#get-v1-graph-neighbourhood .fields >> nth=0")
+    assert (
+        '"document" | "passage"' in limits and "≥ 1, ≤ 500, default 60" in limits and "1 to 1,000 characters" in limits
+    )
     assert page.inner_text("#get-v1-graph-neighbourhood h3 >> nth=0") == "In the query"
     assert page.url.endswith("#get-v1-graph-neighbourhood")
 
 
 def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
-    seen = opened(visit, server)
-    page = seen.page
+    session = opened(visit, server)
+    page = session.page
     page.focus("#get-v1-models-model summary")
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
@@ -68,7 +70,7 @@ def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector("#get-v1-models-model [role=status]:has-text('404')")
     assert page.locator("#get-v1-models-model .answered").is_hidden()
-    seen.problems.clear()  # Chromium notes the 404 that was asked for.
+    session.problems.clear()  # Chromium logs the expected 404.
 
 
 def test_a_body_of_json_is_sent(server: Running, visit: Visits) -> None:
@@ -88,9 +90,9 @@ def test_a_body_of_json_is_sent(server: Running, visit: Visits) -> None:
 
 
 def test_with_a_key_the_page_asks_for_it(locked: Running, visit: Visits) -> None:
-    seen = visit(locked)
-    seen.open("/docs")
-    page = seen.page
+    session = visit(locked)
+    session.open("/docs")
+    page = session.page
     page.wait_for_selector("#key-dialog[open]")
     page.fill("#key-field", KEY)
     page.keyboard.press("Enter")
@@ -100,8 +102,8 @@ def test_with_a_key_the_page_asks_for_it(locked: Running, visit: Visits) -> None
     page.wait_for_selector("#get-v1-models .answered:visible")
     assert '"tiny"' in page.inner_text("#get-v1-models .answered")
     page.wait_for_selector("#key-button:visible")
-    assert all("401" in each for each in seen.problems)  # Chromium itself notes each 401; nothing else went wrong.
-    seen.problems.clear()
+    assert all("401" in each for each in session.problems)  # Chromium itself notes each 401; nothing else went wrong.
+    session.problems.clear()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,4 +1,4 @@
-"""The whole page without a mouse: every view is reached, used and left by keys alone, and the focus is always seen."""
+"""The whole page without a mouse: every view is reached, used and left by keys alone, and the focus is always visible."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ MOST_TABS = 150
 HERE = """(() => {
   const at = document.activeElement;
   const style = getComputedStyle(at);
-  const seen = at === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none";
-  return [at.ariaLabel || at.id || at.textContent.trim().slice(0, 60), seen];
+  const visible = at === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none";
+  return [at.ariaLabel || at.id || at.textContent.trim().slice(0, 60), visible];
 })()"""
 
 
@@ -27,8 +27,8 @@ class Keys:
 
     def focused(self) -> str:
         """What has the focus, by its name."""
-        name, seen = self.page.evaluate(HERE)
-        if not seen:
+        name, is_visible = self.page.evaluate(HERE)
+        if not is_visible:
             self.unseen.append(name)
         return str(name)
 
@@ -55,7 +55,7 @@ class Keys:
 
 @pytest.fixture
 def keys(opinionated: Running, visit: Visits) -> Iterator[Keys]:
-    """A page that is ready, on a screen with room for two columns; at the end the focus must always have been seen."""
+    """A page that is ready, on a screen with room for two columns; at the end the focus must always have been visible."""
     page = visit(opinionated, viewport={"width": 1280, "height": 800}).page
     page.wait_for_selector("#columns select")
     held = Keys(page)
@@ -95,7 +95,7 @@ def test_ask_read_judge_and_come_back_by_keys_alone(keys: Keys) -> None:
     page.wait_for_selector("#history[open]")
     keys.press("Who built the Lantern?")
     page.wait_for_selector("#history", state="hidden")
-    page.wait_for_selector(".asked")
+    page.wait_for_selector(".turn-question")
 
 
 def test_two_models_are_compared_by_keys_alone(keys: Keys) -> None:

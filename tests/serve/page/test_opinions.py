@@ -13,7 +13,7 @@ from graph.feedback import Correction, Preference, RightPassage, Vote, read_feed
 from graph.index.index import open_index
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import Seen, Visits
+from tests.serve.page.conftest import PageSession, Visits
 from train.run.data import read_preferences
 
 QUESTION = "Who built the Lantern?"
@@ -24,7 +24,7 @@ def consent(page: Any, words: str) -> None:
     page.click(f"#consent >> text={words}")
 
 
-def said(running: Running) -> list[Any]:
+def contents_of(running: Running) -> list[Any]:
     return [each.said for each in read_feedback(running.services.collections.live["index"].folder)]
 
 
@@ -36,19 +36,21 @@ def nothing_said(opinionated: Running) -> None:
 def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     opinionated: Running, visit: Visits, tmp_path: Path
 ) -> None:
-    seen = visit(opinionated, viewport={"width": 1280, "height": 800})
-    page = seen.page
+    session = visit(opinionated, viewport={"width": 1280, "height": 800})
+    page = session.page
     page.click("#compare")
     page.select_option("#columns select >> nth=3", "sft")
-    seen.ask(QUESTION)
+    session.ask(QUESTION)
     page.wait_for_selector(".duel")
     page.click("text=Left is better")
     consent(page, "Yes")
-    page.wait_for_selector(".duel [role=status]:has-text('Kept')")
+    page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     assert page.get_attribute(".duel button >> nth=0", "aria-pressed") == "true"
-    (kept,) = read_feedback(opinionated.services.collections.live["index"].folder)
+    (entry,) = read_feedback(opinionated.services.collections.live["index"].folder)
     assert (
-        isinstance(kept.said, Preference) and kept.consent and (kept.question, kept.said.better) == (QUESTION, "first")
+        isinstance(entry.said, Preference)
+        and entry.consent
+        and (entry.question, entry.said.better) == (QUESTION, "first")
     )
     index = open_index(opinionated.services.collections.live["index"].folder, lambda spec: HashEncoder())
     assert import_feedback(index, tmp_path / "out", ["dense", "lexical"])["preferences"].rows == 1
@@ -65,49 +67,49 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
 def test_answers_from_different_passages_are_told_to_train_nothing_and_do(
     opinionated: Running, visit: Visits, tmp_path: Path
 ) -> None:
-    seen = visit(opinionated, viewport={"width": 1280, "height": 800})
-    page = seen.page
+    session = visit(opinionated, viewport={"width": 1280, "height": 800})
+    page = session.page
     page.click("#compare")
     page.select_option("#columns select >> nth=0", "dense")
     page.select_option("#columns select >> nth=2", "lexical")
     page.select_option("#columns select >> nth=3", "sft")
-    seen.ask(QUESTION)
+    session.ask(QUESTION)
     page.wait_for_selector(".duel [role=status]:has-text('models do not learn from this choice')")
     page.click("text=Left is better")
     consent(page, "Yes")
-    page.wait_for_selector(".duel [role=status]:has-text('Kept')")
+    page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     folder = opinionated.services.collections.live["index"].folder
-    (kept,) = read_feedback(folder)
-    assert isinstance(kept.said, Preference) and kept.consent
+    (entry,) = read_feedback(folder)
+    assert isinstance(entry.said, Preference) and entry.consent
     index = open_index(folder, lambda spec: HashEncoder())
     assert import_feedback(index, tmp_path / "out", ["dense", "lexical"])["preferences"].rows == 0
 
 
 def test_votes_corrections_and_right_passages_are_kept_and_deleted(opinionated: Running, visit: Visits) -> None:
-    seen = visit(opinionated)
-    page = seen.page
-    seen.ask(QUESTION)
+    session = visit(opinionated)
+    page = session.page
+    session.ask(QUESTION)
     page.click(".actions >> text=Not good")
     page.wait_for_selector("#consent[open]")
     page.keyboard.press("Escape")
-    assert said(opinionated) == [] and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
+    assert contents_of(opinionated) == [] and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
     page.click(".actions >> text=Not good")
-    consent(page, "Keep it, train nothing")
+    consent(page, "Save, but do not train")
     page.wait_for_selector(".actions [aria-pressed=true]")
     page.click("text=Correct…")
-    page.click("#correct >> text=Keep")
+    page.click("#correct >> text=Save")
     page.wait_for_selector("#correct [role=alert]:has-text('Write another answer')")
     page.check("#correct input >> nth=1")
-    page.click("#correct >> text=Keep")
+    page.click("#correct >> text=Save")
     page.wait_for_selector("#correct", state="detached")
     page.click("text=Correct…")
     page.fill("#right-answer", "the yard of Quill")
     page.check("#correct input >> nth=0")
-    page.click("#correct >> text=Keep")
+    page.click("#correct >> text=Save")
     page.wait_for_selector("#correct", state="detached")
     read = opinionated.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
     ids = tuple(each["id"] for each in read)
-    vote, right, correction = said(opinionated)
+    vote, right, correction = contents_of(opinionated)
     assert isinstance(vote, Vote) and vote.rating == "down" and vote.answer.context_ids == ids
     assert right == RightPassage(ids[1], ids)
     assert isinstance(correction, Correction) and (correction.corrected, correction.passage_ids) == (
@@ -116,37 +118,37 @@ def test_votes_corrections_and_right_passages_are_kept_and_deleted(opinionated: 
     )
     assert {each.consent for each in read_feedback(opinionated.services.collections.live["index"].folder)} == {False}
     page.click("#history-button")
-    page.wait_for_selector("#history >> text=3 entries of yours are kept on the server, and does not")
+    page.wait_for_selector("#history >> text=3 entries of yours are stored on the server, and does not")
     page.click("text=Delete my feedback")
     page.wait_for_selector("#history >> text=3 entries deleted from the server.")
-    assert said(opinionated) == []
+    assert contents_of(opinionated) == []
 
 
 def test_without_feedback_nobody_is_asked(server: Running, visit: Visits) -> None:
-    seen = visit(server, viewport={"width": 1280, "height": 800})
-    seen.page.click("#compare")
-    seen.page.select_option("#columns select >> nth=3", "sft")
-    seen.ask(QUESTION)
-    seen.page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
-    assert seen.page.locator(".actions").all_inner_texts() == ["Copy\nShare"] * 2
-    assert seen.page.query_selector(".duel, .upload") is None
+    session = visit(server, viewport={"width": 1280, "height": 800})
+    session.page.click("#compare")
+    session.page.select_option("#columns select >> nth=3", "sft")
+    session.ask(QUESTION)
+    session.page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
+    assert session.page.locator(".actions").all_inner_texts() == ["Copy\nShare"] * 2
+    assert session.page.query_selector(".duel, .upload") is None
 
 
 def test_an_answer_is_copied_and_shared_with_its_sources(opinionated: Running, visit: Visits) -> None:
-    seen = visit(opinionated, permissions=["clipboard-read", "clipboard-write"])
-    page = seen.page
-    seen.ask(QUESTION)
+    session = visit(opinionated, permissions=["clipboard-read", "clipboard-write"])
+    page = session.page
+    session.ask(QUESTION)
     page.click("text=Copy")
     page.wait_for_selector(".answer ~ div [role=status]:has-text('Copied')")
     read = opinionated.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
     address = f"{opinionated.url}/#read/{read['source']}/{read['start']}-{read['end']}"
-    told = f"{QUESTION}\n\nthe Marlow Yard [1]\n\n[1] {read['title']}, {read['source']}, {address}"
-    assert page.evaluate("navigator.clipboard.readText()") == told
+    expected = f"{QUESTION}\n\nthe Marlow Yard [1]\n\n[1] {read['title']}, {read['source']}, {address}"
+    assert page.evaluate("navigator.clipboard.readText()") == expected
     page.evaluate("delete Navigator.prototype.share")
     with page.expect_download() as started:
         page.click("text=Share")
     assert started.value.suggested_filename == "answer.txt"
-    assert Path(started.value.path()).read_text(encoding="utf-8") == told
+    assert Path(started.value.path()).read_text(encoding="utf-8") == expected
 
 
 def test_files_are_indexed_with_progress_and_refusals_are_named(
@@ -155,10 +157,10 @@ def test_files_are_indexed_with_progress_and_refusals_are_named(
     files = {f"gull-{n}.md": f"# Gull {n}\n\nGull number {n} nests on the rock." for n in range(3)}
     for name, text in {**files, "empty.md": " ", "tool.exe": "MZ"}.items():
         (tmp_path / name).write_text(text)
-    seen = visit(opinionated)
-    page = seen.page
+    session = visit(opinionated)
+    page = session.page
     page.wait_for_selector("#columns select")
-    seen.open("/#browse")
+    session.open("/#browse")
     page.click("[data-shelf=documents]")
     before = opinionated.get("/v1/documents").json()["total"]
     page.set_input_files("#upload-files", [tmp_path / name for name in (*files, "empty.md", "tool.exe")])
@@ -166,7 +168,7 @@ def test_files_are_indexed_with_progress_and_refusals_are_named(
     refused = sorted(page.locator(".upload li").all_inner_texts())
     assert refused[0] == "empty.md has no text" and refused[1].startswith("tool.exe: its ending is not one of .txt")
     assert opinionated.get("/v1/documents").json()["total"] == before + 3
-    seen.problems.clear()  # Chromium notes the two refusals.
+    session.problems.clear()  # Chromium notes the two refusals.
     (tmp_path / "tern.md").write_text("Terns nest beside the gulls.")
     page.set_input_files("#upload-files", tmp_path / "tern.md")
     page.wait_for_selector("#shelf a >> text=tern")
@@ -175,10 +177,10 @@ def test_files_are_indexed_with_progress_and_refusals_are_named(
 
 
 def test_a_document_with_pages_opens_at_its_page(opinionated: Running, visit: Visits) -> None:
-    seen = visit(opinionated)
-    page = seen.page
+    session = visit(opinionated)
+    page = session.page
     page.wait_for_selector("#columns select")
-    seen.open("/#read/tides.pdf/65-96")
+    session.open("/#read/tides.pdf/65-96")
     page.wait_for_selector("#reader mark")
     assert page.locator(".page-number").all_inner_texts() == ["p. 1", "p. 2", "p. 3"]
     assert page.inner_text("#reader mark") == "The ebb begins an hour later. K"[: 96 - 65]
@@ -186,20 +188,27 @@ def test_a_document_with_pages_opens_at_its_page(opinionated: Running, visit: Vi
 
 
 def test_what_is_kept_in_the_browser_cannot_become_markup(opinionated: Running, visit: Visits) -> None:
-    """Whoever could write there, or a model before it was kept."""
-    seen: Seen = visit(opinionated)
-    page = seen.page
+    """Markup in stored conversations, written there by others or by a model."""
+    session: PageSession = visit(opinionated)
+    page = session.page
     page.wait_for_selector("#columns select")
     evil = "<img src=x onerror=alert(1)>"
-    told = {"answer": f"{evil} [1]", "reason": evil, "citations": [], "removed": [], "retrieval": None, "length": False}
-    turn = {"question": evil, "model": evil, "cost": evil, "told": told, "evidence": None}
+    reply = {
+        "answer": f"{evil} [1]",
+        "reason": evil,
+        "citations": [],
+        "removed": [],
+        "retrieval": None,
+        "length": False,
+    }
+    turn = {"question": evil, "model": evil, "cost": evil, "told": reply, "evidence": None}
     talk = {"id": "0" * 32, "at": "no date", "title": evil, "columns": [{"mode": evil, "model": evil, "turns": [turn]}]}
     broken = [{"id": "1" * 32, "columns": "none"}, None, 7, "x"]
-    page.evaluate("kept => localStorage.setItem('modegraph-talks', kept)", json.dumps([talk, *broken]))
-    seen.open(f"/#ask/{'0' * 32}")
+    page.evaluate("saved => localStorage.setItem('modegraph-talks', saved)", json.dumps([talk, *broken]))
+    session.open(f"/#ask/{'0' * 32}")
     page.reload()
     page.wait_for_selector(".cost")
-    assert page.inner_text(".asked") == evil and page.query_selector("main img, dialog img") is None
+    assert page.inner_text(".turn-question") == evil and page.query_selector("main img, dialog img") is None
     page.click("#history-button")
     assert page.locator(".talks .line").all_inner_texts() == [evil]
     page.keyboard.press("Escape")

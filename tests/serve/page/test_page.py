@@ -38,9 +38,9 @@ def test_enter_asks_and_the_answer_streams_with_checked_citations(server: Runnin
 
 
 def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Visits) -> None:
-    seen = visit(server)
-    page = seen.page
-    seen.ask()
+    session = visit(server)
+    page = session.page
+    session.ask()
     cited = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).json()["passages"][1]
     page.focus(".cite >> nth=0")
     page.keyboard.press("Enter")
@@ -60,13 +60,13 @@ def test_the_address_of_a_citation_opens_its_passage(server: Running, visit: Vis
     made = server.post("/v1/chat/completions", json={"model": "tiny", "messages": [question]}).json()
     message = made["choices"][0]["message"]
     cited = next(each for each in message["citations"] if each["number"] == 2)
-    seen = visit(server)
-    seen.open(message["annotations"][0]["url_citation"]["url"].removeprefix(server.url))
-    seen.page.reload()
-    seen.page.wait_for_selector("#reader mark")
-    shown = seen.page.eval_on_selector_all("#reader mark", "all => all.map((each) => each.textContent)")
+    session = visit(server)
+    session.open(message["annotations"][0]["url_citation"]["url"].removeprefix(server.url))
+    session.page.reload()
+    session.page.wait_for_selector("#reader mark")
+    shown = session.page.eval_on_selector_all("#reader mark", "all => all.map((each) => each.textContent)")
     assert "".join(shown) == cited["text"]
-    assert f"characters {cited['start']}–{cited['end']}" in seen.page.inner_text("#reader-place")
+    assert f"characters {cited['start']}–{cited['end']}" in session.page.inner_text("#reader-place")
 
 
 def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visits) -> None:
@@ -94,11 +94,11 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
     question = "Who was born in Tarn and died on 4 May 1931?"
     found = talker.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
     n = next(place for place, each in enumerate(found, 1) if each["title"] == "Ada Marlow")
-    said = f"She died on 4 May 1931 [{n}]. Her lamp is lit at dusk. [{n}] Xyzzy plugh qwfp [{n}]."
-    talker.says = lambda prompt: f"###Reason: so. ###Answer: {said}"
-    seen = visit(talker.running)
-    page = seen.page
-    seen.ask(question)
+    answer = f"She died on 4 May 1931 [{n}]. Her lamp is lit at dusk. [{n}] Xyzzy plugh qwfp [{n}]."
+    talker.says = lambda prompt: f"###Reason: so. ###Answer: {answer}"
+    session = visit(talker.running)
+    page = session.page
+    session.ask(question)
 
     def marked(place: int) -> tuple[str, str]:
         page.click(f".cite >> nth={place}")
@@ -107,13 +107,13 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
         page.keyboard.press("Escape")
         return found
 
-    sentence, told = marked(0)
+    sentence, note = marked(0)
     assert sentence == "She was born in Tarn and died on 4 May 1931."
-    assert told == "Marked: the sentence of the passage closest in words to “She died on 4 May 1931.”"
+    assert note == "Marked: the sentence of the passage closest in words to “She died on 4 May 1931.”"
     assert "“Her lamp is lit at dusk.”" in marked(1)[1]
-    whole, told = marked(2)
-    assert "shipwright" in whole and told.startswith(
-        "The whole passage is marked: no sentence of it is close in words to “Xyzzy"
+    whole, note = marked(2)
+    assert "shipwright" in whole and note.startswith(
+        "The whole passage is marked: none of its sentences shares words with “Xyzzy"
     )
     page.click(".passage >> nth=0")
     page.wait_for_selector("#reader mark")
@@ -122,28 +122,28 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
 
 def test_a_sentence_that_its_passage_does_not_say_is_named_below_the_answer(visit: Visits, talker: Talker) -> None:
     talker.says = lambda prompt: "###Reason: so. ###Answer: Pirates of Zanzibar sank her in the winter of 1822 [1]."
-    seen = visit(talker.running)
-    seen.ask()
-    told = seen.page.inner_text(".answer .hint >> nth=0")
-    assert re.fullmatch(r"Not supported by \[1\] \(not there: [^)]*\b1822\b[^)]*\): “Pirates .* \[1\]\.”", told)
+    session = visit(talker.running)
+    session.ask()
+    note = session.page.inner_text(".answer .hint >> nth=0")
+    assert re.fullmatch(r"Not supported by \[1\] \(not there: [^)]*\b1822\b[^)]*\): “Pirates .* \[1\]\.”", note)
 
 
 def test_what_was_left_out_of_prompt_reasoning_and_answer_is_told(isles_and_hostile: Path, visit: Visits) -> None:
     storm = "###Reason: A storm of 1733 began it [1]. ###Answer: Pirates sank her in 1822 [1]."
-    said = [f"{storm} She was built in 1911 by the Marlow Yard [1].", storm]
+    answers = [f"{storm} She was built in 1911 by the Marlow Yard [1].", storm]
     with (
-        chat_server(lambda body, number: said[number - 1], window=140) as upstream,
+        chat_server(lambda body, number: answers[number - 1], window=140) as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}", unsupported="drop") as running,
     ):
-        seen = visit(running)
-        seen.ask()
-        window, reasoning, answer = (each.inner_text() for each in seen.page.query_selector_all(".answer .hint"))
-        assert window == "Left out: 3 passages found, which the model’s window does not hold."
+        session = visit(running)
+        session.ask()
+        window, reasoning, answer = (each.inner_text() for each in session.page.query_selector_all(".answer .hint"))
+        assert window == "Left out: 3 passages found, which do not fit the model’s window."
         assert re.match(r"Left out of the reasoning: not supported by \[1\] .*1733.*: “A storm", reasoning)
         assert re.match(r"Left out: not supported by \[1\] .*1822.*: “Pirates", answer)
-        seen = visit(running)
-        seen.ask()
-        nothing = seen.page.inner_text(".answer .hint >> nth=1")
+        session = visit(running)
+        session.ask()
+        nothing = session.page.inner_text(".answer .hint >> nth=1")
         assert nothing == "Nothing is left of what the model wrote."
 
 
@@ -152,13 +152,13 @@ def test_what_is_not_in_the_documents_is_said_and_no_model_asked(isles_and_hosti
         chat_server(lambda body, number: SAID) as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}", abstain=0) as running,
     ):
-        seen = visit(running)
-        seen.ask()
-        told = seen.page.inner_text(".answer .hint >> nth=0")
+        session = visit(running)
+        session.ask()
+        note = session.page.inner_text(".answer .hint >> nth=0")
         assert re.fullmatch(
-            r"The documents hold nothing on this, at a probability of \d+ %; no model was asked\.", told
+            r"The documents hold nothing on this, at a probability of \d+ %; the model was not called\.", note
         )
-        assert seen.page.inner_text(".answer-text") and upstream.asked == []
+        assert session.page.inner_text(".answer-text") and upstream.asked == []
 
 
 def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Visits) -> None:
@@ -168,7 +168,7 @@ def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Vis
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
           const { closest } = await import(`/page/${version}/text/closest.js`);
-          const text = (said, passage) => closest(said, passage).map(({ start, end }) => Array.from(passage).slice(start, end).join(""));
+          const text = (statement, passage) => closest(statement, passage).map(({ start, end }) => Array.from(passage).slice(start, end).join(""));
           const passage = "😀 The yard lies in Quill. It built the Lantern in 1911!  Ada Marlow paid for it.";
           return [text("The Lantern was built in 1911", passage), text("In Quill, Ada paid", passage), text("zzz", passage),
             text("", passage), text("built", ""), text("灯台は東京にある", "灯台は東京にある。船は港に着く。")];
@@ -196,15 +196,15 @@ See [this](http://evil.example) <b>bold</b> ![x](http://evil.example/x.png) <jav
 
 def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, talker: Talker) -> None:
     talker.says = lambda question: f"###Reason: as _told_ [1]. ###Answer: {MARKDOWN}"
-    seen = visit(talker.running)
-    page = seen.page
-    seen.ask()
+    session = visit(talker.running)
+    page = session.page
+    session.ask()
     texts = {
         name: page.eval_on_selector_all(f".answer-text {name}", "all => all.map((each) => each.textContent)")
-        for name in ("strong", "em", "h3", "ul > li > .said", "ol > li", "pre", "code", "hr", ".cite")
+        for name in ("strong", "em", "h3", "ul > li > .prose-line", "ol > li", "pre", "code", "hr", ".cite")
     }
     assert texts["strong"] == ["Lantern"] and texts["em"] == ["built", "two"] and texts["h3"] == ["What is known"]
-    assert texts["ul > li > .said"] == ["the yard 1", "the end"] and texts["ol > li"] == ["one", "two"]
+    assert texts["ul > li > .prose-line"] == ["the yard 1", "the end"] and texts["ol > li"] == ["one", "two"]
     assert texts["pre"] == ["a[1] = **b**"] and texts["code"] == ["1911", "a[1] = **b**"]
     assert texts["hr"] == [""] and texts[".cite"] == ["1", "1"]
     assert "snake_case_name and 2 * 3 * 4.\nnext line" in page.text_content(".answer-text")
@@ -235,16 +235,16 @@ def test_any_text_becomes_nodes_without_an_error(server: Running, visit: Visits)
 def test_a_follow_up_leaves_the_earlier_answer_and_is_sent_with_it(visit: Visits, talker: Talker) -> None:
     sent: list[list[dict[str, str]]] = []
     talker.says = lambda question: "###Reason: so. ###Answer: It was the yard."
-    seen = visit(talker.running)
-    page = seen.page
+    session = visit(talker.running)
+    page = session.page
     chats = "v1/chat/completions"
-    page.on("request", lambda asked: asked.url.endswith(chats) and sent.append(asked.post_data_json["messages"]))
+    page.on("request", lambda request: request.url.endswith(chats) and sent.append(request.post_data_json["messages"]))
     page.wait_for_selector("#columns select")
     for number, question in enumerate(("Who built the Lantern?", "And when?"), 1):
         page.fill("#question", question)
         page.press("#question", "Enter")
         page.wait_for_function(f"() => document.querySelectorAll('.cost').length === {number}")
-    assert page.eval_on_selector_all(".asked", "all => all.map((each) => each.textContent)") == [
+    assert page.eval_on_selector_all(".turn-question", "all => all.map((each) => each.textContent)") == [
         "Who built the Lantern?",
         "And when?",
     ]
@@ -258,13 +258,13 @@ def test_a_follow_up_leaves_the_earlier_answer_and_is_sent_with_it(visit: Visits
     page.wait_for_selector(".folded .passage")
     page.click("#fresh")
     assert page.query_selector(".turn") is None and page.evaluate("document.activeElement.id") == "question"
-    seen.ask()
+    session.ask()
     assert len(sent) == 3 and len(sent[2]) == 1
 
 
 def test_without_a_model_the_page_searches_and_says_so(unmodelled: Running, visit: Visits) -> None:
-    seen = visit(unmodelled)
-    page = seen.page
+    session = visit(unmodelled)
+    page = session.page
     page.wait_for_selector(".welcome")
     assert "This server has no model: it shows the passages it finds" in page.inner_text(".welcome")
     assert (
@@ -272,50 +272,50 @@ def test_without_a_model_the_page_searches_and_says_so(unmodelled: Running, visi
     )
     page.wait_for_function("() => document.querySelector('#status').textContent.endsWith(', no model')")
     assert len(page.query_selector_all("#columns select")) == 1
-    seen.ask()
+    session.ask()
     assert page.query_selector_all(".passage") and "search" in page.inner_text(".cost")
-    seen.ask("Where is Quill?")
-    assert page.inner_text(".asked") == "Where is Quill?" and len(page.query_selector_all(".turn")) == 1
+    session.ask("Where is Quill?")
+    assert page.inner_text(".turn-question") == "Where is Quill?" and len(page.query_selector_all(".turn")) == 1
     page.click(".passage >> nth=0")
     page.wait_for_selector("#reader mark")
 
 
 def test_a_hostile_document_stays_text(server: Running, visit: Visits) -> None:
-    seen = visit(server)
-    page = seen.page
-    seen.ask("Where does the wreck Zanzu lie? <img src=x onerror=alert(5)>")
+    session = visit(server)
+    page = session.page
+    session.ask("Where does the wreck Zanzu lie? <img src=x onerror=alert(5)>")
     page.click(f".passage:has-text('{HOSTILE_TITLE}') >> nth=0")
     page.wait_for_selector("#reader mark")
     assert page.inner_text("#reader-text") == HOSTILE.text and page.inner_text("#reader-title") == HOSTILE_TITLE
     page.keyboard.press("Escape")
-    seen.open(f"/#browse/document/{'hostile%2F%3Cb%3E.txt'}")
+    session.open(f"/#browse/document/{'hostile%2F%3Cb%3E.txt'}")
     page.wait_for_selector("#node h2")
     assert page.inner_text("#node h2") == HOSTILE_TITLE
     assert page.query_selector("main img, main script, main svg, dialog img, dialog script, dialog svg") is None
 
 
 def test_the_way_is_drawn_and_told_in_words(server: Running, visit: Visits) -> None:
-    seen = visit(server)
-    page = seen.page
-    seen.ask()
+    session = visit(server)
+    page = session.page
+    session.ask()
     page.wait_for_function(PIXELS)
     page.click(".paths summary")
     found = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).json()["passages"]
-    told = page.eval_on_selector_all(".paths ol li", "items => items.map((item) => item.textContent)")
-    assert len(told) == len(found) and all(
-        " → ".join(each["path"]) in line for each, line in zip(found, told, strict=True)
+    lines = page.eval_on_selector_all(".paths ol li", "items => items.map((item) => item.textContent)")
+    assert len(lines) == len(found) and all(
+        " → ".join(each["path"]) in line for each, line in zip(found, lines, strict=True)
     )
 
 
 def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
-    seen = visit(server, viewport={"width": 1280, "height": 800})
-    page = seen.page
+    session = visit(server, viewport={"width": 1280, "height": 800})
+    page = session.page
     page.click("#compare")
     page.select_option("#columns select >> nth=0", "dense")
     page.select_option("#columns select >> nth=2", "lexical")
     page.select_option("#columns select >> nth=3", "sft")
     page.fill("#k", "2")
-    seen.ask()
+    session.ask()
     page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
     costs = [each.inner_text() for each in page.query_selector_all(".cost")]
     assert [cost.split(" · ")[0] for cost in costs] == ["dense", "lexical"]
@@ -330,8 +330,8 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
 
 
 def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Visits, isles_and_hostile) -> None:  # type: ignore[no-untyped-def]
-    seen = visit(server)
-    page = seen.page
+    session = visit(server)
+    page = session.page
     data = open_index(isles_and_hostile, lambda spec: HashEncoder()).data
     page.click("nav >> text=Browse")
     layers = sorted(set(data.summary_layer_S.tolist()))
@@ -353,22 +353,22 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
 
 
 def test_a_server_with_a_key_asks_for_it(locked: Running, visit: Visits) -> None:
-    seen = visit(locked)
-    page = seen.page
+    session = visit(locked)
+    page = session.page
     page.wait_for_selector("#key-dialog[open]")
     page.fill("#key-field", "wrong")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#key-told.problem")
+    page.wait_for_selector("#key-message.problem")
     page.fill("#key-field", KEY)
     page.keyboard.press("Enter")
     page.wait_for_selector("#columns select")
-    seen.ask()
+    session.ask()
     assert page.evaluate("sessionStorage.getItem('modegraph-key')") == KEY
-    kept = page.evaluate("JSON.stringify({ ...localStorage })")
-    assert "modegraph-talks" in kept and KEY not in kept and page.context.cookies() == []
-    refused = [each for each in seen.problems if "401" in each]
-    assert len(refused) == len(seen.problems)  # Chromium itself notes each 401; nothing else went wrong.
-    seen.problems.clear()
+    stored = page.evaluate("JSON.stringify({ ...localStorage })")
+    assert "modegraph-talks" in stored and KEY not in stored and page.context.cookies() == []
+    refused = [each for each in session.problems if "401" in each]
+    assert len(refused) == len(session.problems)  # Chromium itself notes each 401; nothing else went wrong.
+    session.problems.clear()
 
 
 def test_light_dark_and_narrow(server: Running, visit: Visits) -> None:

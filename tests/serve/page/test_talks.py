@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import Seen, Visits
+from tests.serve.page.conftest import PageSession, Visits
 
 FIRST, SECOND = "Who built the Lantern?", "Where is Tarn?"
 
 
 def turns(page: Any) -> list[str]:
-    return page.eval_on_selector_all(".asked", "all => all.map((each) => each.textContent)")  # type: ignore[no-any-return]
+    return page.eval_on_selector_all(".turn-question", "all => all.map((each) => each.textContent)")  # type: ignore[no-any-return]
 
 
 def test_a_conversation_is_there_again_after_a_reload_and_goes_on(opinionated: Running, visit: Visits) -> None:
-    seen = visit(opinionated)
-    page = seen.page
-    seen.ask(FIRST)
+    session = visit(opinionated)
+    page = session.page
+    session.ask(FIRST)
     page.wait_for_function("() => location.hash.startsWith('#ask/')")
     shown = page.inner_text(".column-body")
     page.reload()
@@ -28,7 +28,7 @@ def test_a_conversation_is_there_again_after_a_reload_and_goes_on(opinionated: R
     page.keyboard.press("Escape")
     sent: list[Any] = []
     chats = "v1/chat/completions"
-    page.on("request", lambda asked: asked.url.endswith(chats) and sent.append(asked.post_data_json["messages"]))
+    page.on("request", lambda request: request.url.endswith(chats) and sent.append(request.post_data_json["messages"]))
     page.fill("#question", SECOND)
     page.press("#question", "Enter")
     page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
@@ -38,10 +38,10 @@ def test_a_conversation_is_there_again_after_a_reload_and_goes_on(opinionated: R
 
 
 def test_conversations_are_listed_opened_and_deleted_by_keyboard(opinionated: Running, visit: Visits) -> None:
-    seen = visit(opinionated)
-    page = seen.page
+    session = visit(opinionated)
+    page = session.page
     for question in (FIRST, SECOND):
-        seen.ask(question)
+        session.ask(question)
         page.wait_for_function("() => location.hash.startsWith('#ask/')")
         page.click("#fresh")
     page.focus("#history-button")
@@ -77,9 +77,9 @@ def test_when_there_is_no_room_the_oldest_go(opinionated: Running, visit: Visits
 
 
 def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Running, visit: Visits) -> None:
-    seen = visit(opinionated)
-    page = seen.page
-    seen.ask(FIRST)
+    session = visit(opinionated)
+    page = session.page
+    session.ask(FIRST)
     page.focus(".skip")
     named: list[str] = []
     for _ in range(60):
@@ -107,14 +107,14 @@ def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Runni
     assert -1 not in places and places == sorted(places), named
 
 
-def views(seen: Seen) -> Any:
+def views(session: PageSession) -> Any:
     """Each state of the page that axe reads, by name."""
-    page = seen.page
+    page = session.page
     page.wait_for_selector("#columns select")
     yield "empty"
     page.click("#compare")
     page.select_option("#columns select >> nth=3", "sft")
-    seen.ask(FIRST)
+    session.ask(FIRST)
     page.wait_for_selector(".duel")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     yield "answers"
@@ -133,12 +133,12 @@ def views(seen: Seen) -> Any:
     page.wait_for_selector("#reader mark")
     yield "reader"
     page.keyboard.press("Escape")
-    seen.open("/#browse/entity/tarn")
+    session.open("/#browse/entity/tarn")
     page.click("[data-shelf=documents]")
     page.wait_for_selector("#shelf a")
     page.wait_for_selector("#node h3")
     yield "browse"
-    seen.open("/docs")
+    session.open("/docs")
     page.wait_for_selector("details.route")
     page.evaluate("document.querySelectorAll('details.route').forEach((each, n) => { each.open = n % 6 === 0; })")
     yield "docs"
@@ -147,12 +147,12 @@ def views(seen: Seen) -> Any:
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_axe_finds_nothing_serious(opinionated: Running, visit: Visits, scheme: str, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
-    seen = visit(opinionated, color_scheme=scheme, viewport={"width": width, "height": 800})
+    session = visit(opinionated, color_scheme=scheme, viewport={"width": width, "height": 800})
     found = {}
-    for name in views(seen):
-        violations = axe.run(seen.page).response["violations"]
+    for name in views(session):
+        violations = axe.run(session.page).response["violations"]
         for each in violations:
             if each["impact"] in ("serious", "critical"):
                 found[name, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
-        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert session.page.evaluate("document.documentElement.scrollWidth") <= width, name
     assert found == {}

@@ -58,7 +58,7 @@ def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
     assert path == (
         "“Lantern was built in 1911 by the Marlow Yard.”",
         "mentions “marlow yard”",
-        "and this is the document called so",
+        "and this is the document of that name",
         "has the question's “yard”, “the”, “was”, “in”",
     )
     assert found.paths[0][0] == "the question names “Lantern”"

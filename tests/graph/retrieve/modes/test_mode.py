@@ -115,7 +115,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
     found = ask(isles, model)
     assert len(model.asked) == found.trace.model_calls == 1
     assert found.trace.steps[0].startswith(f"plan refused: {fault.value} (") and where in found.trace.steps[0]
-    assert found.trace.steps[0].endswith("the question is taken whole") and found.trace.stopped == ""
+    assert found.trace.steps[0].endswith("searching for the whole question") and found.trace.stopped == ""
     whole = ask(isles, None, mode="hops")
     assert (found.passages, found.paths, found.findings) == (whole.passages, whole.paths, ())
 
@@ -129,7 +129,7 @@ def test_a_reply_that_is_no_plan_is_asked_for_once_more_and_then_the_question_is
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
     assert len(model.asked) == 2 and found.passages == ask(isles, None, mode="hops").passages
-    assert found.trace.steps[0] == "plan refused: no usable reply; the question is taken whole"
+    assert found.trace.steps[0] == "plan refused: no usable reply; searching for the whole question"
 
 
 @given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.retrieve.parts.diversity import diverse_rows, telling_words
+from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 
 LONG = "the harbour board met in the long room above the rope store and talked about the price of salt for the winter "
 
@@ -37,14 +37,14 @@ def test_near_names_numbers_negations_and_roles_are_kept_apart(one: str, other: 
     ],
 )
 def test_the_same_words_are_said_once_and_the_first_stays(one: str, other: str) -> None:
-    if telling_words(one) == telling_words(other):
+    if distinctive_words(one) == distinctive_words(other):
         assert diverse_rows([one, other, "Tarn is a village."]).tolist() == [0, 2]
     else:
         assert diverse_rows([one, other]).tolist() == [0, 1]
 
 
 def test_telling_words() -> None:
-    assert telling_words("The Lantern didn't reach Tarn at 10:30, nor by 4 May.") == (
+    assert distinctive_words("The Lantern didn't reach Tarn at 10:30, nor by 4 May.") == (
         ("The", "Lantern", "didn't", "Tarn", "10:30", "nor", "4", "May")
     )
 

@@ -24,12 +24,12 @@ def cited(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
     return [(each.type, each.filename, each.url, text[each.index : each.end_index]) for each in read]  # type: ignore[attr-defined]
 
 
-def responses(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
+def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
     """The Responses class: whole and streamed, with the items that it knows."""
     model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=TOKENS, **GREEDY)
-    whole = model.chat(asked)
+    whole = model.chat(messages)
     thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
-    pieces = list(model.stream_chat(asked))
+    pieces = list(model.stream_chat(messages))
     streamed = "".join(each.delta or "" for each in pieces)
     return {
         "text": whole.message.content,
@@ -41,11 +41,11 @@ def responses(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
     }
 
 
-def chat(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
+def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
     """The class for OpenAI-compatible servers: what it knows, and our fields in `raw`."""
     model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=TOKENS, **GREEDY)
-    whole = model.chat(asked)
-    pieces = list(model.stream_chat(asked))
+    whole = model.chat(messages)
+    pieces = list(model.stream_chat(messages))
     deltas = [each.raw.choices[0].delta for each in pieces if each.raw.choices]
     return {
         "text": whole.message.content,
@@ -58,10 +58,14 @@ def chat(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
 def main() -> None:
     """Ask in every way, print what came."""
     url, question = f"{sys.argv[1]}/v1", sys.argv[2]
-    asked = [ChatMessage(role="user", content=question)]
+    messages = [ChatMessage(role="user", content=question)]
     encoder = OpenAILikeEmbedding(model_name="minilm", api_base=url, **SERVER)
     vectors = encoder.get_text_embedding_batch(["Tarn", "Kelp bread"])
-    made = {"responses": responses(url, asked), "chat": chat(url, asked), "vectors": [len(each) for each in vectors]}
+    made = {
+        "responses": responses(url, messages),
+        "chat": chat(url, messages),
+        "vectors": [len(each) for each in vectors],
+    }
     print(json.dumps(made))
 
 

@@ -13,7 +13,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.types import Excerpt
 from serve.stream import NO_ANSWER, QUOTED_CHARS, fallback_answer
 from tests.fakes import HashEncoder
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
@@ -35,19 +35,19 @@ def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
         key: found[key] for key in ("title", "source", "start", "end", "text")
     }
     assert made.usage is not None and made.usage.total_tokens == 10
-    told = made.model_extra["retrieval"]  # type: ignore[index]
-    assert (told["question"], told["rewritten_by"], told["mode"]) == (QUESTION, "itself", "auto")
+    retrieval = made.model_extra["retrieval"]  # type: ignore[index]
+    assert (retrieval["question"], retrieval["rewritten_by"], retrieval["mode"]) == (QUESTION, "itself", "auto")
     assert upstream.asked[0]["temperature"] == 0.0 and upstream.asked[0]["max_tokens"] == 512
 
 
-def test_the_prompt_is_the_one_of_training(stack: Stack, isles_kept) -> None:  # type: ignore[no-untyped-def]
+def test_the_prompt_is_the_one_of_training(stack: Stack, shared_isles) -> None:  # type: ignore[no-untyped-def]
     running, upstream = stack()
     running.client().chat.completions.create(
         model="tiny",
         messages=ASK,
         extra_body={"retrieval": {"mode": "dense", "k": 2}},  # type: ignore[arg-type]
     )
-    index = open_index(isles_kept, lambda spec: HashEncoder())
+    index = open_index(shared_isles, lambda spec: HashEncoder())
     evidence = retrieve(index, QUESTION, RetrieveSettings(mode="dense", top_k=2))
     expected = [vars(turn) for turn in answer_messages(QUESTION, build_context(evidence, 2))]
     assert upstream.asked[0]["messages"] == expected
@@ -81,8 +81,8 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
 def test_what_the_passages_do_not_say_is_told_in_its_field(stack: Stack, stream: bool) -> None:
     reply = "###Reason: Casimir Thole never built ships in 1742 [1]. ###Answer: Nobody built anything in 1742."
     running, _ = stack(reply)
-    asked = {"model": "tiny", "messages": ASK, "stream": stream}
-    answered = running.post("/v1/chat/completions", json=asked)
+    request_body = {"model": "tiny", "messages": ASK, "stream": stream}
+    answered = running.post("/v1/chat/completions", json=request_body)
     if stream:
         events = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
         found = events[-1]["choices"][0]["delta"]["unsupported"]
@@ -91,21 +91,21 @@ def test_what_the_passages_do_not_say_is_told_in_its_field(stack: Stack, stream:
     assert [(each["part"], each["cited"]) for each in found] == [("reasoning_content", [1]), ("content", [])]
     assert "1742" in found[0]["missing"] and found[0]["text"].startswith("Casimir") and found[0]["probability"] >= 0.5
     quiet, _ = stack(reply, unsupported="ignore")
-    message = quiet.post("/v1/chat/completions", json={**asked, "stream": False}).json()["choices"][0]["message"]
+    message = quiet.post("/v1/chat/completions", json={**request_body, "stream": False}).json()["choices"][0]["message"]
     assert message["unsupported"] == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_question_about_something_else_is_answered_so_without_the_model(stack: Stack, stream: bool) -> None:
     running, upstream = stack(abstain=0.5)
-    asked = {"model": "tiny", "messages": FOREIGN, "stream": stream}
-    assert [each[:4] for each in told(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
+    request_body = {"model": "tiny", "messages": FOREIGN, "stream": stream}
+    assert [each[:4] for each in answers_of(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
     assert upstream.asked == []
-    whole = running.post("/v1/chat/completions", json={**asked, "stream": False}).json()
+    whole = running.post("/v1/chat/completions", json={**request_body, "stream": False}).json()
     absence, read = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
     assert absence["abstained"] and absence["probability"] > 0.7 and read == []
-    told(running, stream)
-    told(running, stream, messages=FOREIGN, retrieval={"abstain": 1})
+    answers_of(running, stream)
+    answers_of(running, stream, messages=FOREIGN, retrieval={"abstain": 1})
     assert len(upstream.asked) == 2
 
 
@@ -113,8 +113,8 @@ def test_without_abstain_nothing_is_judged(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": FOREIGN}
     assert running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"] is None
-    asked = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
-    assert asked["retrieval"]["absence"]["abstained"] and len(upstream.asked) == 1
+    completion = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
+    assert completion["retrieval"]["absence"]["abstained"] and len(upstream.asked) == 1
 
 
 def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stack: Stack) -> None:
@@ -125,13 +125,13 @@ def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stac
         message = made.choices[0].message
         content, noted = message.content, message.annotations
         assert content == "😀 The yard [2] did, in `a[1]` [1][2]." and noted is not None
-        told = [each.url_citation for each in noted]
-        assert [content[each.start_index : each.end_index] for each in told] == ["[2]", "[1]", "[2]"]
-        assert content[: told[1].start_index].endswith("`a[1]` ")
+        citations = [each.url_citation for each in noted]
+        assert [content[each.start_index : each.end_index] for each in citations] == ["[2]", "[1]", "[2]"]
+        assert content[: citations[1].start_index].endswith("`a[1]` ")
         by_number = {each["number"]: each for each in message.model_extra["citations"]}  # type: ignore[index]
         place = by_number[2]
-        assert told[0].title == place["title"] == told[2].title
-        assert told[0].url == f"{base or on.url}/#read/{place['source']}/{place['start']}-{place['end']}"
+        assert citations[0].title == place["title"] == citations[2].title
+        assert citations[0].url == f"{base or on.url}/#read/{place['source']}/{place['start']}-{place['end']}"
         chunks = list(on.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
         streamed = chunks[-1].choices[0].delta.model_extra["annotations"]  # type: ignore[index]
         assert streamed == [each.model_dump() for each in noted]
@@ -157,25 +157,27 @@ def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) ->
     assert all([each["number"] for each in field["citations"]] == [2] and field["removed"] == [8] for field in fields)
 
 
-def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, str, str | None, list[int], list[int]]]:
+def answers_of(
+    running: Running, stream: bool, **fields: object
+) -> list[tuple[str, str, str | None, list[int], list[int]]]:
     """Of each choice: content, reasoning, why it ended, cited and removed numbers; whole or as its stream adds up.
 
     Of what stands in place of an answer only its first sentence.
     """
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
-    asked = running.post("/v1/chat/completions", json=body)
-    assert asked.status_code == 200
+    response = running.post("/v1/chat/completions", json=body)
+    assert response.status_code == 200
     if not stream:
-        said = [(choice["message"], choice["finish_reason"]) for choice in asked.json()["choices"]]
+        messages = [(choice["message"], choice["finish_reason"]) for choice in response.json()["choices"]]
     else:
         sums: dict[int, list[Any]] = {}
-        for line in asked.text.split("\n\n"):
+        for line in response.text.split("\n\n"):
             for choice in json.loads(line.removeprefix("data: ") or "{}")["choices"] if line[6:7] == "{" else []:
                 message, ended = sums.setdefault(choice["index"], [{}, None])
                 for name, value in choice["delta"].items():
                     message[name] = message.get(name, "") + value if isinstance(value, str) else value
                 sums[choice["index"]][1] = ended or choice["finish_reason"]
-        said = [tuple(sums[index]) for index in sorted(sums)]
+        messages = [tuple(sums[index]) for index in sorted(sums)]
     return [
         (
             message.get("content", "") if message["answered"] else message["content"][: len(NO_ANSWER)],
@@ -184,7 +186,7 @@ def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, st
             [each["number"] for each in message["citations"]],
             message["removed"],
         )
-        for message, ended in said
+        for message, ended in messages
     ]
 
 
@@ -212,13 +214,13 @@ def test_the_form_stays_between_us_and_the_model(
     stack: Stack, stream: bool, text: str, content: str, reasoning: str, cited: list[int], removed: list[int]
 ) -> None:
     running, _ = stack(text)
-    assert told(running, stream, n=2) == [(content, reasoning, "stop", cited, removed)] * 2
+    assert answers_of(running, stream, n=2) == [(content, reasoning, "stop", cited, removed)] * 2
 
 
 def test_an_answer_that_is_cut_in_its_reasoning_is_none(stack: Stack) -> None:
     running, _ = stack("###Reason: It was built [1] there. ###Answer: 1911")
-    assert told(running, False, max_tokens=4) == [(NO_ANSWER, "It was built", "length", [1], [])]
-    assert told(running, False, max_tokens=6) == [(NO_ANSWER, "It was built [1] there.", "length", [1], [])]
+    assert answers_of(running, False, max_tokens=4) == [(NO_ANSWER, "It was built", "length", [1], [])]
+    assert answers_of(running, False, max_tokens=6) == [(NO_ANSWER, "It was built [1] there.", "length", [1], [])]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -268,7 +270,7 @@ def test_a_long_passage_stands_in_by_its_beginning_and_its_brackets_cite_nothing
 )
 def test_a_format_of_the_clients_own_stays_as_it_is(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
     running, _ = stack('{"a": "###Reason: [1] ###Answer: [9] b"}')
-    assert told(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
+    assert answers_of(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -276,7 +278,7 @@ def test_thinking_that_the_engine_took_out_itself_is_checked_and_kept(stack: Sta
     message = {"role": "assistant", "content": "###Reason: so [1]. ###Answer: 1911", name: "Is it [2] or [9]?"}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
-    assert told(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [2, 1], [9])]
+    assert answers_of(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [2, 1], [9])]
     made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0]
     assert made["logprobs"] == choice["logprobs"] and "reasoning" not in made["message"]
 
@@ -309,10 +311,10 @@ def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
         extra_body={"structured_outputs": {"choice": ["a"]}, "retrieval": {"k": 1}},
         **given,  # type: ignore[arg-type]
     )
-    asked = upstream.asked[0]
-    assert {name: asked[name] for name in given} == given and "max_tokens" not in asked
-    assert asked["response_format"] == schema and asked["structured_outputs"] == {"choice": ["a"]}
-    assert "retrieval" not in asked and "stream" not in asked
+    sent = upstream.asked[0]
+    assert {name: sent[name] for name in given} == given and "max_tokens" not in sent
+    assert sent["response_format"] == schema and sent["structured_outputs"] == {"choice": ["a"]}
+    assert "retrieval" not in sent and "stream" not in sent
 
 
 def test_models_are_asked_by_their_own_names(stack: Stack) -> None:
@@ -341,8 +343,8 @@ def test_retrieval_can_be_turned_off(stack: Stack) -> None:
         body = {"model": "tiny", "messages": turns, "retrieval": {"enabled": False}, "stream": stream}
         made = running.post("/v1/chat/completions", json=body)
         assert made.status_code == 200 and "[1]" in made.text and "citations" not in made.text
-        asked = upstream.asked[-1]["messages"]
-        assert [turn["role"] for turn in asked] == ["system", "user"] and "<|im_end|>" not in json.dumps(asked)
+        messages = upstream.asked[-1]["messages"]
+        assert [turn["role"] for turn in messages] == ["system", "user"] and "<|im_end|>" not in json.dumps(messages)
 
 
 def test_the_clients_own_instructions_follow_ours(stack: Stack) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graph.answer.prompt import NOT_FOUND, answer_messages
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 
 TALK = [
     {"role": "user", "content": "Who built the Lantern?"},
@@ -28,15 +28,18 @@ def ask(running: Any, last: str, talk: list[dict[str, str]] = TALK, **fields: An
 
 def test_a_question_that_stands_by_itself_is_left_alone(stack: Stack) -> None:
     running, upstream = stack(reply_of(json.dumps({"question": "never"})))
-    told = ask(running, "How many people live in the village of Tarn?")["retrieval"]
-    assert (told["question"], told["rewritten_by"]) == ("How many people live in the village of Tarn?", "itself")
+    retrieval = ask(running, "How many people live in the village of Tarn?")["retrieval"]
+    assert (retrieval["question"], retrieval["rewritten_by"]) == (
+        "How many people live in the village of Tarn?",
+        "itself",
+    )
     assert len(upstream.asked) == 1
 
 
 def test_the_model_rewrites_a_question_that_leans_and_is_asked_the_users_own(stack: Stack) -> None:
     running, upstream = stack(reply_of(json.dumps({"question": "When was the Marlow Yard founded?"})))
-    told = ask(running, TALK[-1]["content"])["retrieval"]
-    assert (told["question"], told["rewritten_by"], told["intent"]) == (
+    retrieval = ask(running, TALK[-1]["content"])["retrieval"]
+    assert (retrieval["question"], retrieval["rewritten_by"], retrieval["intent"]) == (
         "When was the Marlow Yard founded?",
         "model",
         "question",
@@ -53,9 +56,9 @@ def test_the_model_rewrites_a_question_that_leans_and_is_asked_the_users_own(sta
 
 def test_an_unusable_rewriting_gives_way_to_the_turn_before(stack: Stack) -> None:
     running, _ = stack(reply_of("no json"))
-    told = ask(running, TALK[-1]["content"])["retrieval"]
-    assert told["question"] == "Who built the Lantern? The Marlow Yard did. When was it founded?"
-    assert told["rewritten_by"] == "turns"
+    retrieval = ask(running, TALK[-1]["content"])["retrieval"]
+    assert retrieval["question"] == "Who built the Lantern? The Marlow Yard did. When was it founded?"
+    assert retrieval["rewritten_by"] == "turns"
 
 
 def test_a_first_question_costs_no_call(stack: Stack) -> None:
@@ -86,8 +89,13 @@ def test_thanks_are_not_searched_for_and_the_model_answers_them(stack: Stack) ->
     running, upstream = stack("You are welcome [3].")
     made = ask(running, "Thanks!")
     assert made["choices"][0]["message"]["content"].rstrip(".") == "You are welcome"
-    told = made["retrieval"]
-    assert (told["intent"], told["question"], told["excerpts"], told["steps"]) == ("remark", "", 0, [])
+    retrieval = made["retrieval"]
+    assert (retrieval["intent"], retrieval["question"], retrieval["excerpts"], retrieval["steps"]) == (
+        "remark",
+        "",
+        0,
+        [],
+    )
     turns = upstream.asked[0]["messages"]
     assert len(upstream.asked) == 1 and [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
     assert turns[-1]["content"] == "Thanks!" and "Passages" not in json.dumps(turns)
@@ -105,8 +113,12 @@ def test_a_request_about_the_answer_reads_the_same_passages_again(stack: Stack, 
     running, upstream = stack("###Reason: So [1]. ###Answer: 1911 [2]")
     first = ask(running, "Who built the Lantern?", TALK[:1])
     made = ask(running, last)
-    told = made["retrieval"]
-    assert (told["intent"], told["question"], told["rewritten_by"]) == ("request", "Who built the Lantern?", "earlier")
+    retrieval = made["retrieval"]
+    assert (retrieval["intent"], retrieval["question"], retrieval["rewritten_by"]) == (
+        "request",
+        "Who built the Lantern?",
+        "earlier",
+    )
     assert [each["text"] for each in made["choices"][0]["message"]["citations"]] == [
         each["text"] for each in first["choices"][0]["message"]["citations"]
     ]

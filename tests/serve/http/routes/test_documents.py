@@ -9,7 +9,7 @@ from graph.build.build import build_index
 from tests.corpora import ISLES
 from tests.disks import AMPLE, mounted_disk
 from tests.fakes import HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS, Stack
+from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import serving
 
 NEW = {
@@ -101,7 +101,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "message"),
     [
         ("a.exe", b"x", "ending"),
         ("a.txt", b"\xff\xfe", "UTF-8"),
@@ -109,13 +109,13 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
         ("a.pdf", b"%PDF-1.4 x", ""),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: bytes, said: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: bytes, message: str) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
     ):
         made = on.post("/v1/documents/files", files={"files": (name, data)})
-        assert made.status_code == 400 and said in made.json()["error"]["message"]
+        assert made.status_code == 400 and message in made.json()["error"]["message"]
         assert "modegraph-upload" not in made.text
 
 

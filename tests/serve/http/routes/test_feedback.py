@@ -1,4 +1,4 @@
-"""Feedback over HTTP: kept as it was said, shown and deleted by the name of who said it, and refused where the server takes none."""
+"""Feedback over HTTP: stored unchanged, shown and deleted by its author's name, and refused where the server accepts none."""
 
 from pathlib import Path
 from typing import Any
@@ -7,17 +7,17 @@ import httpx2
 
 from graph.feedback import FEEDBACK, Correction, GivenAnswer, Preference, RightPassage, Vote, read_feedback
 from tests.fakes import chat_server
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who built the Lantern?"
 COMMON = {"user": "reader-0001", "consent": True, "question": QUESTION}
 
 
-def told(running: Running, model: str = "tiny") -> dict[str, Any]:
+def shown_answer(running: Running, model: str = "tiny") -> dict[str, Any]:
     """An answer of the server as feedback names it."""
-    asked = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
-    made = running.post("/v1/chat/completions", json=asked).json()
+    request_body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
+    made = running.post("/v1/chat/completions", json=request_body).json()
     message = made["choices"][0]["message"]
     return {
         "model": model,
@@ -33,33 +33,33 @@ def test_what_is_said_of_an_answer_is_kept_with_what_it_was_written_from(isles: 
         chat_server(lambda body, number: f"###Reason: so [1]. ###Answer: number {number}") as upstream,
         serving(isles, f"openai:tiny@{upstream.url}", feedback=True) as on,
     ):
-        first, second = told(on), told(on)
+        first, second = shown_answer(on), shown_answer(on)
         found = on.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
         assert first["context_ids"] == [each["id"] for each in found] and first["text"] != second["text"]
-        said = [
+        contents = [
             {"kind": "vote", "answer": first, "rating": "up"},
             {"kind": "correction", "answer": first, "corrected": "the yard", "passage_ids": [found[0]["id"]]},
             {"kind": "passage", "passage_id": found[1]["id"], "shown_ids": first["context_ids"]},
             {"kind": "preference", "first": first, "second": second, "better": "second"},
         ]
-        for each in said:
+        for each in contents:
             made = on.post("/v1/feedback", json={**COMMON, **each})
             assert made.status_code == 200 and made.json()["kind"] == each["kind"], made.text
-        on.post("/v1/feedback", json={**COMMON, **said[0], "user": "reader-0002", "consent": False})
+        on.post("/v1/feedback", json={**COMMON, **contents[0], "user": "reader-0002", "consent": False})
         answers = [
             GivenAnswer("tiny", each["text"], "so [1].", tuple(each["context_ids"]), each["mode"])
             for each in (first, second)
         ]
-        kept = read_feedback(isles)
-        assert [each.said for each in kept[:4]] == [
+        stored = read_feedback(isles)
+        assert [each.said for each in stored[:4]] == [
             Vote(answers[0], "up"),
             Correction(answers[0], "the yard", "", (found[0]["id"],)),
             RightPassage(found[1]["id"], answers[0].context_ids),
             Preference(*answers, "second"),
         ]
-        assert [(each.user, each.consent) for each in kept[3:]] == [("reader-0001", True), ("reader-0002", False)]
+        assert [(each.user, each.consent) for each in stored[3:]] == [("reader-0001", True), ("reader-0002", False)]
         shown = on.get("/v1/feedback/reader-0001").json()["entries"]
-        assert [each["kind"] for each in shown] == [each["kind"] for each in said]
+        assert [each["kind"] for each in shown] == [each["kind"] for each in contents]
         assert shown[3]["said"]["better"] == "second" and shown[0]["question"] == QUESTION
         assert httpx2.delete(f"{on.url}/v1/feedback/reader-0001").json() == {"deleted": 4}
         assert on.get("/v1/feedback/reader-0001").json() == {"entries": []}
@@ -92,7 +92,7 @@ def test_what_is_not_of_its_form_is_refused_by_name_and_not_kept(isles: Path) ->
     assert not (isles / FEEDBACK).exists()
 
 
-def test_a_server_keeps_no_feedback_unless_it_was_started_to(stack: Stack, isles_kept: Path) -> None:
+def test_a_server_keeps_no_feedback_unless_it_was_started_to(stack: Stack, shared_isles: Path) -> None:
     running, _ = stack()
     vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
     answers = [
@@ -101,7 +101,7 @@ def test_a_server_keeps_no_feedback_unless_it_was_started_to(stack: Stack, isles
         httpx2.delete(f"{running.url}/v1/feedback/reader-0001"),
     ]
     assert [(each.status_code, each.json()["error"]["code"]) for each in answers] == [(403, "no_feedback")] * 3
-    assert not (isles_kept / FEEDBACK).exists() and running.get("/ready").json()["feedback"] is False
+    assert not (shared_isles / FEEDBACK).exists() and running.get("/ready").json()["feedback"] is False
 
 
 def test_a_full_file_is_told_as_such(isles: Path) -> None:

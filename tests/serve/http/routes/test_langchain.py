@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from openai import BadRequestError
 
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.routes.test_responses import QUESTION, SAID, SEARCH
 from tests.serve.http.running import Running
 

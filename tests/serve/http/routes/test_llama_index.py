@@ -13,7 +13,7 @@ import pytest
 
 from graph.models.catalogue import SMOLLM2, is_fetched
 from tests.places import ROOT
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.routes.test_responses import QUESTION, SAID
 from tests.serve.http.running import serving
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def asked(url: str, model: str = "tiny") -> Any:
+def client_of(url: str, model: str = "tiny") -> Any:
     """What the client prints."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("PYTHONPATH", None)
@@ -42,14 +42,14 @@ def asked(url: str, model: str = "tiny") -> Any:
 
 def test_llama_index_reads_answers_citations_streams_and_vectors(stack: Stack) -> None:
     running, _ = stack(SAID)
-    made = asked(running.url)
+    made = client_of(running.url)
     found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     urls = [f"{running.url}/#read/{each['source']}/{each['start']}-{each['end']}" for each in found]
     cited = [["file_citation", found[n]["source"], urls[n], f"[{n + 1}]"] for n in (1, 0)]
-    told = made["responses"]
-    assert told["text"] == told["streamed"] == "😀 the Marlow Yard [2][1]."
-    assert told["cited"] == told["streamed_cited"] == cited
-    assert told["thought"] == ["The yard did [1], says."] and told["calls"] == ["file_search_call"]
+    output = made["responses"]
+    assert output["text"] == output["streamed"] == "😀 the Marlow Yard [2][1]."
+    assert output["cited"] == output["streamed_cited"] == cited
+    assert output["thought"] == ["The yard did [1], says."] and output["calls"] == ["file_search_call"]
     assert made["chat"]["text"] == made["chat"]["streamed"] == "😀 the Marlow Yard [2][1]."
     assert sorted(made["chat"]["citations"]) == sorted(made["chat"]["streamed_citations"]) == [1, 2]
     (vector,) = running.client().embeddings.create(model="minilm", input="Tarn").data
@@ -58,12 +58,12 @@ def test_llama_index_reads_answers_citations_streams_and_vectors(stack: Stack) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
-def test_whatever_a_real_small_model_says_is_read_whole_and_streamed(isles_kept: Path) -> None:
-    with serving(isles_kept, "hf:smollm2", request_timeout_s=280) as running:
-        made = asked(running.url, "smollm2")
-    for told, noted in ((made["responses"], "cited"), (made["chat"], "citations")):
-        assert told["text"] and told["text"] == told["streamed"]
-        assert sorted(told[noted]) == sorted(told[f"streamed_{noted}"])
+def test_whatever_a_real_small_model_says_is_read_whole_and_streamed(shared_isles: Path) -> None:
+    with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as running:
+        made = client_of(running.url, "smollm2")
+    for output, noted in ((made["responses"], "cited"), (made["chat"], "citations")):
+        assert output["text"] and output["text"] == output["streamed"]
+        assert sorted(output[noted]) == sorted(output[f"streamed_{noted}"])
     assert all(
         kind == "file_citation" and mark in ("[1]", "[2]", "[3]") for kind, *_, mark in made["responses"]["cited"]
     )

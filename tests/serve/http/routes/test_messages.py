@@ -8,7 +8,7 @@ import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
@@ -20,13 +20,13 @@ def client(running: Running, key: str = "none") -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=running.url, api_key=key, max_retries=0)
 
 
-def asked(**fields: Any) -> dict[str, Any]:
+def request_body(**fields: Any) -> dict[str, Any]:
     return {"model": "tiny", "max_tokens": 64, "messages": [{"role": "user", "content": QUESTION}], **fields}
 
 
 def test_blocks_end_behind_the_citations_of_what_they_say(stack: Stack) -> None:
     running, upstream = stack(SAID)
-    asking = asked(system="Answer in Welsh.", stop_sequences=["\n\n"])
+    asking = request_body(system="Answer in Welsh.", stop_sequences=["\n\n"])
     made = client(running).messages.create(**asking, extra_body={"temperature": 0.5})
     Message.model_validate(made.model_dump())
     texts = [(block.text, [each.search_result_index for each in block.citations or ()]) for block in made.content]  # type: ignore[union-attr]
@@ -48,18 +48,18 @@ def test_blocks_end_behind_the_citations_of_what_they_say(stack: Stack) -> None:
     )
     extra = made.model_extra
     assert extra is not None and extra["removed"] == [9] and extra["retrieval"]["question"] == QUESTION
-    told = upstream.asked[0]
-    assert told["messages"][0]["content"].endswith("Answer in Welsh.")
-    assert (told["temperature"], told["stop"], told["max_tokens"]) == (0.5, ["\n\n"], 64)
+    sent = upstream.asked[0]
+    assert sent["messages"][0]["content"].endswith("Answer in Welsh.")
+    assert (sent["temperature"], sent["stop"], sent["max_tokens"]) == (0.5, ["\n\n"], 64)
 
 
 def test_reasoning_is_told_where_it_is_wanted(stack: Stack) -> None:
     running, _ = stack(SAID)
-    made = client(running).messages.create(**asked(thinking=THINKING))
+    made = client(running).messages.create(**request_body(thinking=THINKING))
     assert [block.type for block in made.content] == ["thinking", "text", "text", "text"]
     assert made.content[0].thinking == "The yard did [1], says."  # type: ignore[union-attr]
     for off in ({"type": "disabled"}, {"type": "adaptive", "display": "omitted"}):
-        assert client(running).messages.create(**asked(thinking=off)).content[0].type == "text"
+        assert client(running).messages.create(**request_body(thinking=off)).content[0].type == "text"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_reasoning_is_told_where_it_is_wanted(stack: Stack) -> None:
 )
 def test_a_stream_adds_up_to_the_message(stack: Stack, text: str) -> None:
     running, _ = stack(text)
-    whole = client(running).messages.create(**asked(thinking=THINKING)).model_dump()
-    with client(running).messages.stream(**asked(thinking=THINKING)) as stream:
+    whole = client(running).messages.create(**request_body(thinking=THINKING)).model_dump()
+    with client(running).messages.stream(**request_body(thinking=THINKING)) as stream:
         streamed = stream.get_final_message().model_dump()
     assert streamed["content"] == whole["content"]
     assert (streamed["stop_reason"], streamed["usage"]) == (whole["stop_reason"], whole["usage"])
@@ -76,7 +76,7 @@ def test_a_stream_adds_up_to_the_message(stack: Stack, text: str) -> None:
 
 def test_the_events_are_those_of_the_sdk_in_order(stack: Stack) -> None:
     running, _ = stack("It was 1911 [1].")
-    events = list(client(running).messages.create(**asked(stream=True)))
+    events = list(client(running).messages.create(**request_body(stream=True)))
     known: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
     for event in events:
         known.validate_python(event.model_dump())
@@ -85,7 +85,7 @@ def test_the_events_are_those_of_the_sdk_in_order(stack: Stack) -> None:
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
     deltas = [event.delta.type for event in events if event.type == "content_block_delta"]
     assert deltas[-3:] == ["text_delta", "citations_delta", "text_delta"]
-    body = running.post("/v1/messages", json=asked(stream=True)).text
+    body = running.post("/v1/messages", json=request_body(stream=True)).text
     assert "[DONE]" not in body and body.startswith("event: message_start\ndata: ")
 
 
@@ -97,14 +97,14 @@ def test_turns_of_blocks_are_a_conversation(stack: Stack) -> None:
         {"type": "text", "text": " did.", "cache_control": {"type": "ephemeral"}},
     ]
     turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": first}]
-    made = client(running).messages.create(**asked(messages=[*turns, {"role": "user", "content": "Thanks!"}]))
+    made = client(running).messages.create(**request_body(messages=[*turns, {"role": "user", "content": "Thanks!"}]))
     assert made.content[0].text == "You are welcome."  # type: ignore[union-attr]
     assert upstream.asked[0]["messages"][2]["content"] == "The Marlow Yard did."
 
 
 def test_the_search_takes_our_options(stack: Stack) -> None:
     running, upstream = stack("x")
-    client(running).messages.create(**asked(), extra_body={"retrieval": {"k": 2, "mode": "dense"}})
+    client(running).messages.create(**request_body(), extra_body={"retrieval": {"k": 2, "mode": "dense"}})
     assert (
         "[2]" in upstream.asked[0]["messages"][1]["content"]
         and "[3]" not in upstream.asked[0]["messages"][1]["content"]
@@ -134,7 +134,7 @@ def test_what_is_not_supported_is_refused_by_name(
 ) -> None:
     running, upstream = stack()
     with pytest.raises(anthropic.APIStatusError) as refused:
-        client(running).messages.create(**asked(), extra_body=fields)
+        client(running).messages.create(**request_body(), extra_body=fields)
     error = refused.value.body["error"]  # type: ignore[index]
     assert (refused.value.status_code, error["param"]) == (status, place) and upstream.asked == []
 
@@ -142,15 +142,15 @@ def test_what_is_not_supported_is_refused_by_name(
 def test_the_key_guards_it_and_anthropics_client_brings_it(stack: Stack) -> None:
     running, _ = stack("1911 [1]", api_key="k")
     with pytest.raises(anthropic.AuthenticationError):
-        client(running).messages.create(**asked())
-    assert client(running, "k").messages.create(**asked()).stop_reason == "end_turn"
+        client(running).messages.create(**request_body())
+    assert client(running, "k").messages.create(**request_body()).stop_reason == "end_turn"
 
 
 def test_a_stream_that_breaks_or_takes_too_long_raises(stack: Stack) -> None:
     broken = json.dumps({"choices": [{"index": 0, "delta": {"content": "It was"}, "finish_reason": None}]})
     running, _ = stack(lambda body, number: (200, f"data: {broken}\n\n"))
     with pytest.raises(anthropic.APIStatusError, match="cut_off"):
-        list(client(running).messages.create(**asked(stream=True)))
+        list(client(running).messages.create(**request_body(stream=True)))
     slow, _ = stack("word " * 50, seconds_a_word=0.1, request_timeout_s=0.5)
     with pytest.raises(anthropic.APIStatusError, match="too_long"):
-        list(client(slow).messages.create(**asked(stream=True)))
+        list(client(slow).messages.create(**request_body(stream=True)))

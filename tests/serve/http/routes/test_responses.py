@@ -9,7 +9,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from graph.answer.prompt import NOT_FOUND
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
@@ -63,8 +63,8 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     search, reasoning, message = made.output
     assert (search.type, search.status, search.queries) == ("file_search_call", "completed", [QUESTION])
     found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
-    told = [(each.file_id, each.text, each.score, each.attributes) for each in search.results]
-    assert told == [(each["source"], each["text"], each["score"], {}) for each in found]
+    results = [(each.file_id, each.text, each.score, each.attributes) for each in search.results]
+    assert results == [(each["source"], each["text"], each["score"], {}) for each in found]
     assert reasoning.content[0].text == "The yard did [1], says."
     text, notes = message.content[0].text, message.content[0].annotations
     assert made.output_text == text == "😀 the Marlow Yard [2][1]."
@@ -78,9 +78,9 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     whole = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH}).json()
     assert set(REQUIRED.split()) <= set(whole) and whole["output"][0]["results"] is None
     assert whole["tools"] == SEARCH and whole["store"] is False
-    asked = upstream.asked[0]
-    assert asked["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in asked
-    assert asked["messages"][1]["content"].count("\n[") == 3
+    sent = upstream.asked[0]
+    assert sent["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in sent
+    assert sent["messages"][1]["content"].count("\n[") == 3
 
 
 def test_a_stream_tells_the_same_in_the_order_of_the_specification(stack: Stack) -> None:
@@ -142,9 +142,9 @@ def test_an_answer_that_is_cut_is_incomplete(stack: Stack) -> None:
 
 def cut_stream(body: dict[str, Any]) -> str:
     head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
-    said = {"index": 0, "delta": {"content": "It was"}, "finish_reason": None}
+    start = {"index": 0, "delta": {"content": "It was"}, "finish_reason": None}
     ends = {"index": 0, "delta": {}, "finish_reason": "length"}
-    chunks = [{**head, "choices": [choice]} for choice in (said, ends)]
+    chunks = [{**head, "choices": [choice]} for choice in (start, ends)]
     return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
 
 
@@ -168,10 +168,10 @@ def test_a_format_of_the_clients_own_reaches_the_engine(stack: Stack) -> None:
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
     made = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
     assert made.output_text == '{"a": "b [1]"}'
-    asked = upstream.asked[0]
+    sent = upstream.asked[0]
     schema = {"name": "a", "schema": {"type": "object"}, "strict": True}
-    assert asked["response_format"] == {"type": "json_schema", "json_schema": schema}
-    assert (asked["verbosity"], asked["reasoning_effort"], asked["temperature"]) == ("low", "low", 0.5)
+    assert sent["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert (sent["verbosity"], sent["reasoning_effort"], sent["temperature"]) == ("low", "low", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str
 )
 def test_bad_requests_are_told_apart(stack: Stack, fields: dict[str, Any], status: int, words: str) -> None:
     running, _ = stack()
-    told = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields})
-    assert told.status_code == status and words in told.json()["error"]["message"], told.text
+    response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields})
+    assert response.status_code == status and words in response.json()["error"]["message"], response.text
 
 
 def test_a_stream_that_breaks_ends_as_failed(stack: Stack) -> None:
@@ -226,5 +226,5 @@ def test_a_stream_that_breaks_ends_as_failed(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, broken))
     events = list(ask(running, stream=True))
     assert events[-1].type == "response.failed" and events[-1].response.error.code == "server_error"
-    told = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH})
-    assert told.status_code == 502
+    response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH})
+    assert response.status_code == 502

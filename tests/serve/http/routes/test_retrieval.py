@@ -6,16 +6,16 @@ from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import MODES, retrieve
 from tests.fakes import HashEncoder
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 
 QUESTION = "Who founded the Marlow Yard that built the Lantern?"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_gives_what_the_function_gives(stack: Stack, isles_kept, mode: str) -> None:  # type: ignore[no-untyped-def]
+def test_every_mode_gives_what_the_function_gives(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
     running, upstream = stack()
     made = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
-    index = open_index(isles_kept, lambda spec: HashEncoder())
+    index = open_index(shared_isles, lambda spec: HashEncoder())
     expected = retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=3))  # type: ignore[arg-type]
     assert [(each["id"], each["score"]) for each in made["passages"]] == [
         (found.item.id, pytest.approx(found.score)) for found in expected.passages

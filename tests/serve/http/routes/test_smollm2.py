@@ -24,16 +24,21 @@ TOKENS = 32
 
 
 @pytest.fixture(scope="module")
-def running(isles_kept: Path) -> Iterator[Running]:
-    with serving(isles_kept, "hf:smollm2", request_timeout_s=280) as on:
+def running(shared_isles: Path) -> Iterator[Running]:
+    with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as on:
         yield on
 
 
 def test_openai_whole_and_streamed(running: Running) -> None:
-    asked: dict[str, Any] = {"model": "smollm2", "input": QUESTION, "tools": [SEARCH], "max_output_tokens": TOKENS}
+    request_body: dict[str, Any] = {
+        "model": "smollm2",
+        "input": QUESTION,
+        "tools": [SEARCH],
+        "max_output_tokens": TOKENS,
+    }
     client = running.client().with_options(timeout=280)
-    whole = client.responses.create(**asked, **GREEDY)
-    with client.responses.stream(**asked, **GREEDY) as stream:
+    whole = client.responses.create(**request_body, **GREEDY)
+    with client.responses.stream(**request_body, **GREEDY) as stream:
         list(stream)
         streamed = stream.get_final_response()
     assert streamed.output_text == whole.output_text and whole.usage is not None and whole.usage.output_tokens > 0
@@ -49,14 +54,14 @@ def test_openai_whole_and_streamed(running: Running) -> None:
 
 def test_anthropic_whole_and_streamed(running: Running) -> None:
     client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0, timeout=280)
-    asked: dict[str, Any] = {
+    request_body: dict[str, Any] = {
         "model": "smollm2",
         "max_tokens": TOKENS,
         "messages": [{"role": "user", "content": QUESTION}],
         "extra_body": {**GREEDY, "retrieval": {"k": 2}},
     }
-    whole = client.messages.create(**asked)
-    with client.messages.stream(**asked) as stream:
+    whole = client.messages.create(**request_body)
+    with client.messages.stream(**request_body) as stream:
         streamed = stream.get_final_message()
     assert streamed.model_dump()["content"] == whole.model_dump()["content"] and whole.usage.output_tokens > 0
     for block in whole.content:

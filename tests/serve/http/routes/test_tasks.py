@@ -7,7 +7,7 @@ import pytest
 from serve.conversation.prompt import MIN_HISTORY_CHARS, Task, fit_task, read_task
 from tests.fakes import ScriptedModel, words_of
 from tests.growth import assert_linear
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.routes.test_window import refuses_over
 
 KINDS = {
@@ -17,8 +17,8 @@ KINDS = {
 }
 
 
-def task(kind: str, said: str) -> str:
-    return f"{KINDS[kind]}<chat_history>\n{said}\n</chat_history>"
+def task(kind: str, conversation: str) -> str:
+    return f"{KINDS[kind]}<chat_history>\n{conversation}\n</chat_history>"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -30,9 +30,9 @@ def test_a_task_is_the_models_alone(stack: Stack, kind: str, stream: bool) -> No
     body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "stream": stream, "max_tokens": 50}
     made = running.post("/v1/chat/completions", json=body)
     assert made.status_code == 200 and "citations" not in made.text and "retrieval" not in made.text
-    (asked,) = upstream.asked
-    assert asked["messages"] == [{"role": "user", "content": text.replace("<|im_end|>", "< |im_end|>")}]
-    assert asked["max_tokens"] == 50 and running.metric('modegraph_retrieval_cache_total{outcome="miss"}') == 0
+    (sent,) = upstream.asked
+    assert sent["messages"] == [{"role": "user", "content": text.replace("<|im_end|>", "< |im_end|>")}]
+    assert sent["max_tokens"] == 50 and running.metric('modegraph_retrieval_cache_total{outcome="miss"}') == 0
     if not stream:
         assert made.json()["choices"][0]["message"]["content"] == '{"title": "###Reason: Ferries [7]"}'
 
@@ -40,14 +40,12 @@ def test_a_task_is_the_models_alone(stack: Stack, kind: str, stream: bool) -> No
 @pytest.mark.parametrize("window", [400, None])
 def test_the_oldest_of_a_history_that_is_too_long_goes(stack: Stack, window: int | None) -> None:
     running, upstream = stack(refuses_over(300), window=window)
-    said = " ".join(f"word{n}" for n in range(900))
-    body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", said)}], "max_tokens": 90}
+    words = " ".join(f"word{n}" for n in range(900))
+    body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", words)}], "max_tokens": 90}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
-    asked = upstream.asked[-1]
-    assert words_of(asked) <= 300 and "word899\n</chat_history>" in asked["messages"][0]["content"]
-    assert (
-        asked["messages"][0]["content"].startswith(KINDS["title"]) and "word1 " not in asked["messages"][0]["content"]
-    )
+    sent = upstream.asked[-1]
+    assert words_of(sent) <= 300 and "word899\n</chat_history>" in sent["messages"][0]["content"]
+    assert sent["messages"][0]["content"].startswith(KINDS["title"]) and "word1 " not in sent["messages"][0]["content"]
     assert len(upstream.asked) == (1 if window else 3)
 
 

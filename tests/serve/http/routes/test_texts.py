@@ -10,7 +10,7 @@ import pytest
 from graph.retrieve.learned.rerank import open_reranker
 from tests.fakes import HashEncoder
 from tests.graph.retrieve.learned.test_rerank import make_cross_encoder
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import serving
 
 TEXTS = ["kelp bread of Tarn", "the Marlow Yard built ships", "kelp"]
@@ -19,8 +19,8 @@ TEXTS = ["kelp bread of Tarn", "the Marlow Yard built ships", "kelp"]
 @pytest.mark.parametrize("form", ["float", "base64", None])
 def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
     running, _ = stack()
-    asked = {} if form is None else {"encoding_format": form}
-    made = running.client().embeddings.create(model="minilm", input=TEXTS, **asked)  # type: ignore[arg-type]
+    options = {} if form is None else {"encoding_format": form}
+    made = running.client().embeddings.create(model="minilm", input=TEXTS, **options)  # type: ignore[arg-type]
     assert [each.index for each in made.data] == [0, 1, 2]
     if form == "base64":
         rows = [np.frombuffer(base64.b64decode(each.embedding), "<f4") for each in made.data]  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "words"),
+    ("fields", "status", "words"),
     [
         ({"input": [1, 2]}, 400, "input is not supported: tokens"),
         ({"input": [[1, 2], [3]]}, 400, "input is not supported: tokens"),
@@ -44,10 +44,10 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_what_cannot_be_encoded_is_told(stack: Stack, asked: dict[str, object], status: int, words: str) -> None:
+def test_what_cannot_be_encoded_is_told(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
     running, _ = stack()
-    told = running.post("/v1/embeddings", json={"model": "minilm", "input": "a", **asked})
-    assert told.status_code == status and words in told.json()["error"]["message"]
+    response = running.post("/v1/embeddings", json={"model": "minilm", "input": "a", **fields})
+    assert response.status_code == status and words in response.json()["error"]["message"]
 
 
 def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
@@ -63,22 +63,22 @@ def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
     assert "document" not in short["results"][0]
 
 
-def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(isles_kept: Path, tmp_path: Path) -> None:
+def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(shared_isles: Path, tmp_path: Path) -> None:
     cross = make_cross_encoder(tmp_path / "cross", labels=1)
     scores = open_reranker(str(cross))("kelp bread", TEXTS)
-    with serving(isles_kept, None, reranker=str(cross)) as running:
+    with serving(shared_isles, None, reranker=str(cross)) as running:
         body = {"query": "kelp bread", "documents": TEXTS}
         made = running.post("/v1/rerank", json=body).json()
         assert made["model"] == "cross"
-        told = {each["index"]: each["relevance_score"] for each in made["results"]}
-        assert list(told.values()) == sorted(told.values(), reverse=True)
-        assert [told[n] for n in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
-        asked = running.post("/v1/rerank", json={**body, "model": "minilm"}).json()
-        assert asked["model"] == "minilm" and asked["results"][0]["relevance_score"] != max(told.values())
+        ranked = {each["index"]: each["relevance_score"] for each in made["results"]}
+        assert list(ranked.values()) == sorted(ranked.values(), reverse=True)
+        assert [ranked[n] for n in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
+        response = running.post("/v1/rerank", json={**body, "model": "minilm"}).json()
+        assert response["model"] == "minilm" and response["results"][0]["relevance_score"] != max(ranked.values())
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "words"),
+    ("fields", "status", "words"),
     [
         ({"query": " "}, 400, "the question is empty"),
         ({"documents": ["a", ""]}, 400, "documents.1: the text is empty"),
@@ -88,10 +88,10 @@ def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(isles_kept: Pa
         ({"rank_fields": ["text"]}, 422, "rank_fields"),
     ],
 )
-def test_what_cannot_be_ranked_is_told(stack: Stack, asked: dict[str, object], status: int, words: str) -> None:
+def test_what_cannot_be_ranked_is_told(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
     running, _ = stack()
-    told = running.post("/v1/rerank", json={"query": "kelp", "documents": TEXTS, **asked})
-    assert told.status_code == status and words in told.json()["error"]["message"]
+    response = running.post("/v1/rerank", json={"query": "kelp", "documents": TEXTS, **fields})
+    assert response.status_code == status and words in response.json()["error"]["message"]
 
 
 def test_openais_client_reads_the_refusal(stack: Stack) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 TURNS = {"messages": [{"role": "user", "content": "Who built the Lantern?"}]}
@@ -23,7 +23,7 @@ SAID = f"###Reason: {REASON} ###Answer: {ANSWER}"
 SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
 
-def told(running: Running, door: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
+def answer_of(running: Running, door: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
     """What a door says: reasoning, content, the [n] that it gives citations for, and what it calls unsupported."""
     path, body = PATHS[door]
     body = {"model": "tiny", "stream": stream, "retrieval": retrieval, **body}
@@ -107,7 +107,7 @@ ADDED = {
 @pytest.mark.parametrize("door", list(PATHS))
 def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, stream: bool) -> None:
     running, _ = stack(SAID)
-    marked = told(running, door, stream)
+    marked = answer_of(running, door, stream)
     assert (marked["reasoning"], marked["content"]) == (REASON, ANSWER)
     parts = [REASON, ANSWER, ANSWER, ANSWER]
     assert [each["text"] for each in marked["unsupported"]] == [WRONG] * 4
@@ -115,7 +115,7 @@ def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, strea
         WRONG
     ] * 4
 
-    dropped = told(running, door, stream, unsupported="drop")
+    dropped = answer_of(running, door, stream, unsupported="drop")
     assert (dropped["reasoning"], dropped["content"]) == KEPT
     assert dropped["noted"] == ["[2]", "[1]", "[1]"] and dropped.get("cited", [1, 2]) == [1, 2]
     places = [(each["part"], each["text"], each["start"], each["end"]) for each in dropped["unsupported"]]
@@ -126,18 +126,18 @@ def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, strea
         *(("content", WRONG, at, at) for at in (0, item, answer)),
     ]
 
-    ignored = told(running, door, stream, unsupported="ignore")
+    ignored = answer_of(running, door, stream, unsupported="ignore")
     assert ignored == {**marked, "unsupported": []}
 
 
 @pytest.mark.parametrize("door", list(PATHS))
 def test_a_request_has_the_last_word(stack: Stack, door: str) -> None:
     dropping, _ = stack(SAID, unsupported="drop")
-    assert told(dropping, door, False)["content"] == KEPT[1]
-    assert told(dropping, door, False, unsupported="mark")["content"] == ANSWER
+    assert answer_of(dropping, door, False)["content"] == KEPT[1]
+    assert answer_of(dropping, door, False, unsupported="mark")["content"] == ANSWER
     ignoring, _ = stack(SAID, unsupported="ignore")
-    assert told(ignoring, door, False)["unsupported"] == []
-    assert len(told(ignoring, door, False, unsupported="mark")["unsupported"]) == 4
+    assert answer_of(ignoring, door, False)["unsupported"] == []
+    assert len(answer_of(ignoring, door, False, unsupported="mark")["unsupported"]) == 4
 
 
 def test_a_stream_without_them_comes_by_paragraphs(stack: Stack) -> None:
@@ -158,11 +158,11 @@ def test_several_choices_are_read_each_by_itself(stack: Stack) -> None:
         answered = running.post("/v1/chat/completions", json=body)
         if stream:
             lines = [line[6:] for line in answered.text.splitlines() if line.startswith("data: {")]
-            said = [choice["delta"] for choice in json.loads(lines[-1])["choices"]]
+            messages = [choice["delta"] for choice in json.loads(lines[-1])["choices"]]
         else:
-            said = [choice["message"] for choice in answered.json()["choices"]]
-            assert [each["content"] for each in said] == ["So it is [1]."] * 2
-        assert [(len(each["unsupported"]), len(each["annotations"])) for each in said] == [(1, 1)] * 2
+            messages = [choice["message"] for choice in answered.json()["choices"]]
+            assert [each["content"] for each in messages] == ["So it is [1]."] * 2
+        assert [(len(each["unsupported"]), len(each["annotations"])) for each in messages] == [(1, 1)] * 2
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ def test_uploads_at_once_all_get_through_and_keep_nobody_from_asking(isles: Path
         with ThreadPoolExecutor(1) as thread, writer_lock(isles):
             uploads = thread.submit(all_at_once, servers, 36)
             wait_for(lambda: sum(on.metric("modegraph_requests_running") for on in servers) == 36)
-            asked = [on.post("/v1/chat/completions", json=QUESTION) for on in servers]
-            assert [each.status_code for each in asked] == [200] * number_of_servers
+            answers = [on.post("/v1/chat/completions", json=QUESTION) for on in servers]
+            assert [each.status_code for each in answers] == [200] * number_of_servers
         assert [each.status_code for each in uploads.result()] == [200] * 36
         assert [each.json()["report"]["written"] for each in uploads.result()] == [1] * 36
         # A server sees what another one wrote at its next look at the folder.
@@ -144,7 +144,7 @@ def test_who_waits_too_long_is_told_when_to_try_again_and_is_not_written_later(i
             ):
                 assert made.status_code == 409 and made.json()["error"]["code"] == "being_written"
                 assert int(made.headers["Retry-After"]) > 0
-        # On a busy machine the first turn may take longer than this server waits: its client tries again, as it is told.
+        # On a busy machine the first turn may take longer than this server waits: its client retries, as the answer says.
         wait_for(lambda: on.post("/v1/documents/files", files=note(2)).status_code == 200)
         sources = [each["source"] for each in on.get("/v1/documents").json()["documents"]]
         assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)

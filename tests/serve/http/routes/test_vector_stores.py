@@ -11,7 +11,7 @@ from graph.build.build import build_index
 from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who founded the Marlow Yard?"
@@ -40,8 +40,8 @@ def test_a_search_finds_what_retrieve_finds(running: Running) -> None:
     expected = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     made = running.client().vector_stores.search("harbour", query=[QUESTION], max_num_results=3)
     assert len(expected) == 3 and not made.has_next_page()
-    told = [(each.file_id, each.filename, each.content[0].text, each.score) for each in made.data]
-    assert told == [(each["source"], each["source"], each["text"], each["score"]) for each in expected]
+    results = [(each.file_id, each.filename, each.content[0].text, each.score) for each in made.data]
+    assert results == [(each["source"], each["source"], each["text"], each["score"]) for each in expected]
     first = made.data[0]
     assert first.attributes is not None and first.attributes["tags"] == "x, y"
     assert first.model_extra is not None
@@ -78,9 +78,9 @@ def test_filters_are_conditions_on_documents(running: Running) -> None:
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(running: Running, options: dict[str, object], place: str) -> None:
-    told = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
-    error = told.json()["error"]
-    assert (told.status_code, error["code"], error["param"]) == (400, "not_supported", place)
+    response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["param"]) == (400, "not_supported", place)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_what_is_not_supported_is_refused_by_name(running: Running, options: dic
     ],
 )
 def test_bad_searches_are_told_apart(running: Running, options: dict[str, object], status: int, words: str) -> None:
-    told = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
-    assert told.status_code == status and words in told.json()["error"]["message"]
+    response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
+    assert response.status_code == status and words in response.json()["error"]["message"]
 
 
 def test_the_one_store_is_listed(running: Running) -> None:
@@ -114,8 +114,8 @@ def test_the_one_store_is_listed(running: Running) -> None:
         client.vector_stores.search("vs_other", query=QUESTION)
 
 
-def test_the_key_guards_it(isles_kept: Path) -> None:
-    with serving(isles_kept, None, api_key="k") as running:
-        for path in (f"/v1/vector_stores/{isles_kept.name}/search", "/v1/embeddings", "/v1/rerank"):
+def test_the_key_guards_it(shared_isles: Path) -> None:
+    with serving(shared_isles, None, api_key="k") as running:
+        for path in (f"/v1/vector_stores/{shared_isles.name}/search", "/v1/embeddings", "/v1/rerank"):
             assert running.post(path, json={}).status_code == 401
             assert running.post(path, json={}, headers={"Authorization": "Bearer k"}).status_code == 422

@@ -1,4 +1,4 @@
-"""A prompt is cut to the model's window: fewer passages, told in the reply; an error only where nothing can be left out."""
+"""A prompt is cut to the model's window: fewer passages, which the reply reports; an error only if nothing can be left out."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from graph.documents.read import read_documents
 from graph.store.index_settings import IndexSettings
 from tests.fakes import HashEncoder, words_of
 from tests.places import EXAMPLES
-from tests.serve.http.conftest import Stack
+from tests.serve.conftest import Stack
 from tests.serve.http.running import serving
 
 ASK = [{"role": "user", "content": "Who built the Lantern?"}]
@@ -52,9 +52,9 @@ def test_a_third_of_the_questions_of_the_examples_is_answered_in_a_window_of_102
             body = {"model": "model", "messages": [{"role": "user", "content": question.text}], "max_tokens": 2}
             made = client.post("/v1/chat/completions", json=body | {"retrieval": {"mode": "lexical"}})
             assert made.status_code == 200, made.text
-            told = made.json()["retrieval"]
-            assert 1 <= told["excerpts"] and told["excerpts"] + told["left_out"] == 5
-            fewer += told["left_out"] > 0
+            retrieval = made.json()["retrieval"]
+            assert 1 <= retrieval["excerpts"] and retrieval["excerpts"] + retrieval["left_out"] == 5
+            fewer += retrieval["left_out"] > 0
     assert fewer >= 1
 
 
@@ -70,8 +70,8 @@ def test_with_room_for_an_answer_fewer_passages_are_read(small: Path, halmaren: 
                 json={"model": "model", "messages": messages, "max_tokens": 300, "stop": ["e", "a", " "]},
             )
             assert made.status_code == 200, made.text
-            told, used = made.json()["retrieval"], made.json()["usage"]["prompt_tokens"]
-            assert used <= 1024 - 256 and told["excerpts"] >= 2
+            retrieval, used = made.json()["retrieval"], made.json()["usage"]["prompt_tokens"]
+            assert used <= 1024 - 256 and retrieval["excerpts"] >= 2
         long = running.post(
             "/v1/chat/completions", json={"model": "model", "messages": [{"role": "user", "content": "why " * 1500}]}
         )

@@ -175,12 +175,7 @@ def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line).
-
-    ValueError for the key that an older version wrote.
-    """
-    if "control" in row:
-        raise ValueError("the key 'control' is now 'hard_negative': rename it, or write the file anew")
+    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line)."""
     return PreferenceRow(
         id=row["id"],
         prompt=_turns_from_json(row["prompt"]),

@@ -217,7 +217,7 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
     if not (folder / MANIFEST).exists():
         return _LastGeneration()
     manifest = read_manifest(folder)
-    check_files(folder, IndexData, manifest)
+    check_files(folder, manifest)
     changed = store.changed_since(manifest.generation)
     base = None if compact or changed is None else _base_of_edit(folder, manifest, len(changed))
     check_arrays(folder, manifest, but="" if base is None else base.arrays)

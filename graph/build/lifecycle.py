@@ -11,8 +11,7 @@ from graph.build.stores import is_finished, open_for_writing, open_store, read_s
 from graph.errors import UserError, nearest
 from graph.shared.ids import has_sum
 from graph.store.ann import ANN_ENDING
-from graph.store.arrays import check_arrays, drop_others, load_arrays, load_field, missing_files, publish, save_arrays
-from graph.store.columns.strings import Strings
+from graph.store.arrays import check_arrays, drop_others, load_arrays, publish, save_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
@@ -35,7 +34,7 @@ from graph.store.sqlite import SQLITE_FILE
 from graph.store.vector_files import has_ann_due
 from graph.store.vectors import SEGMENT_ENDING, segment_is_sound
 from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
-from graph.types import Floats, OpenEncoder, OpenModel, Workers
+from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
 COUNTED = (
@@ -202,7 +201,7 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written. OtherFormat if another version wrote it."""
+    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written. OtherFormat if it is of another format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
@@ -212,8 +211,6 @@ def verify_index(folder: Path | str) -> list[Damage]:
         raise
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
-    for name in missing_files(IndexData, manifest):
-        damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
     arrays = files_in(folder, manifest)
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
@@ -275,7 +272,10 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
         with store.transaction():
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             (folder / MANIFEST).unlink(missing_ok=True)
-        _save_sound_vectors(folder, {found.file for found in damage})
+        pending = PendingVectors(folder)
+        for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
+            if segment_is_sound(segment):
+                pending.adopt(segment)
         finish_build(folder, store, tools, settings)
     return damage
 
@@ -283,23 +283,6 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
 def _without_ann(manifest: Manifest, files: Collection[str]) -> Manifest:
     """The manifest without the ANN indexes in these files."""
     return replace(manifest, ann={name: ann for name, ann in manifest.ann.items() if ann["file"] not in files})
-
-
-def _save_sound_vectors(folder: Path, damaged: set[str]) -> None:
-    """Put sound vectors where the next build looks for them: those of segments, and those that an index before format 6 has among
-    its arrays, where their ids are undamaged too.
-    """
-    pending = PendingVectors(folder)
-    for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
-        if segment_is_sound(segment):
-            pending.adopt(segment)
-    for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
-        for ids, vectors in VECTOR_FIELDS.values():
-            files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
-            if not files & damaged and all((folder / file).exists() for file in files):
-                names, values = load_field(arrays, ids, Strings), load_field(arrays, vectors, Floats)
-                if len(names):
-                    pending.put(list(names), values)
 
 
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
@@ -339,7 +322,7 @@ def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: boo
     facts = {
         "settings": manifest.settings,
         "encoder": {"fingerprint": manifest.encoder},
-        **({} if manifest.prompts is None else {"prompts": asdict(manifest.prompts)}),
+        "prompts": asdict(manifest.prompts),
         "changed_passages": manifest.changed_passages,
         "grown": manifest.grown,
     }

@@ -34,10 +34,10 @@ from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
 from graph.store.embedding_cache import EmbeddingCache, PendingVectors
 from graph.store.index_settings import IndexSettings
+from graph.store.ledger_file import LEDGER
 from graph.store.lock import GiveUp
 from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
 from graph.store.rows import Store
-from graph.store.seal import LEDGER
 from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 

@@ -9,6 +9,7 @@ from graph.build.build import finish_build, open_tools
 from graph.build.read_passages import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
 from graph.errors import UserError, nearest
+from graph.shared.console import say
 from graph.shared.ids import has_sum
 from graph.store.ann import ANN_ENDING
 from graph.store.arrays import check_arrays, drop_others, load_arrays, publish, save_arrays
@@ -17,6 +18,7 @@ from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.embedding_cache import PendingVectors
 from graph.store.index_settings import IndexSettings
+from graph.store.ledger_file import LEDGER, ledger_damage, renew_ledger
 from graph.store.lock import writer_lock
 from graph.store.manifest import (
     MANIFEST,
@@ -29,7 +31,7 @@ from graph.store.manifest import (
     sizes,
 )
 from graph.store.rows import Store
-from graph.store.seal import INDEX_AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
+from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
 from graph.store.vector_files import has_ann_due
 from graph.store.vectors import SEGMENT_ENDING, segment_is_sound
@@ -228,45 +230,37 @@ def _store_damage(folder: Path) -> list[Damage]:
         return [] if finished else [Damage(DATABASE, UNFINISHED, f"modegraph resume {folder}")]
     if not (folder / SQLITE_FILE).exists():
         return [Damage(SQLITE_FILE, "missing", INDEX_AGAIN)]
-    found = [_sealed_damage(folder, SQLITE_FILE, INDEX_AGAIN)]
-    if has_ledger(folder):
-        found.append(_sealed_damage(folder, LEDGER, f"modegraph repair {folder}"))
-    return [damage for damage in found if damage is not None]
-
-
-def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
-    """What is wrong with a sealed file or with its seal."""
-    state = check_seal(folder, file)
-    if state == "unfinished":
-        return Damage(file, UNFINISHED, f"modegraph resume {folder}")
-    if state == "illegible":
-        return Damage(seal_of(file), "a changed byte", f"modegraph repair {folder}")
-    problem = "its bytes are not those of the last run" if (folder / file).exists() else "missing"
-    return Damage(file, problem, repair) if state == "damaged" else None
+    found = {
+        "intact": [],
+        "unfinished": [Damage(SQLITE_FILE, UNFINISHED, f"modegraph resume {folder}")],
+        "damaged": [Damage(SQLITE_FILE, "its bytes are not those of the last run", INDEX_AGAIN)],
+        "illegible": [Damage(SEAL, "a changed byte", f"modegraph repair {folder}")],
+    }[check_seal(folder)]
+    problem = ledger_damage(folder)
+    return [*found, Damage(LEDGER, problem, f"modegraph repair {folder}")] if problem else found
 
 
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild the arrays from index.sqlite when any of them is damaged, ANN indexes from their segments; returns what was damaged.
 
-    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is set aside; the next
-    one takes over its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
+    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is put aside; a new
+    one has its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
     """
     folder = Path(folder)
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
             raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", "the source of truth intact", found.repair)
-    if not damage:
-        return []
-    settings = read_settings(folder)
-    if any(found.file == LEDGER and found.repair != f"modegraph resume {folder}" for found in damage):
+    if any(found.file == LEDGER for found in damage):
         with writer_lock(folder):
-            set_ledger_aside(folder)
-    if all(found.file.endswith(ANN_ENDING) for found in damage):
+            say(renew_ledger(folder / LEDGER))
+    rest = [found.file for found in damage if found.file != LEDGER]
+    if not rest:
+        return damage
+    settings = read_settings(folder)
+    if all(file.endswith(ANN_ENDING) for file in rest):
         with open_for_writing(folder) as store:
-            _rewrite_arrays(
-                folder, store, _without_ann(read_manifest(folder), {Path(found.file).name for found in damage})
-            )
+            _rewrite_arrays(folder, store, _without_ann(read_manifest(folder), {Path(file).name for file in rest}))
         return damage
     with open_for_writing(folder) as store:
         with store.transaction():

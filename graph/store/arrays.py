@@ -117,7 +117,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     check_files(folder, manifest)
     hints = get_type_hints(kind)
     files = MovedFiles()
-    values = {field.name: _load(folder, manifest, files, field.name, hints[field.name]) for field in fields(kind)}
+    values = {name: _load(folder, manifest, files, name, hints[name]) for name in hints}
     ann = {
         name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()

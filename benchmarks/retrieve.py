@@ -35,7 +35,7 @@ from graph.store.data import (
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import Manifest
 from graph.store.vectors import Vectors, cosine_quantiles
-from graph.types import Floats
+from graph.types import Floats, Prompts
 
 DIMENSIONS = 384
 QUERIES = 200
@@ -129,7 +129,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
         ),
     )
-    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {}, {})
+    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {}, {}, None, Prompts(), 0, False)
     return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", manifest, folder, open_encoder))
 
 

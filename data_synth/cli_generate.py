@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import MODEL, OUTPUT, command
+from graph.shared.cli_app import MODEL, OUTPUT, Command
 from graph.shared.cli_options import (
     SPEC,
     AsJson,
@@ -72,7 +72,7 @@ MAX_QUESTIONS = 500
 def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `questions` to the commands of `synth`."""
 
-    @synth.command(cls=command({"--critic": "--judge"}))
+    @synth.command(cls=Command)
     def questions(
         index: IndexFolder,
         mode: ModeName = DEFAULT_MODE,
@@ -167,16 +167,7 @@ def separation_warnings(summary: "Summary") -> list[str]:
 def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `preferences` to the commands of `synth`."""
 
-    @synth.command(
-        cls=command(
-            {
-                "--max-context": "--top-k",
-                "--reasoner": "--writer",
-                "--checker": "--judge",
-                "--controls": "--hard-negatives",
-            }
-        )
-    )
+    @synth.command(cls=Command)
     def preferences(
         index: IndexFolder,
         questions: Questions,
@@ -227,13 +218,6 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
             raise typer.Exit(1)
 
 
-RENAMED = {
-    "--k": "--samples",
-    "--max-context": "--top-k",
-    "--size": "--context-size",
-    "--sample": "--limit",
-    "--max-tokens": "--max-answer-tokens",
-}
 Policy = Annotated[
     list[str],
     typer.Option(
@@ -248,7 +232,7 @@ Temperature = Annotated[float, typer.Option(metavar="T", min=0.05, rich_help_pan
 def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `responses` to the commands of `synth`."""
 
-    @synth.command(cls=command(RENAMED))
+    @synth.command(cls=Command)
     def responses(
         index: IndexFolder,
         questions: Questions,

@@ -158,7 +158,7 @@ Rounds = Annotated[
 def register_claims(synth: typer.Typer) -> None:
     """Add `claims` to the commands of `synth`."""
 
-    @synth.command(cls=command())
+    @synth.command(cls=Command)
     def claims(
         index: IndexFolder,
         rounds: Rounds = 4,

@@ -175,12 +175,7 @@ def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both; a plain prompt is one user turn. KeyError for a missing key (callers add file and line).
-
-    ValueError for the obsolete key 'control'.
-    """
-    if "control" in row:
-        raise ValueError("the key 'control' is now 'hard_negative': rename it, or write the file anew")
+    """The inverse of both; a plain prompt is one user turn. KeyError for a missing key (callers add file and line)."""
     return PreferenceRow(
         id=row["id"],
         prompt=_turns_from_json(row["prompt"]),

@@ -216,7 +216,7 @@ FormOption = Annotated[
 def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     """Add `reading` to the commands of `eval`."""
 
-    @commands.command(cls=command())
+    @commands.command(cls=Command)
     def reading(
         folder: Folder,
         models: Models,
@@ -291,7 +291,7 @@ File = Annotated[
 def add_support(commands: typer.Typer) -> None:
     """Add `support` to the commands of `eval`."""
 
-    @commands.command(cls=command())
+    @commands.command(cls=Command)
     def support(
         file: File,
         verifier: Verifier = "",
@@ -323,7 +323,7 @@ class Sampler(StrEnum):
 def add_alignment(commands: typer.Typer) -> None:
     """Add `alignment` to the commands of `eval`."""
 
-    @commands.command(cls=command({"--max-tokens": "--max-answer-tokens"}, several=("--runs",)))
+    @commands.command(cls=command(several=("--runs",)))
     def alignment(
         runs: Runs,
         data: Data,

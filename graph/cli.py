@@ -97,20 +97,19 @@ StorePlace = Annotated[
         help="Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE.",
     ),
 ]
-PRICES = {"--price-per-million-tokens-in": "--price-in", "--price-per-million-tokens-out": "--price-out"}
 INDEX_SETTINGS = "graph.store.index_settings:IndexSettings"
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add this folder's commands."""
     _add_index(app, open_model)
-    app.command("plan", cls=command(PRICES, settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
+    app.command("plan", cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
     app.command("status", cls=Command, rich_help_panel=INDEXING)(status_command)
     _add_resume_and_retry(app, open_model)
     _add_delete_and_repair(app, open_model)
     app.command("verify", cls=Command, rich_help_panel=INDEXING)(verify_command)
     _add_compact(app, open_model)
-    app.command("export", cls=command({"--limit": "--page-limit"}), rich_help_panel=INDEXING)(export_command)
+    app.command("export", cls=Command, rich_help_panel=INDEXING)(export_command)
     register_copy(app, open_model)
     register_models(app)
 
@@ -357,7 +356,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
 
 
 def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
-    @app.command(cls=command({"--source": "modegraph delete INDEX SOURCE …"}), rich_help_panel=INDEXING)
+    @app.command(cls=Command, rich_help_panel=INDEXING)
     def delete(
         index: IndexFolder,
         sources: Annotated[

@@ -199,9 +199,7 @@ def register_explain(app: typer.Typer) -> None:
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `ask`, `explain`, `serve`, `mcp` and `keys` to the command line."""
-    app.command("serve", cls=command({"-k": "--top-k"}, settings=SERVER_SETTINGS), rich_help_panel=ASKING)(
-        serve_command
-    )
+    app.command("serve", cls=command(settings=SERVER_SETTINGS), rich_help_panel=ASKING)(serve_command)
     register_mcp(app)
     register_keys(app)
     register_ask(app, open_model)

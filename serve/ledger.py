@@ -2,7 +2,7 @@
 
 Rows lie in one SQLite file, or in the database that holds the index beside it. A row exists only for a call that finished with "stop" and is
 committed when the call returns, so a crash loses calls in flight and no finished one. It carries the hash of its content: a row that has
-changed is dropped and its call made again. It also stores the seconds of the call, so that a replay is billed what the call itself took;
+changed is dropped and its call made again, and a file that SQLite cannot read is put aside (graph/store/ledger_file.py). It also stores the seconds of the call, so that a replay is billed what the call itself took;
 rows written before times were recorded have none."""
 
 from __future__ import annotations
@@ -13,28 +13,35 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import Protocol
 
 import stamina
 
 from graph.errors import UserError
+from graph.shared.console import say
 from graph.shared.disk import report_full_disk
-from graph.shared.ids import content_id
 from graph.store.database import has_database
-from graph.store.seal import LEDGER, LEDGER_TABLE, SET_ASIDE, CallRow, damaged_ledgers
+from graph.store.ledger_file import (
+    LEDGER,
+    LEDGER_TABLE,
+    CallRow,
+    decode,
+    is_damage,
+    is_intact,
+    ledger_damage,
+    renew_ledger,
+    row_hash,
+)
 from graph.types import AnswerForm, Completion, CompletionRequest, Message, Replay
-from serve.salvage import PAGE_BYTES, salvage_rows
 from serve.types import Engine
 
 LOCK_TIMEOUT_S = 60.0
-HASH: Final = 5
-"""The column that holds the hash of the others."""
 
 
 class Calls(Protocol):
@@ -46,8 +53,8 @@ class Calls(Protocol):
     def put(self, row: CallRow) -> None:
         """Commit a row, unless one with its key exists."""
 
-    def drop(self, key: str, proof: str) -> None:
-        """Remove the row with this key and hash."""
+    def drop(self, key: str) -> None:
+        """Remove the row with this key."""
 
 
 def open_calls(file: Path) -> Calls:
@@ -60,40 +67,49 @@ def open_calls(file: Path) -> Calls:
 
 
 class SqliteCalls:
-    """Rows in an SQLite file; safe for several processes, and for threads that take turns."""
+    """Rows in an SQLite file; safe for several processes, and for threads that take turns. A damaged file is replaced, with a line that says so."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._database = _open_database(file)
+        try:
+            self._database = _open_database(file)
+        except sqlite3.DatabaseError:
+            self._renew()
 
     def get(self, key: str) -> CallRow | None:
-        with _as_user_error(self._file):
-            row: CallRow | None = self._database.execute("SELECT * FROM calls WHERE key = ?", (key,)).fetchone()
-            return row
+        row: CallRow | None = self._run("SELECT * FROM calls WHERE key = ?", (key,))
+        return row
 
     def put(self, row: CallRow) -> None:
+        self._run("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+
+    def drop(self, key: str) -> None:
+        self._run("DELETE FROM calls WHERE key = ?", (key,))
+
+    def _run(self, statement: str, parameters: Sequence[object]) -> CallRow | None:
+        """A statement as a transaction, and its first row; in a new file where this one turns out to be damaged."""
+        try:
+            return self._try(statement, parameters)
+        except sqlite3.DatabaseError:
+            with suppress(sqlite3.Error):
+                self._database.close()
+            self._renew()
+            return self._try(statement, parameters)
+
+    def _try(self, statement: str, parameters: Sequence[object]) -> CallRow | None:
         with _as_user_error(self._file), self._database:
-            _insert(self._database, row)
+            row: CallRow | None = self._database.execute(statement, parameters).fetchone()
+            return row
 
-    def drop(self, key: str, proof: str) -> None:
-        with _as_user_error(self._file), self._database:
-            self._database.execute("DELETE FROM calls WHERE key = ? AND hash = ?", (key, proof))
-
-
-def row_hash(
-    key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
-) -> str:
-    """The hash by which a changed row is detected."""
-    timed = () if microseconds is None else (str(microseconds),)
-    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *timed)
-
-
-def is_intact(row: CallRow) -> bool:
-    """Whether a row is unchanged since it was written."""
-    key, model, text, prompt_tokens, completion_tokens, proof, microseconds = row
-    return None not in row[:HASH] and proof == row_hash(
-        key, model, text, prompt_tokens, completion_tokens, microseconds
-    )
+    def _renew(self) -> None:
+        """Begin a new file in place of a damaged one, unless another process has just done so; UserError where this is no ledger."""
+        if self._file.name == LEDGER and ledger_damage(self._file.parent):
+            say(renew_ledger(self._file))
+        try:
+            self._database = _open_database(self._file)
+        except sqlite3.DatabaseError as problem:
+            found = f"{self._file}: no call ledger ({problem})"
+            raise UserError(found, "a new file, or a ledger of this version", "rename it, or name another") from None
 
 
 def _is_locked(problem: Exception) -> bool:
@@ -104,17 +120,13 @@ def _open_database(file: Path) -> sqlite3.Connection:
     with _as_user_error(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
-        database.text_factory = _decode
-        database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        database.text_factory = decode
         _write_ahead(database)
         database.execute("PRAGMA synchronous = FULL")
         with database:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
                 database.execute(LEDGER_TABLE)
-                for damaged in damaged_ledgers(file):
-                    for row in filter(is_intact, salvage_rows(damaged)):
-                        _insert(database, row)
             elif "microseconds" not in [name for _, name, *_ in database.execute("PRAGMA table_info(calls)")]:
                 database.execute("ALTER TABLE calls ADD COLUMN microseconds INTEGER")
         database.execute("SELECT hash FROM calls LIMIT 0")
@@ -129,25 +141,16 @@ def _write_ahead(database: sqlite3.Connection) -> None:
 
 @contextmanager
 def _as_user_error(file: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the disk into UserError; DiskFull where there is no space."""
+    """Turn errors of SQLite and the disk into UserError, DiskFull where there is no space; damage is raised as it is."""
     try:
         with report_full_disk(file):
             yield
     except (sqlite3.Error, OSError) as problem:
+        if isinstance(problem, sqlite3.DatabaseError) and is_damage(problem):
+            raise
         raise UserError(
-            f"{file}: not a call ledger ({problem})",
-            "a new file, or a ledger of this version",
-            f"rename it to {file.name}{SET_ASIDE}: its intact rows are then recovered",
+            f"{file}: no call ledger ({problem})", "a file that can be written to", "rename it, or name another"
         ) from None
-
-
-def _decode(data: bytes) -> str:
-    """A text column, damaged bytes replaced: the row's hash reveals damage."""
-    return data.decode("utf-8", "replace")
-
-
-def _insert(database: sqlite3.Connection, row: CallRow) -> None:
-    database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ class Ledger:
         self._model = model
         self._lock = Lock()
         self._counts = Counts()
-        self._calls = open_calls(file)
+        self._file, self._calls = file, open_calls(file)
 
     @property
     def name(self) -> str:
@@ -230,11 +233,12 @@ class Ledger:
         }
 
     def _lookup(self, key: str) -> _CachedCall | None:
-        """The stored call, or None; a row that has changed is removed."""
+        """The stored call, or None; a row that has changed is removed, with a line that says so."""
         with self._lock:
             row = self._calls.get(key)
             if row is not None and not is_intact(row):
-                self._calls.drop(key, str(row[HASH]))
+                say(f"{self._file}: a row has changed; it is dropped, and its call made again")
+                self._calls.drop(key)
                 return None
         if row is None:
             return None

@@ -270,19 +270,6 @@ def test_the_shell_completes_commands_options_and_modes() -> None:
     assert "_MODEGRAPH_COMPLETE=complete_bash" in shown.stdout
 
 
-RENAMED = [
-    (name, old, new) for name, command in COMMANDS.items() for old, new in getattr(command, "renamed", {}).items()
-]
-
-
-@pytest.mark.parametrize(("name", "old", "new"), RENAMED)
-def test_a_former_spelling_names_the_one_to_write(name: str, old: str, new: str) -> None:
-    told = run(*name.split(), old, "1").exception
-    assert isinstance(told, UserError) and f"no option {old}. Did you mean {new}?" in str(told)
-    own = {opt for param in COMMANDS[name].params for opt in param.opts}
-    assert old not in own and (new in own or not new.startswith("--"))
-
-
 def program(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "modegraph", *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -164,7 +164,7 @@ GGUF_TYPES = ("f16", "bf16", "q8_0")
 
 def register_export(commands: typer.Typer) -> None:
     """Add `export` to the commands of `train`."""
-    commands.command("export", cls=command({"--adapter": "--adapter-only", "--base": "--hub-base"}))(export)
+    commands.command("export", cls=Command)(export)
 
 
 def export(

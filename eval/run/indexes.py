@@ -20,8 +20,8 @@ from graph.documents.read import read_documents
 from graph.index.index import Index, open_index
 from graph.shared.console import say
 from graph.shared.jsonl import write_text
+from graph.store.ledger_file import LEDGER
 from graph.store.manifest import MANIFEST
-from graph.store.seal import LEDGER
 from graph.types import Encoder, Floats, OpenEncoder, OpenModel, Prompts
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import INPUT, OUTPUT, Command, command
+from graph.shared.cli_app import INPUT, OUTPUT, Command
 from graph.shared.cli_options import AsJson, IndexFolder, Model, Out, SomeOut, SomeSplit
 from graph.shared.console import print_json, say
 
@@ -121,7 +121,7 @@ def score(
 
 
 def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
-    @commands.command(cls=command({"--tasks": "--tasks-per-user", "--questions": "--questions-per-task"}))
+    @commands.command(cls=Command)
     def abstract(
         index: IndexFolder,
         model: Model,

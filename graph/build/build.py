@@ -34,10 +34,10 @@ from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
 from graph.store.embedding_cache import EmbeddingCache, PendingVectors
 from graph.store.index_settings import IndexSettings
+from graph.store.ledger_file import LEDGER
 from graph.store.lock import GiveUp
 from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
 from graph.store.rows import Store
-from graph.store.seal import LEDGER
 from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
@@ -217,7 +217,7 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
     if not (folder / MANIFEST).exists():
         return _LastGeneration()
     manifest = read_manifest(folder)
-    check_files(folder, IndexData, manifest)
+    check_files(folder, manifest)
     changed = store.changed_since(manifest.generation)
     base = None if compact or changed is None else _base_of_edit(folder, manifest, len(changed))
     check_arrays(folder, manifest, but="" if base is None else base.arrays)

@@ -20,8 +20,9 @@ from graph.postgres.schema import check_schema, migrate, restart_keys
 from graph.shared.console import track
 from graph.shared.disk import report_full_disk
 from graph.store.database import has_database
+from graph.store.ledger_file import LEDGER, LEDGER_TABLE, ledger_damage
 from graph.store.lock import writer_lock
-from graph.store.seal import INDEX_AGAIN, LEDGER, LEDGER_TABLE, check_seal, has_ledger
+from graph.store.seal import check_undamaged
 from graph.store.sqlite import SQLITE_FILE, SqliteStore
 from graph.types import OpenEncoder, OpenModel
 
@@ -58,12 +59,9 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
         raise UserError(found, "an index in a folder", "copy that database into a folder first")
     read_settings(folder)
     with writer_lock(folder), transaction(dsn) as connection:
-        for file in (SQLITE_FILE, LEDGER) if has_ledger(folder) else (SQLITE_FILE,):
-            if check_seal(folder, file) == "damaged":
-                remedy = INDEX_AGAIN if file == SQLITE_FILE else f"run: modegraph repair {folder}"
-                raise UserError(
-                    f"{folder / file}: its bytes are not those of the last run", "the file as it was sealed", remedy
-                )
+        check_undamaged(folder)
+        if problem := ledger_damage(folder):
+            raise UserError(f"{folder / LEDGER}: {problem}", "a sound ledger", f"run: modegraph repair {folder}")
         migrate(connection, database)
         if connection.execute("SELECT 1 FROM meta LIMIT 1").fetchone() is not None:
             raise UserError(f"{database}: holds an index already", "a database without one", "name another")
@@ -71,7 +69,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
         with closing(_open(folder / SQLITE_FILE)) as store:
             counts = {table: _send(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
         calls = 0
-        if has_ledger(folder):
+        if (folder / LEDGER).exists():
             with closing(_open(folder / LEDGER)) as ledger:
                 calls = _send(connection, ledger, CALLS_TABLE)
         restart_keys(connection)

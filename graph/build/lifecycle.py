@@ -9,15 +9,16 @@ from graph.build.build import finish_build, open_tools
 from graph.build.read_passages import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
 from graph.errors import UserError, nearest
+from graph.shared.console import say
 from graph.shared.ids import has_sum
 from graph.store.ann import ANN_ENDING
-from graph.store.arrays import check_arrays, drop_others, load_arrays, load_field, missing_files, publish, save_arrays
-from graph.store.columns.strings import Strings
+from graph.store.arrays import check_arrays, drop_others, load_arrays, publish, save_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.embedding_cache import PendingVectors
 from graph.store.index_settings import IndexSettings
+from graph.store.ledger_file import LEDGER, ledger_damage, renew_ledger
 from graph.store.lock import writer_lock
 from graph.store.manifest import (
     MANIFEST,
@@ -30,12 +31,12 @@ from graph.store.manifest import (
     sizes,
 )
 from graph.store.rows import Store
-from graph.store.seal import INDEX_AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
+from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
 from graph.store.vector_files import has_ann_due
 from graph.store.vectors import SEGMENT_ENDING, segment_is_sound
 from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
-from graph.types import Floats, OpenEncoder, OpenModel, Workers
+from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
 COUNTED = (
@@ -202,7 +203,7 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written. OtherFormat if another version wrote it."""
+    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written. OtherFormat if it is of another format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
@@ -212,8 +213,6 @@ def verify_index(folder: Path | str) -> list[Damage]:
         raise
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
-    for name in missing_files(IndexData, manifest):
-        damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
     arrays = files_in(folder, manifest)
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
@@ -231,51 +230,46 @@ def _store_damage(folder: Path) -> list[Damage]:
         return [] if finished else [Damage(DATABASE, UNFINISHED, f"modegraph resume {folder}")]
     if not (folder / SQLITE_FILE).exists():
         return [Damage(SQLITE_FILE, "missing", INDEX_AGAIN)]
-    found = [_sealed_damage(folder, SQLITE_FILE, INDEX_AGAIN)]
-    if has_ledger(folder):
-        found.append(_sealed_damage(folder, LEDGER, f"modegraph repair {folder}"))
-    return [damage for damage in found if damage is not None]
-
-
-def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
-    """What is wrong with a sealed file or with its seal."""
-    state = check_seal(folder, file)
-    if state == "unfinished":
-        return Damage(file, UNFINISHED, f"modegraph resume {folder}")
-    if state == "illegible":
-        return Damage(seal_of(file), "a changed byte", f"modegraph repair {folder}")
-    problem = "its bytes are not those of the last run" if (folder / file).exists() else "missing"
-    return Damage(file, problem, repair) if state == "damaged" else None
+    found = {
+        "intact": [],
+        "unfinished": [Damage(SQLITE_FILE, UNFINISHED, f"modegraph resume {folder}")],
+        "damaged": [Damage(SQLITE_FILE, "its bytes are not those of the last run", INDEX_AGAIN)],
+        "illegible": [Damage(SEAL, "a changed byte", f"modegraph repair {folder}")],
+    }[check_seal(folder)]
+    problem = ledger_damage(folder)
+    return [*found, Damage(LEDGER, problem, f"modegraph repair {folder}")] if problem else found
 
 
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild the arrays from index.sqlite when any of them is damaged, ANN indexes from their segments; returns what was damaged.
 
-    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is set aside; the next
-    one takes over its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
+    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is put aside; a new
+    one has its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
     """
     folder = Path(folder)
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
             raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", "the source of truth intact", found.repair)
-    if not damage:
-        return []
-    settings = read_settings(folder)
-    if any(found.file == LEDGER and found.repair != f"modegraph resume {folder}" for found in damage):
+    if any(found.file == LEDGER for found in damage):
         with writer_lock(folder):
-            set_ledger_aside(folder)
-    if all(found.file.endswith(ANN_ENDING) for found in damage):
+            say(renew_ledger(folder / LEDGER))
+    rest = [found.file for found in damage if found.file != LEDGER]
+    if not rest:
+        return damage
+    settings = read_settings(folder)
+    if all(file.endswith(ANN_ENDING) for file in rest):
         with open_for_writing(folder) as store:
-            _rewrite_arrays(
-                folder, store, _without_ann(read_manifest(folder), {Path(found.file).name for found in damage})
-            )
+            _rewrite_arrays(folder, store, _without_ann(read_manifest(folder), {Path(file).name for file in rest}))
         return damage
     with open_for_writing(folder) as store:
         with store.transaction():
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             (folder / MANIFEST).unlink(missing_ok=True)
-        _save_sound_vectors(folder, {found.file for found in damage})
+        pending = PendingVectors(folder)
+        for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
+            if segment_is_sound(segment):
+                pending.adopt(segment)
         finish_build(folder, store, tools, settings)
     return damage
 
@@ -283,23 +277,6 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
 def _without_ann(manifest: Manifest, files: Collection[str]) -> Manifest:
     """The manifest without the ANN indexes in these files."""
     return replace(manifest, ann={name: ann for name, ann in manifest.ann.items() if ann["file"] not in files})
-
-
-def _save_sound_vectors(folder: Path, damaged: set[str]) -> None:
-    """Put sound vectors where the next build looks for them: those of segments, and those that an index before format 6 has among
-    its arrays, where their ids are undamaged too.
-    """
-    pending = PendingVectors(folder)
-    for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
-        if segment_is_sound(segment):
-            pending.adopt(segment)
-    for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
-        for ids, vectors in VECTOR_FIELDS.values():
-            files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
-            if not files & damaged and all((folder / file).exists() for file in files):
-                names, values = load_field(arrays, ids, Strings), load_field(arrays, vectors, Floats)
-                if len(names):
-                    pending.put(list(names), values)
 
 
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
@@ -339,7 +316,7 @@ def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: boo
     facts = {
         "settings": manifest.settings,
         "encoder": {"fingerprint": manifest.encoder},
-        **({} if manifest.prompts is None else {"prompts": asdict(manifest.prompts)}),
+        "prompts": asdict(manifest.prompts),
         "changed_passages": manifest.changed_passages,
         "grown": manifest.grown,
     }

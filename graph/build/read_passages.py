@@ -18,8 +18,8 @@ from graph.extract.llm import SAMPLED_PASSAGES, Domain, Prompt, infer_domain, re
 from graph.shared.console import say, track
 from graph.shared.ids import content_id
 from graph.store.index_settings import IndexSettings
+from graph.store.ledger_file import LEDGER
 from graph.store.rows import Store
-from graph.store.seal import LEDGER
 from graph.text.prompting import read_prompt
 from graph.types import Document, LanguageModel, OpenModel, Passage, Workers
 

@@ -17,9 +17,10 @@ from graph.shared.disk import report_full_disk
 from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.index_settings import CHANGEABLE, IndexSettings
+from graph.store.ledger_file import fold_ledger
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.rows import Store
-from graph.store.seal import check_seal, unsealed
+from graph.store.seal import SEAL, unsealed
 from graph.store.sqlite import SQLITE_FILE as SQLITE
 from graph.store.sqlite import SqliteStore, read_sqlite_settings
 from graph.types import Encoder, Prompts
@@ -81,13 +82,14 @@ def _open_alone(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
             closing(SqliteStore(folder, sealing=seal if seal.before else None)) as store,
         ):
             yield store
+            fold_ledger(folder)
 
 
 def is_finished(folder: Path, store: Store, generation: int) -> bool:
     """Whether the last run did all that it was to do; `generation` is the manifest's."""
     if has_database(folder):
         return store.changed_since(generation) == []
-    return check_seal(folder, SQLITE) != "unfinished"
+    return (folder / SEAL).exists()
 
 
 def stored_settings(folder: Path) -> IndexSettings | None:

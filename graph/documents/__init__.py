@@ -1,1 +1,1 @@
-"""Files and tables to documents, documents to passages, and files of questions."""
+"""Files and tables to documents, documents to passages, and question files."""

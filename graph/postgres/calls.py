@@ -6,12 +6,12 @@ import psycopg
 
 from graph.postgres.connect import connect, database_of, dsn_of, report_refusals, transaction
 from graph.postgres.schema import SCHEMA, check_schema
-from graph.store.seal import CallRow
+from graph.store.ledger_file import CallRow
 
 _COLUMNS = "key, model, text, prompt_tokens, completion_tokens, hash, microseconds"
 _GET = f"SELECT {_COLUMNS} FROM {SCHEMA}.calls WHERE key = %s"
 _PUT = f"INSERT INTO {SCHEMA}.calls ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-_DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s AND hash = %s"
+_DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s"
 
 
 class PostgresCalls:
@@ -32,9 +32,9 @@ class PostgresCalls:
         if not any(isinstance(value, str) and "\0" in value for value in row):
             self._run(_PUT, row)
 
-    def drop(self, key: str, proof: str) -> None:
-        """Remove the row of that key and hash."""
-        self._run(_DROP, (key, proof))
+    def drop(self, key: str) -> None:
+        """Remove the row of that key."""
+        self._run(_DROP, (key,))
 
     def _run(self, statement: str, parameters: tuple[object, ...]) -> "psycopg.Cursor[tuple[object, ...]]":
         """A statement as a transaction, tried on a new connection where the server has let go of this one: done twice, it does no more."""

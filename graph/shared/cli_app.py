@@ -1,7 +1,7 @@
 """What every command of the suite has in common, whichever folder brings it: its class, its errors, its help page."""
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import typer
@@ -47,7 +47,7 @@ class Group(TyperGroup):
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as problem:
-            _tell(problem, ctx, self, {})
+            _tell(problem, ctx, self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As typer does, a command of two words first; UserError for a command that there is not."""
@@ -64,10 +64,8 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command; `command` makes one with former spellings, several values to an option, or settings."""
+    """A command; `command` makes one with several values to an option, or settings."""
 
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Spellings that are gone, each with what is written instead."""
     several: ClassVar[Collection[str]] = ()
     """Options that take several values in a row."""
     settings: ClassVar[str] = ""
@@ -105,7 +103,7 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, spread(args, self.several))
         except typer.TyperException as problem:
-            _tell(problem, ctx, self, self.renamed)
+            _tell(problem, ctx, self)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The page, with the settings at its end."""
@@ -116,12 +114,9 @@ class Command(TyperCommand):
             print_settings(self.settings)
 
 
-def command(
-    renamed: Mapping[str, str] | None = None, several: Collection[str] = (), settings: str = ""
-) -> type[Command]:
+def command(several: Collection[str] = (), settings: str = "") -> type[Command]:
     """The class of one command (`@app.command(cls=command(…))`): see the fields of `Command`."""
-    fields = {"renamed": renamed or {}, "several": several, "settings": settings}
-    return type("Command", (Command,), fields)
+    return type("Command", (Command,), {"several": several, "settings": settings})
 
 
 def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
@@ -166,20 +161,15 @@ def _in_our_words(option: Any, panel: str | None = None) -> Any:
     return option
 
 
-def _tell(problem: typer.TyperException, ctx: Any, command: Any, renamed: Mapping[str, str]) -> NoReturn:
+def _tell(problem: typer.TyperException, ctx: Any, command: Any) -> NoReturn:
     """An unknown option as a UserError that names the one to write instead; every other problem as it is."""
     if not hasattr(problem, "possibilities"):
         raise problem
     given = str(getattr(problem, "option_name", ""))
-    found, remedy = (
-        f"{words_of(ctx) or ctx.command_path}: no option {given}",
-        f"`{ctx.command_path} --help` lists the options",
-    )
-    if given in renamed:
-        raise UserError(found, f"did you mean {renamed[given]}?", remedy) from None
     known = [name for param in command.get_params(ctx) for name in param.opts if name.startswith("--")]
     near, root = nearest(given, known), ctx.find_root()
     expected = f"did you mean {near}?" if near else ""
     if others := namesakes_with(given, root.command, ctx.info_name):
         expected = f"did you mean {' or '.join(f'`{root.info_name} {name}`' for name in others)}?"
-    raise UserError(found, expected, remedy) from None
+    found = f"{words_of(ctx) or ctx.command_path}: no option {given}"
+    raise UserError(found, expected, f"`{ctx.command_path} --help` lists the options") from None

@@ -51,5 +51,5 @@ def quick_sum(file: Path) -> str:
 
 
 def has_sum(file: Path, told: str) -> bool:
-    """Whether a file is there with this `quick_sum`, or the `checksum` that an index before format 7 was written with."""
-    return file.exists() and (quick_sum if told.startswith(QUICK) else checksum)(file) == told
+    """Whether a file is there with this `quick_sum`."""
+    return file.exists() and quick_sum(file) == told

@@ -7,7 +7,7 @@ it, only which rows of the segments they are (graph/store/vectors).
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,10 +18,8 @@ from graph.shared.ids import content_id, has_sum, quick_sum
 from graph.store.ann import Ann, open_ann
 from graph.store.columns.column_files import (
     MOVED,
-    OLD_BLOCK,
     MovedColumn,
     MovedFiles,
-    files_of,
     load_column,
     save_column,
     save_moved,
@@ -37,13 +35,7 @@ ROWS = ".rows"
 """After the name of a field of vectors, whose rows of the segments are kept."""
 MAY_BE_MOVED: tuple[Any, ...] = (Strings, Block)
 """Kinds of fields that a reader takes with what has changed beside them."""
-_DERIVED_FROM = "worked out of"
 D = TypeVar("D")
-
-
-def derived_from(field: str, how: Callable[[Any], Any]) -> dict[str, Any]:
-    """The metadata of a field that older formats have not: it is worked out of another one."""
-    return {_DERIVED_FROM: (field, how)}
 
 
 def save_arrays(
@@ -122,12 +114,10 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     UserError naming the file when one is missing or cut short. Bytes are checked by `check_arrays`.
     """
     manifest = manifest or read_manifest(folder)
-    check_files(folder, kind, manifest)
+    check_files(folder, manifest)
     hints = get_type_hints(kind)
     files = MovedFiles()
-    written, later = _written(kind, manifest)
-    values = {name: _load(folder, manifest, files, name, hints[name]) for name in written}
-    values |= {name: how(whole(values[of])) for name, (of, how) in later.items()}
+    values = {name: _load(folder, manifest, files, name, hints[name]) for name in hints}
     ann = {
         name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()
@@ -153,14 +143,6 @@ def _assemble(column: Any, _: Any) -> Any:
     return whole(column)
 
 
-def _written(kind: type[Any], manifest: Manifest) -> tuple[list[str], dict[str, Any]]:
-    """The fields that a generation has, and those that it is too old for, each with what it is worked out of."""
-    has = set(map(_field_of, manifest.files)) | set(map(_field_of, manifest.base.files if manifest.base else ()))
-    later = {field.name: field.metadata[_DERIVED_FROM] for field in fields(kind) if _DERIVED_FROM in field.metadata}
-    later = {name: how for name, how in later.items() if name not in has}
-    return [field.name for field in fields(kind) if field.name not in later], later
-
-
 def _load(folder: Path, manifest: Manifest, moved: MovedFiles, name: str, kind: Any) -> Any:
     """One field; of Vectors, their rows."""
     if manifest.base is None or name + MOVED not in manifest.files:
@@ -174,15 +156,12 @@ def load_field(folder: Path, name: str, kind: Any) -> Any:
     return load_column(folder, name + (ROWS if kind is Vectors else ""), kind)
 
 
-def check_files(folder: Path, kind: type[Any], manifest: Manifest) -> None:
+def check_files(folder: Path, manifest: Manifest) -> None:
     """UserError naming a file of a generation that is missing or cut short."""
-    remedy = f"run: modegraph repair {folder}"
-    for name in missing_files(kind, manifest):
-        raise UserError(f"{folder / manifest.arrays / name}: never written", "arrays of this version", remedy)
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
-            raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", remedy)
+            raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", f"run: modegraph repair {folder}")
 
 
 def check_arrays(folder: Path, manifest: Manifest, but: str = "") -> None:
@@ -191,15 +170,6 @@ def check_arrays(folder: Path, manifest: Manifest, but: str = "") -> None:
         if file.parent.name != but and not has_sum(file, facts["checksum"]):
             found = f"{file}: a changed byte"
             raise UserError(found, "the file as it was written", f"run: modegraph repair {folder}")
-
-
-def missing_files(kind: type[Any], manifest: Manifest) -> list[str]:
-    """The files that the fields of the dataclass `kind` are kept in and a generation does not have."""
-    hints, found = get_type_hints(kind), manifest.files
-    written, _ = _written(kind, manifest)
-    names = (name for name in written if not found.keys() & {name + MOVED, name + OLD_BLOCK})
-    files = (file for name in names for file in files_of(name + (ROWS if hints[name] is Vectors else ""), hints[name]))
-    return [file for file in files if file not in found]
 
 
 def _field_of(file: str) -> str:

@@ -6,15 +6,13 @@ Rows are canonical: documents by source, passages by (source, order), propositio
 same arrays whatever the order in which its documents came.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.store.arrays import derived_from
-from graph.store.columns.blocks import entries_of_rows, sums_of_columns
 from graph.store.columns.moved import Block
 from graph.store.columns.strings import Strings
 from graph.store.vectors import Vectors, cosine_quantiles
@@ -57,9 +55,9 @@ class TermColumns:
     """Every term of every passage (graph/text/bm25.py), sorted."""
     term_count_WP: Block
     """How often each term stands in each passage; `taken` gives the rows of some terms."""
-    term_passages_W: Ints = field(metadata=derived_from("term_count_WP", entries_of_rows))
+    term_passages_W: Ints
     """In how many passages each term stands."""
-    passage_terms_P: Ints = field(metadata=derived_from("term_count_WP", sums_of_columns))
+    passage_terms_P: Ints
     """How many terms each passage has."""
     term_idf_W: Floats
     """What each term weighs in BM25, over the whole index."""

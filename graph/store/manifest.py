@@ -11,22 +11,19 @@ from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
 from graph.types import Prompts
 
 MANIFEST = "manifest.json"
-OLDEST, FORMAT = 4, 9
-"""Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
+FORMAT = 9
+"""Of index.sqlite and of the arrays (docs/reference/format.md)."""
 
 
 class OtherFormat(UserError):
-    """An index that another version of this program wrote."""
+    """An index of another format."""
 
 
 def check_format(file: Path, version: int) -> None:
-    """OtherFormat when this program cannot read what another version of it wrote."""
-    if version > FORMAT:
-        found, remedy = f"{file}: format {version}, of a newer modegraph", "install one as new as that which wrote it"
-        raise OtherFormat(found, f"at most format {FORMAT}", remedy)
-    if version < OLDEST:
+    """OtherFormat when a file is not of the format that this program reads and writes."""
+    if version != FORMAT:
         remedy = "index the documents again, into a new folder"
-        raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} to {FORMAT}", remedy)
+        raise OtherFormat(f"{file}: format {version}", f"format {FORMAT}", remedy)
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,13 @@ class Manifest:
     segments: dict[str, dict[str, int]]
     ann: dict[str, dict[str, Any]]
     """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
-    base: "Base | None" = None
+    base: "Base | None"
     """Of which generation the arrays say what has changed since; None where they are whole."""
-    prompts: Prompts | None = None
-    """Of the encoder; None where an earlier version wrote the index."""
-    changed_passages: int = 0
+    prompts: Prompts
+    """Of the encoder."""
+    changed_passages: int
     """That came or went since the communities were found."""
-    grown: bool = False
+    grown: bool
     """Whether nodes came to or went from a graph of more than graph/hierarchy/similarity.py's FLAT_LIMIT since it was made at once."""
 
     @property
@@ -72,7 +69,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where this program cannot read it."""
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where it is of another format."""
     file = folder / MANIFEST
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")
@@ -95,12 +92,12 @@ def read_manifest(folder: Path) -> Manifest:
         encoder=facts["encoder"]["fingerprint"],
         arrays=facts["arrays"],
         files=facts["files"],
-        segments=facts.get("segments", {}),
-        ann=facts.get("ann", {}),
+        segments=facts["segments"],
+        ann=facts["ann"],
         base=Base(**facts["base"]) if "base" in facts else None,
-        prompts=Prompts(**facts["prompts"]) if "prompts" in facts else None,
-        changed_passages=facts.get("changed_passages", 0),
-        grown=facts.get("grown", False),
+        prompts=Prompts(**facts["prompts"]),
+        changed_passages=facts["changed_passages"],
+        grown=facts["grown"],
     )
 
 

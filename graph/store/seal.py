@@ -1,22 +1,17 @@
-"""Seals: the checksums of index.sqlite (by block) and of its call ledger, as the last finished run left them.
+"""The seal of index.sqlite: its checksums by block, as the last finished run left it.
 
-A missing seal means that a run did not finish (`modegraph resume` does); a seal that does not match means damage. A ledger that SQLite
-cannot read is damaged, sealed or not. A file that is written in a few places need not be read whole to be sealed again."""
+A missing seal means that a run did not finish (`modegraph resume` does); a seal that does not match means damage. A file that is written in a
+few places need not be read whole to be sealed again."""
 
-import glob
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 import xxhash
 
 from graph.errors import UserError
-from graph.shared.disk import report_full_disk
-from graph.shared.ids import has_sum, quick_sum
 from graph.store.sqlite import SQLITE_FILE
 
 BLOCK_BYTES = 1 << 20
@@ -71,27 +66,9 @@ def _block_sum(file: Path, block: int, most: int) -> str:
         return xxhash.xxh3_128_hexdigest(opened.read(min(most, BLOCK_BYTES)))
 
 
-LEDGER = "ledger.sqlite"
-LEDGER_TABLE = """
-CREATE TABLE calls (
-    key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER
-) WITHOUT ROWID
-"""
-CallRow = tuple[str, str, str, int, int, str, int | None]
-"""key, model, text, prompt tokens, completion tokens, hash, microseconds: a row of it."""
-SET_ASIDE = ".damaged"
-"""Added to the name of a damaged ledger, with a number from the second on; a new one in its place takes over what is sound in
-them (serve/ledger.py)."""
+SEAL = SQLITE_FILE + ".seal"
 INDEX_AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
-_WAL_FILES = ("-wal", "-shm")
-
 SealState = Literal["intact", "unfinished", "damaged", "illegible"]
-
-
-def seal_of(file: str) -> str:
-    """The name of a file's seal."""
-    return file + ".seal"
 
 
 class Sealing:
@@ -108,7 +85,7 @@ class Sealing:
         blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written
         if not self.before.hold(self._file, blocks):
             self.found_damage = True
-            raise _damage_error(self._file, INDEX_AGAIN)
+            raise _damage_error(self._file)
         self._written |= blocks
 
     def now(self) -> BlockSums:
@@ -118,110 +95,49 @@ class Sealing:
 
 @contextmanager
 def unsealed(folder: Path) -> Iterator[Sealing]:
-    """Break the seals while an index is written; seal it again at the end, or when nothing was changed after all.
+    """Break the seal while an index is written; seal it again at the end, or when nothing was changed after all.
 
-    UserError when index.sqlite, where it is written, or the call ledger is not as the last run left it: a new seal would hide that.
+    UserError when index.sqlite, where it is written, is not as the last run left it: a new seal would hide that.
     """
-    seal = folder / seal_of(SQLITE_FILE)
+    seal = folder / SEAL
     sealing = Sealing(folder, _sealed_sums(folder))
-    if has_ledger(folder):
-        _undamaged_state(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
     seal.unlink(missing_ok=True)
-    (folder / seal_of(LEDGER)).unlink(missing_ok=True)
     try:
         yield sealing
     except BaseException:
         if sealing.before is not None and (sealing.found_damage or sealing.now() == sealing.before):
-            _seal_ledger(folder)
             _write_seal(seal, sealing.before.text)
         raise
-    _seal_ledger(folder)
     _write_seal(seal, sealing.now().text)
 
 
 def _sealed_sums(folder: Path) -> BlockSums | None:
-    """What index.sqlite was sealed with; None where the last run did not finish. UserError where a seal of before format 8 tells damage."""
-    seal = folder / seal_of(SQLITE_FILE)
-    told = BlockSums.read(seal.read_text(errors="replace")) if seal.exists() else None
-    if told is None and _undamaged_state(folder, SQLITE_FILE, INDEX_AGAIN) == "intact":
-        return BlockSums.of(folder / SQLITE_FILE)
-    return told
+    """What index.sqlite was sealed with; None where the last run did not finish, or the seal cannot be read."""
+    seal = folder / SEAL
+    return BlockSums.read(seal.read_text(errors="replace")) if seal.exists() else None
 
 
-def _undamaged_state(folder: Path, file: str, remedy: str) -> SealState:
-    """The state of a file's seal, UserError when it says damage."""
-    state = check_seal(folder, file)
-    if state == "damaged":
-        raise _damage_error(folder / file, remedy)
-    return state
-
-
-def _damage_error(file: Path, remedy: str) -> UserError:
-    return UserError(f"{file}: its bytes are not those of the last run", "the file as it was sealed", remedy)
-
-
-def has_ledger(folder: Path) -> bool:
-    """Whether there is a call ledger, or was one when the index was sealed."""
-    return (folder / LEDGER).exists() or (folder / seal_of(LEDGER)).exists()
-
-
-def check_seal(folder: Path, file: str) -> SealState:
-    """Whether a file is as the last finished run left it; "illegible" when the seal itself has a changed byte."""
-    seal = folder / seal_of(file)
-    if not seal.exists():
-        return "damaged" if file == LEDGER and not _readable(folder / file) else "unfinished"
-    by_blocks = BlockSums.read(seal.read_text(errors="replace"))
-    if by_blocks is not None:
-        return "intact" if (folder / file).exists() and BlockSums.of(folder / file) == by_blocks else "damaged"
-    lines = seal.read_bytes().split(b"\n")
-    if len(lines) != 2 or lines[0] != lines[1]:
+def check_seal(folder: Path) -> SealState:
+    """Whether index.sqlite is as the last finished run left it; "illegible" when the seal itself has a changed byte."""
+    if not (folder / SEAL).exists():
+        return "unfinished"
+    told = _sealed_sums(folder)
+    if told is None:
         return "illegible"
-    return "intact" if has_sum(folder / file, lines[0].decode(errors="replace")) else "damaged"
+    return "intact" if BlockSums.of(folder / SQLITE_FILE) == told else "damaged"
 
 
-def set_ledger_aside(folder: Path) -> None:
-    """Rename a damaged ledger, so that a new one is begun from its sound rows; earlier ones stay."""
-    (folder / seal_of(LEDGER)).unlink(missing_ok=True)
-    if not (folder / LEDGER).exists():
-        return
-    number = 1 + len(damaged_ledgers(folder / LEDGER))
-    target = LEDGER + SET_ASIDE + ("" if number == 1 else str(number))
-    for suffix in (*_WAL_FILES, ""):
-        if (folder / (LEDGER + suffix)).exists():
-            (folder / (LEDGER + suffix)).replace(folder / (target + suffix))
+def check_undamaged(folder: Path) -> None:
+    """UserError when index.sqlite is not as the last finished run left it."""
+    if check_seal(folder) == "damaged":
+        raise _damage_error(folder / SQLITE_FILE)
 
 
-def damaged_ledgers(ledger: Path) -> list[Path]:
-    """The damaged ledgers that were renamed to make room for this one."""
-    found = ledger.parent.glob(glob.escape(ledger.name + SET_ASIDE) + "*")
-    return sorted(file for file in found if not file.name.endswith(_WAL_FILES))
-
-
-def _readable(ledger: Path) -> bool:
-    """Whether SQLite finds its way through all of the file; DiskFull when it has no room to look."""
-    try:
-        with (
-            report_full_disk(ledger.parent),
-            closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database,
-        ):
-            (found,) = database.execute("PRAGMA quick_check").fetchone()
-            return bool(found == "ok")
-    except sqlite3.DatabaseError:
-        return False
-
-
-def _seal_ledger(folder: Path) -> None:
-    """Seal the ledger, if there is one, with all that its write-ahead log holds brought into it."""
-    if not (folder / LEDGER).exists():
-        return
-    with closing(sqlite3.connect(folder / LEDGER)) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    found = quick_sum(folder / LEDGER)
-    _write_seal(folder / seal_of(LEDGER), f"{found}\n{found}")
+def _damage_error(file: Path) -> UserError:
+    return UserError(f"{file}: its bytes are not those of the last run", "the file as it was sealed", INDEX_AGAIN)
 
 
 def _write_seal(seal: Path, text: str) -> None:
-    """What a file is sealed with, in a form that tells a changed byte in the seal from one in what it seals."""
     partial = seal.with_name(seal.name + ".partial")
     partial.write_text(text)
     partial.replace(seal)

@@ -52,13 +52,11 @@ CREATE INDEX facts_of_object ON facts (object);
 CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
     reply TEXT NOT NULL, attempts INTEGER NOT NULL);
 CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE INDEX documents_to_extract ON documents (source) WHERE extracted = 0;
+CREATE INDEX passages_by_reader ON passages (reader, dropped);
 """
-_LATER = """
-CREATE TABLE IF NOT EXISTS changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS documents_to_extract ON documents (source) WHERE extracted = 0;
-CREATE INDEX IF NOT EXISTS passages_by_reader ON passages (reader, dropped);
-"""
-"""What an index of before has not yet: documents put, read or deleted since the arrays were derived, and what spares reading all rows."""
+"""`changed` holds documents put, read or deleted since the arrays were derived; the last two indexes spare reading all rows."""
 
 
 class Sealing(Protocol):
@@ -100,8 +98,6 @@ class SqliteStore(Store):
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         check_format(self._file, self._format())
-        if not read_only:
-            connection.executescript(_LATER)
         self._read_only = read_only
 
     def close(self) -> None:

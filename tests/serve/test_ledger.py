@@ -17,7 +17,7 @@ from graph.errors import DiskFull, UserError
 from graph.postgres.connect import dsn_of
 from graph.postgres.schema import place_in_database
 from graph.store.database import has_database
-from graph.store.seal import LEDGER
+from graph.store.ledger_file import LEDGER
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.ledger import Counts, Ledger, call_key

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
-from graph.store.seal import SET_ASIDE
 from graph.types import Completion, CompletionRequest, Message, Replay
 from serve.ledger import Ledger, parallel_seconds
 from tests.fakes import ScriptedModel
@@ -88,10 +87,9 @@ def write_untimed(file: Path, model: ScriptedModel) -> None:
         database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", (*row[:5], content_id(*map(str, row[:5]))))
 
 
-@pytest.mark.parametrize("name", [FILE, FILE + SET_ASIDE])
-def test_a_ledger_without_times_is_taken_over_and_its_calls_are_told_as_not_timed(tmp_path: Path, name: str) -> None:
+def test_a_ledger_without_times_is_taken_over_and_its_calls_are_told_as_not_timed(tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "old")
-    write_untimed(tmp_path / name, model)
+    write_untimed(tmp_path / FILE, model)
     found = Ledger(model, tmp_path / FILE).complete([ask("a"), ask("b")])
     assert len(model.asked) == 2 and found[0].replay == Replay(None) and found[1].replay is None
     again = Ledger(model, tmp_path / FILE).complete([ask("b")])[0].replay

@@ -1,1 +1,1 @@
-"""Files of every format to text, in a child process with limits of time, memory, size and depth."""
+"""Files of every format to text, in a child process with limits on time, memory, size and depth."""

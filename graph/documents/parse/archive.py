@@ -1,6 +1,6 @@
-"""Files that are ZIP archives (.docx, .pptx, .xlsx, .epub): checked by their directory before anything is unpacked.
+"""Files that are ZIP archives (.docx, .pptx, .xlsx, .epub): their directory is checked before anything is unpacked.
 
-Parts are read no further than the directory tells their sizes, so that what would be too much is never unpacked.
+Parts are read up to the size in the directory, so that nothing larger is ever unpacked.
 """
 
 from io import BytesIO
@@ -10,16 +10,16 @@ from graph.documents.parse.formats import MAX_PARTS, MAX_UNPACKED_BYTES, MIB
 from graph.errors import UserError
 
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")
-"""How Office files begin that are encrypted or of the time before .docx."""
+"""The first bytes of Office files that are encrypted or older than .docx."""
 _XML = (".xml", ".rels", ".vml")
 _DOCTYPE = tuple("<!DOCTYPE".encode(encoding) for encoding in ("ascii", "utf-16-le", "utf-16-be"))
 _ENCRYPTED = 1
 
 
 def open_archive(data: bytes, file: str) -> ZipFile:
-    """The archive; UserError naming `file` when it is none, is encrypted, or would unpack to too much."""
+    """The archive; UserError naming `file` if it is no archive, is encrypted, or would unpack to too much."""
     if data.startswith(OLE):
-        raise UserError(f"{file}: encrypted, or of an Office before 2007", "an unencrypted file", "save it anew")
+        raise UserError(f"{file}: encrypted, or from before Office 2007", "an unencrypted file", "save it again")
     try:
         archive = ZipFile(BytesIO(data))
     except BadZipFile as problem:
@@ -38,22 +38,22 @@ def open_archive(data: bytes, file: str) -> ZipFile:
 
 
 def check_office(data: bytes, file: str) -> None:
-    """UserError as of `open_archive`, for parts that are longer than they are said to be, and for XML with a document type.
+    """UserError as of `open_archive`, for parts longer than the directory says, and for XML with a document type.
 
-    Office files have no document types (ECMA-376-2 §8.1.4), attacks by entities do.
+    Office files have no document types (ECMA-376-2 §8.1.4); entity attacks do.
     """
     with open_archive(data, file) as archive:
         for part in archive.infolist():
             content = part_of(archive, part.filename)
-            if part.filename.lower().endswith(_XML) and any(each in content for each in _DOCTYPE):
+            if part.filename.lower().endswith(_XML) and any(doctype in content for doctype in _DOCTYPE):
                 found = f"{file}: {part.filename} declares a document type (entities)"
                 raise UserError(found, "plain Office XML", "remove the file: it may be an attack")
 
 
 def part_of(archive: ZipFile, name: str) -> bytes:
-    """The bytes of a part; BadZipFile when they are not as long as the directory says, or damaged.
+    """The bytes of a part; BadZipFile if they are damaged or not as long as the directory says.
 
-    `ZipFile.read` would unpack all that is there before it looks at the length.
+    `ZipFile.read` would unpack everything before it compares the length.
     """
     part = archive.getinfo(name)
     with archive.open(part) as opened:

@@ -1,9 +1,9 @@
-"""The process that reads foreign files for another: one request after the other on standard input, each in a fork with limits.
+"""The child process that reads untrusted files: requests come one by one on standard input, each is handled in a fork with limits.
 
-A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory", "whole"}) and the bytes of the file; the reply a line of JSON (an
-Ended) and JSON of either a Parsed or what to tell the user ({"refused"}). What reads a format is loaded before the fork, in which the
-kernel lets nothing open a file or a connection; nothing is unpickled or run. The kernel ends a fork whose time is over; when the other
-process goes, this one goes. A request with a "page" and "languages" is answered with the text that other programs see on it (ocr/).
+A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory", "whole"}) and the bytes of the file; the reply is a line of JSON (a
+ChildReport) and JSON of either a ParsedFile or an error message ({"refused"}). A format's reader is loaded before the fork, where the kernel
+refuses to open any file or connection; nothing is unpickled or executed. The kernel ends a fork at its time limit; this process ends when
+its parent does. The reply to a request with a "page" and "languages" is the text on that page by OCR (ocr.py).
 """
 
 import codecs
@@ -28,13 +28,13 @@ from graph.errors import UserError
 
 MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS, MAX_REASON_CHARS = 32 * MIB, MIB, 1000, 200
 LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
-"""They import parts of themselves when a file asks for them, which a fork cannot."""
+"""Packages that import modules of their own while they read a file, which a fork cannot do."""
 PATIENCE = 6
-"""How many times a file's seconds of work may pass on the clock: a busy machine is no fault of a file."""
+"""The limit on wall-clock time, as a multiple of the limit on processor time: the machine may be busy."""
 NO_MEMORY = 3
-"""Exit code of a fork that was refused memory."""
+"""Exit code of a fork that ran out of memory."""
 Read = Callable[[bytes, str], ParsedFile]
-"""The bytes of a file, and its name for errors, to what it holds."""
+"""(bytes of a file, its name for errors) -> its contents."""
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -50,49 +50,48 @@ def main() -> None:
         request = json.loads(line)
         data = requests.read(request["bytes"])
         if "page" in request:
-            ended, body = _read_page(request, data)
+            report, body = _read_page(request, data)
         else:
-            ended, body = _read_in_a_fork(request, _reader(request["suffix"], request["whole"]), data)
-        replies.write(json.dumps(asdict(ended)).encode() + b"\n" + body)
+            report, body = _read_in_a_fork(request, _reader(request["suffix"], request["whole"]), data)
+        replies.write(json.dumps(asdict(report)).encode() + b"\n" + body)
         replies.flush()
 
 
 def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[ChildReport, bytes]:
-    ours, theirs = os.pipe()
+    reading_end, writing_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os._exit(_fork(request, read, data, theirs))
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as answer:
-        body = answer.read()
-    _, status, used = os.wait4(child, 0)
-    ended_by, code = os.waitstatus_to_exitcode(status), 0
-    if ended_by >= 0:
-        ended_by, code = 0, ended_by
-    body = body if ended_by == code == 0 else b""
-    peak_mb = used.ru_maxrss * _MAXRSS_UNIT / MIB
-    return ChildReport(len(body), -ended_by, code, used.ru_utime + used.ru_stime, peak_mb), body
+        os._exit(_fork(request, read, data, writing_end))
+    os.close(writing_end)
+    with os.fdopen(reading_end, "rb") as pipe:
+        body = pipe.read()
+    _, status, usage = os.wait4(child, 0)
+    exit_status = os.waitstatus_to_exitcode(status)
+    ended_by, code = max(0, -exit_status), max(0, exit_status)
+    body = body if exit_status == 0 else b""
+    peak_mb = usage.ru_maxrss * _MAXRSS_UNIT / MIB
+    return ChildReport(len(body), ended_by, code, usage.ru_utime + usage.ru_stime, peak_mb), body
 
 
 def _read_page(request: dict[str, Any], data: bytes) -> tuple[ChildReport, bytes]:
-    """The text on a page as an image, {"text"}, or why there is none."""
+    """The text on a page by OCR, {"text"}, or the error message, {"refused"}."""
     limits = PageLimits(request["seconds"], PATIENCE * request["seconds"], request["memory"])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         answer = {"text": page_text(data, request["page"], request["languages"], request["file"], limits)}
     except UserError as problem:
         answer = {"refused": str(problem)}
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     body = json.dumps(_clean(answer), ensure_ascii=False).encode()
-    return ChildReport(len(body), 0, 0, cpu_s, used.ru_maxrss * _MAXRSS_UNIT / MIB), body
+    return ChildReport(len(body), 0, 0, cpu_s, after.ru_maxrss * _MAXRSS_UNIT / MIB), body
 
 
-def _fork(request: dict[str, Any], read: Read, data: bytes, answer: int) -> int:
-    """Read the file within the limits, write what came of it, return the exit code."""
+def _fork(request: dict[str, Any], read: Read, data: bytes, pipe: int) -> int:
+    """Read the file within the limits, write the answer to `pipe` and return the exit code."""
     try:
         _limit(request["seconds"], request["memory"])
-        with os.fdopen(answer, "wb") as out:
+        with os.fdopen(pipe, "wb") as out:
             out.write(json.dumps(_answer(request, read, data), ensure_ascii=False).encode())
     except MemoryError:
         return NO_MEMORY
@@ -100,17 +99,17 @@ def _fork(request: dict[str, Any], read: Read, data: bytes, answer: int) -> int:
 
 
 def _limit(seconds: float, memory: int) -> None:
-    """Have the kernel end this process after so much work, or waiting, and refuse it more memory, files and connections."""
+    """Limit this process's processor time, wall-clock time and memory; forbid it files and connections."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
     limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
-    for what, limit in limits.items():
+    for resource_id, limit in limits.items():
         with suppress(ValueError, OSError):  # Not every platform has every limit.
-            resource.setrlimit(what, (limit, limit))
+            resource.setrlimit(resource_id, (limit, limit))
 
 
 def _prepare() -> None:
-    """Load the encodings that a file may name, which no fork could; and do without numpy, which openpyxl would load for nothing."""
+    """Load all encodings, because a fork cannot; block numpy, which openpyxl would load needlessly."""
     sys.modules["numpy"] = None  # type: ignore[assignment]
     for module in pkgutil.iter_modules(encodings.__path__):
         with suppress(LookupError, ImportError):
@@ -119,19 +118,19 @@ def _prepare() -> None:
 
 @cache
 def _reader(suffix: str, whole: bool) -> Read:
-    """The function that reads a format, with all that it will import; one that refuses all files where a library is not there.
+    """The function that reads a format, with all of its imports; one that refuses every file if a library is missing.
 
-    A format that has more than a main text has another function for the `whole`.
+    `whole` selects `read_whole`, if the format has it, which reads more than the main text.
     """
     try:
-        found = import_module(f"graph.documents.parse.{READERS.get(suffix, FRONT_MATTER)}")
+        reader = import_module(f"graph.documents.parse.{READERS.get(suffix, FRONT_MATTER)}")
     except ModuleNotFoundError as missing:
         return partial(_refuse, package=str(missing.name))
     for name in LATE_PACKAGES & sys.modules.keys():
         for module in pkgutil.walk_packages(sys.modules[name].__path__, f"{name}."):
             with suppress(ImportError):
                 import_module(module.name)
-    return getattr(found, "read_whole", found.read) if whole else found.read  # type: ignore[no-any-return]
+    return getattr(reader, "read_whole", reader.read) if whole else reader.read  # type: ignore[no-any-return]
 
 
 def _refuse(data: bytes, file: str, package: str) -> ParsedFile:
@@ -141,43 +140,43 @@ def _refuse(data: bytes, file: str, package: str) -> ParsedFile:
 
 
 def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
-    """A Parsed, or why there is none."""
+    """The fields of a ParsedFile, or the error message."""
     file = request["file"]
     try:
         return _clean(asdict(_checked(read(data, file), file)))  # type: ignore[no-any-return]
     except MemoryError:
         raise
     except RecursionError:
-        levels = f"at most about {sys.getrecursionlimit():,} levels"
-        problem = UserError(f"{file}: nested too deep to be read", levels, "simplify or remove it")
+        expected = f"at most about {sys.getrecursionlimit():,} levels"
+        problem = UserError(f"{file}: nested too deep to be read", expected, "simplify or remove it")
     except UserError as refused:
         problem = refused
-    except Exception as failure:  # noqa: BLE001  (a broken file makes a library fail in any way there is)
-        why = " ".join(str(failure).split())[:MAX_REASON_CHARS] or type(failure).__name__
-        found = f"{file}: not a readable {request['suffix'][1:].upper()} ({why})"
+    except Exception as failure:  # noqa: BLE001  (a library may fail in any way on a broken file)
+        reason = " ".join(str(failure).split())[:MAX_REASON_CHARS] or type(failure).__name__
+        found = f"{file}: not a readable {request['suffix'][1:].upper()} ({reason})"
         problem = UserError(found, "an unencrypted, undamaged file", "repair or remove it")
     return {"refused": _clean(str(problem))}
 
 
 def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
-    """What was read, its title cut; UserError when it is more than an index takes."""
-    told = len(json.dumps(dict(parsed.metadata)))
-    for size, what, most in (
+    """The file with its title cut; UserError for more text or metadata than an index takes."""
+    metadata_chars = len(json.dumps(dict(parsed.metadata)))
+    for size, what, limit in (
         (len(parsed.text), "text", MAX_TEXT_CHARS),
-        (told, "metadata", MAX_METADATA_CHARS),
+        (metadata_chars, "metadata", MAX_METADATA_CHARS),
     ):
-        if size > most:
-            raise UserError(f"{file}: {size:,} characters of {what}", f"at most {most:,}", "split the file")
+        if size > limit:
+            raise UserError(f"{file}: {size:,} characters of {what}", f"at most {limit:,}", "split the file")
     return replace(parsed, title=parsed.title[:MAX_TITLE_CHARS])
 
 
 def _clean(value: Any) -> Any:
-    """A text, or all texts of a value, without what no text file could hold: NUL and halves of surrogate pairs."""
+    """A text, or all texts in a value, with NUL characters and lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
         return _NO_TEXT.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_clean(key): _clean(each) for key, each in value.items()}
-    return [_clean(each) for each in value] if isinstance(value, list) else value
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

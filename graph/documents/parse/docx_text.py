@@ -1,7 +1,7 @@
-"""The text of a Word document: paragraphs, headings, lists and tables as they follow one another, then its footnotes.
+"""The text of a Word document: paragraphs, headings, lists and tables in order, then its footnotes.
 
-python-docx opens the package; its paragraphs leave out what stands in content controls, text boxes and tracked insertions, so the
-elements themselves are walked (ECMA-376-1 §17). Deleted text, comments, headers and footers are left out.
+python-docx opens the package; its paragraphs lack content controls, text boxes and tracked insertions, so the elements themselves are
+walked (ECMA-376-1 §17). Deleted text, comments, headers and footers are omitted.
 """
 
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from graph.documents.parse.plain import joined, table_row
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-LEFT_OUT = {W + "del", W + "moveFrom", W + "pPr", W + "rPr", W + "instrText", W + "delText", MC + "Fallback"}
+OMITTED = {W + "del", W + "moveFrom", W + "pPr", W + "rPr", W + "instrText", W + "delText", MC + "Fallback"}
 BREAKS = {W + "tab": "\t", W + "br": "\n", W + "cr": "\n", W + "noBreakHyphen": "-"}
 NUMBERING = f"{W}pPr/{W}numPr"
 NOTES = (RELATIONSHIP_TYPE.FOOTNOTES, RELATIONSHIP_TYPE.ENDNOTES)
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title (the first paragraph in style Title or Heading 1, else the file's own) and text; nothing linked is followed."""
+    """Title (the first paragraph in style Title or Heading 1, else that of the file's properties) and text; no link is followed."""
     check_office(data, file)
     package = OpcPackage.open(BytesIO(data))
     main = package.main_document_part
@@ -47,27 +47,27 @@ def _blocks(parent: Any, marks: dict[str, str]) -> Iterator[str]:
             yield _marked(child, marks)
         elif child.tag == W + "tbl":
             yield from (table_row(_cells(row)) for row in _inner(child, W + "tr"))
-        elif child.tag not in LEFT_OUT and isinstance(child.tag, str):
+        elif child.tag not in OMITTED and isinstance(child.tag, str):
             yield from _blocks(child, marks)
 
 
 def _cells(row: Any) -> Iterator[str]:
-    """The text of each cell; of a table in it, the texts of its cells."""
+    """The text of each cell, including those of nested tables."""
     for cell in _inner(row, W + "tc"):
         yield " ".join("".join(_pieces(paragraph)) for paragraph in _inner(cell, W + "p"))
 
 
 def _inner(parent: Any, tag: str) -> Iterator[Any]:
-    """The nearest elements of a kind below another: not those inside them."""
+    """The outermost elements with a tag below another element."""
     for child in parent:
         if child.tag == tag:
             yield child
-        elif child.tag not in LEFT_OUT:
+        elif child.tag not in OMITTED:
             yield from _inner(child, tag)
 
 
 def _marked(paragraph: Any, marks: dict[str, str]) -> str:
-    """A paragraph's text, as a Markdown heading or list item where it is one."""
+    """A paragraph's text, as a Markdown heading or list item if it is one."""
     text = "".join(_pieces(paragraph)).strip()
     style = paragraph.find(f"{W}pPr/{W}pStyle")
     mark = marks.get(style.get(W + "val"), "") if style is not None else ""
@@ -76,7 +76,7 @@ def _marked(paragraph: Any, marks: dict[str, str]) -> str:
 
 
 def _pieces(element: Any) -> Iterator[str]:
-    """The text below an element; a text box in it on lines of its own."""
+    """The text below an element; text boxes are on lines of their own."""
     for child in element:
         if child.tag in (W + "t", M + "t"):
             yield child.text or ""
@@ -84,12 +84,12 @@ def _pieces(element: Any) -> Iterator[str]:
             yield BREAKS[child.tag]
         elif child.tag == W + "txbxContent":
             yield "\n" + joined(_blocks(child, {})) + "\n"
-        elif child.tag not in LEFT_OUT:
+        elif child.tag not in OMITTED:
             yield from _pieces(child)
 
 
 def _style_marks(styles: Any) -> dict[str, str]:
-    """Style id to the Markdown before a paragraph in it, by the styles' own names: Word writes "heading 1" in every language."""
+    """The Markdown prefix by style id, from the styles' names: Word writes "heading 1" in every language."""
     marks: dict[str, str] = {}
     for style in styles:
         name = style.find(W + "name")
@@ -104,9 +104,9 @@ def _style_marks(styles: Any) -> dict[str, str]:
 
 
 def _related(part: Any, kind: str) -> Any:
-    """The root element of a part that another is related to; () when there is none."""
-    found = [each.target_part for each in part.rels.values() if each.reltype == kind and not each.is_external]
-    return _element(found[0]) if found else ()
+    """The root element of a part's first internal relation of a kind; () if there is none."""
+    parts = [each.target_part for each in part.rels.values() if each.reltype == kind and not each.is_external]
+    return _element(parts[0]) if parts else ()
 
 
 def _element(part: Any) -> Any:

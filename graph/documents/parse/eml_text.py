@@ -1,4 +1,4 @@
-"""An e-mail message: who wrote to whom and when, its body, the names of what is attached, and messages inside it."""
+"""An e-mail message: its headers, its body, the names of its attachments, and attached messages."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,8 +18,8 @@ def read(data: bytes, file: str) -> ParsedFile:
     """The subject as title, headers and body as text; `from`, `to` and `date` (ISO 8601) as metadata. Attachments are named, not read."""
     message = message_from_bytes(data, policy=default)
     check_count(sum(1 for _ in message.walk()), "parts", file)
-    told = {key: _header(message, key) for key in ("From", "To")}
-    metadata = {key.lower(): value for key, value in told.items() if value}
+    addresses = {key: _header(message, key) for key in ("From", "To")}
+    metadata = {key.lower(): value for key, value in addresses.items() if value}
     with suppress(ValueError):
         metadata["date"] = parsedate_to_datetime(_header(message, "Date")).isoformat()
     return ParsedFile(_header(message, "Subject"), joined(_blocks(message)), metadata)
@@ -31,8 +31,7 @@ def _blocks(message: EmailMessage) -> Iterator[str]:
     names = []
     for part in message.iter_attachments() if message.is_multipart() else ():
         if part.get_content_type() == "message/rfc822":
-            inner = part.get_content()
-            yield from _blocks(inner)
+            yield from _blocks(part.get_content())
         else:
             names.append(part.get_filename() or part.get_content_type())
     if names:
@@ -40,7 +39,7 @@ def _blocks(message: EmailMessage) -> Iterator[str]:
 
 
 def _body(message: EmailMessage) -> str:
-    """The plain text of a message, else that of its HTML: some mailers leave the plain part empty."""
+    """The plain text of a message, or the text of its HTML if that is empty, as some mailers leave it."""
     for kind in ("plain", "html"):
         part = message.get_body((kind,))
         text = _content(part) if isinstance(part, EmailMessage) else ""

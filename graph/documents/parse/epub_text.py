@@ -18,25 +18,25 @@ PAGES = ("application/xhtml+xml", "text/html")
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title and text; UserError naming `file` when a chapter is encrypted or is not there. Addresses are not followed."""
+    """Title and text; UserError naming `file` if a chapter is encrypted or missing. URLs are not followed."""
     with open_archive(data, file) as archive:
         names = set(archive.namelist())
-        package = _named(archive, file, names, CONTAINER)
-        book = next(each.get("full-path", "") for each in package.iter() if _is(each, "rootfile"))
-        root = _named(archive, file, names, book)
+        container = _root_of(archive, file, names, CONTAINER)
+        package_path = next(each.get("full-path", "") for each in container.iter() if _is(each, "rootfile"))
+        root = _root_of(archive, file, names, package_path)
         items = {each.get("id"): each for each in root.iter() if _is(each, "item")}
         spine = [
             items[each.get("idref")] for each in root.iter() if _is(each, "itemref") and each.get("idref") in items
         ]
         chapters = [
-            normpath(join(dirname(book), unquote(each.get("href", ""))))
+            normpath(join(dirname(package_path), unquote(each.get("href", ""))))
             for each in spine
             if each.get("media-type") in PAGES
         ]
         check_count(len(chapters), "chapters", file)
-        hidden = _encrypted(archive, names)
+        encrypted = _encrypted(archive, names)
         for chapter in chapters:
-            if chapter in hidden:
+            if chapter in encrypted:
                 raise UserError(f"{file}: {chapter} is encrypted (DRM)", "a book without protection", "remove it")
             if chapter not in names:
                 raise _missing(file, chapter)
@@ -45,8 +45,8 @@ def read(data: bytes, file: str) -> ParsedFile:
     return ParsedFile(" ".join(title.split()), "\n\n".join(text for text in texts if text))
 
 
-def _named(archive: ZipFile, file: str, names: set[str], part: str) -> Any:
-    """The root element of a part; entities are refused by the parser."""
+def _root_of(archive: ZipFile, file: str, names: set[str], part: str) -> Any:
+    """The root element of a part; the parser refuses entities."""
     if part not in names:
         raise _missing(file, part)
     return fromstring(part_of(archive, part))
@@ -61,9 +61,9 @@ def _encrypted(archive: ZipFile, names: set[str]) -> set[str]:
 
 
 def _missing(file: str, part: str) -> UserError:
-    return UserError(f"{file}: no part {part!r}", "a whole EPUB", "repair or remove it")
+    return UserError(f"{file}: no part {part!r}", "a complete EPUB", "repair or remove it")
 
 
 def _is(element: Any, name: str) -> bool:
-    """Whether an element has this name, in whatever namespace."""
+    """Whether an element has this name in any namespace."""
     return bool(element.tag.rpartition("}")[2] == name)

@@ -1,7 +1,7 @@
 """HTML to text: tags and text in time linear in the page's length, then its main part without navigation.
 
-A search that failed once is not made again: the standard library's parser and libxml2 look for missing ends again and again (1 MB of `<!--`
-or of `<b></i>` takes them minutes). Attributes are not taken apart; what has no end is text."""
+A failed search is not repeated: the standard library's parser and libxml2 search for missing ends again and again (1 MB of `<!--`
+or of `<b></i>` takes them minutes). Attributes are not parsed; markup without an end is text."""
 
 import re
 from collections import Counter
@@ -18,13 +18,13 @@ _TAG = re.compile(r"""<(/?)([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*"|'[^']*'
 _OPENS = re.compile(r"<(?:(?P<comment>!--)|(?P<other>[!?]|/[^a-zA-Z])|/?[a-zA-Z])")
 _COMMENT_ENDS, _ENDS = re.compile("-->"), re.compile(">")
 _RAW = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "title", "textarea")}
-"""Elements without elements inside, and how they end. Without an end scripts and styles take the rest of the page along."""
+"""Elements with raw text, and their end tags. A script or style without an end tag extends to the end of the page."""
 _SCRIPTS = ("script", "style")
 _LONG_NUMBER = re.compile(r"&#[0-9]{9,}+;?")
 
 
 class Token(NamedTuple):
-    """A tag by its name in lower case, or some text with its entities resolved; `tag` is the start tag as it stands."""
+    """A tag by its name in lower case, or text with its entities resolved; `tag` is the source of a start tag."""
 
     kind: Kind
     value: str
@@ -32,66 +32,66 @@ class Token(NamedTuple):
 
 
 def tokens(markup: str) -> Iterator[Token]:
-    """What a page consists of.
+    """The tokens of a page.
 
     >>> [token[:2] for token in tokens('<P class="a>b">1 &lt; 2<br/></p')]
     [('start', 'p'), ('text', '1 < 2'), ('start', 'br'), ('text', '</p')]
     """
-    search, place = _Search(markup), 0
-    while (found := markup.find("<", place)) >= 0:
-        if found > place:
-            yield Token("text", _resolved(markup[place:found]))
-        place = found
-        opens = _OPENS.match(markup, found)
-        if opens is None:
+    search, at = _Search(markup), 0
+    while (opening := markup.find("<", at)) >= 0:
+        if opening > at:
+            yield Token("text", _resolved(markup[at:opening]))
+        at = opening
+        opener = _OPENS.match(markup, opening)
+        if opener is None:
             yield Token("text", "<")
-            place += 1
-        elif opens["comment"]:
-            ends = search.find(_COMMENT_ENDS, found + 2)
-            place = ends.end() if ends else opens.end()
-        elif opens["other"]:
-            ends = search.find(_ENDS, found)
-            if ends is None:
+            at += 1
+        elif opener["comment"]:
+            end = search.find(_COMMENT_ENDS, opening + 2)
+            at = end.end() if end else opener.end()
+        elif opener["other"]:
+            end = search.find(_ENDS, opening)
+            if end is None:
                 break
-            place = ends.end()
-        elif (tag := _TAG.match(markup, found)) is None:
+            at = end.end()
+        elif (tag := _TAG.match(markup, opening)) is None:
             break
         else:
-            name, place = tag[2].lower(), tag.end()
+            name, at = tag[2].lower(), tag.end()
             if name not in _RAW or tag[1]:
                 yield Token("end", name) if tag[1] else Token("start", name, tag[0])
             elif not tag[0].endswith("/>"):
-                ends = search.find(_RAW[name], place)
-                if ends is not None:
+                end = search.find(_RAW[name], at)
+                if end is not None:
                     yield Token("start", name, tag[0])
-                    yield Token("text", _resolved(markup[place : ends.start()]))
-                    place = ends.start()
+                    yield Token("text", _resolved(markup[at : end.start()]))
+                    at = end.start()
                 elif name in _SCRIPTS:
                     return
-    if place < len(markup):
-        yield Token("text", _resolved(markup[place:]))
+    if at < len(markup):
+        yield Token("text", _resolved(markup[at:]))
 
 
 class _Search:
-    """Searches forward in one text, from places that only grow."""
+    """Searches one text from increasing offsets, and never repeats a failed search."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._in_vain = text, set[re.Pattern[str]]()
+        self._text, self._failed = text, set[re.Pattern[str]]()
 
-    def find(self, pattern: re.Pattern[str], place: int) -> re.Match[str] | None:
-        """The first match from `place` on, or None."""
-        found = None if pattern in self._in_vain else pattern.search(self._text, place)
-        if found is None:
-            self._in_vain.add(pattern)
-        return found
+    def find(self, pattern: re.Pattern[str], start: int) -> re.Match[str] | None:
+        """The first match at or after `start`, or None."""
+        match = None if pattern in self._failed else pattern.search(self._text, start)
+        if match is None:
+            self._failed.add(pattern)
+        return match
 
 
 def _resolved(text: str) -> str:
-    """Text with its entities; a number that is no character's, however long, becomes U+FFFD."""
+    """The text with its entities resolved; invalid character numbers of any length become U+FFFD."""
     return unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 
 
-UNSEEN = ("script", "style", "noscript", "template")
+INVISIBLE = ("script", "style", "noscript", "template")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 BLOCKS = (
     *("p", "div", "section", "article", "ul", "ol", "table", *HEADINGS, "header", "footer", "main", "nav", "aside"),
@@ -100,18 +100,18 @@ BLOCKS = (
 MAIN = ("main", "article")
 """Elements that may have a footer of their own."""
 FURNITURE = ("nav", "dialog")
-"""Elements that are no part of a text, beside a footer that is the page's."""
+"""Elements outside the main text, besides the page's footer."""
 _ROLES = re.compile(r"""\srole\s*=\s*["']?(?:navigation|contentinfo|dialog|alertdialog|search)\b""", re.IGNORECASE)
 _NAMES = re.compile(r"""\s(?:class|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
 _FURNITURE_NAME = re.compile(
     r"(?<![a-z])(?:cookies?|consent|gdpr|breadcrumbs?|navbar|navigation|sitemap|skip-?link|site-?footer|page-?footer)(?![a-z])",
     re.IGNORECASE,
 )
-"""Words in classes and ids of what stands around a text."""
-_LEAST_MAIN = 0.5
-"""What has less than so much of a page's words left was taken apart wrongly."""
+"""Words in classes and ids of elements outside the main text."""
+_MIN_MAIN_SHARE = 0.5
+"""The least share of the words that must remain after furniture is removed by name."""
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
-"""What stands for the start and the end of an element; nothing for those that run on in a line."""
+"""The text in place of the start and the end of an element; none for inline elements."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -125,27 +125,27 @@ def read_whole(data: bytes, file: str) -> ParsedFile:
 
 
 def html_text(markup: str) -> ParsedFile:
-    """The title (<title>, else the first <h1>) and the visible text: blocks apart, a table's rows as `| cell | cell |`.
+    """The title (<title>, else the first <h1>) and the visible text: blocks separated, table rows as `| cell | cell |`.
 
-    Text stands once, in the innermost row that holds it: a table inside a cell divides the row around it.
+    Text appears once, in the innermost row: a table inside a cell splits the row around it.
     """
-    (page,) = _read(markup, [_Page()])
+    (page,) = _collect(markup, [_Page()])
     return page.parsed()
 
 
 def main_text(markup: str) -> ParsedFile:
-    """As `html_text`, without what stands around the main text, by elements, roles and names; where these leave less than half of the
-    words, by elements alone; where those leave nothing, all of it. What has no end is not left out.
+    """As `html_text`, without furniture by elements, roles and names; by elements alone if that leaves less than half of the words; all text
+    if that leaves none. Furniture without an end tag is not removed.
     """
-    pages = _read(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
+    pages = _collect(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
     whole, by_element, by_name = (page.parsed() for page in pages)
     if pages[1].is_open or not by_element.text:
         by_element = whole
-    named = not pages[2].is_open and len(by_name.text.split()) >= _LEAST_MAIN * len(by_element.text.split())
+    named = not pages[2].is_open and len(by_name.text.split()) >= _MIN_MAIN_SHARE * len(by_element.text.split())
     return by_name if named and by_name.text else by_element
 
 
-def _read(markup: str, pages: "list[_Page]") -> "list[_Page]":
+def _collect(markup: str, pages: "list[_Page]") -> "list[_Page]":
     for token in tokens(markup):
         for page in pages:
             if token.kind == "text":
@@ -159,53 +159,53 @@ def _read(markup: str, pages: "list[_Page]") -> "list[_Page]":
     return pages
 
 
-def _nothing(token: Token, in_main: bool) -> bool:
+def _none(token: Token, in_main: bool) -> bool:
     return False
 
 
 def _by_element(token: Token, in_main: bool) -> bool:
-    """Whether a start tag begins what stands around the main text."""
+    """Whether a start tag begins furniture, by its element."""
     return token.value in FURNITURE or (token.value == "footer" and not in_main)
 
 
 def _by_name(token: Token, in_main: bool) -> bool:
-    """The same, by its role, classes and id too."""
+    """Whether a start tag begins furniture, by its element, role, classes or id."""
     if _by_element(token, in_main):
         return True
     if token.value not in (*BLOCKS, "a") or token.value in (*MAIN, "hr") or "=" not in token.tag:
         return False
-    names = (" ".join(found) for found in _NAMES.findall(token.tag))
+    names = (" ".join(groups) for groups in _NAMES.findall(token.tag))
     return bool(_ROLES.search(token.tag)) or any(map(_FURNITURE_NAME.search, names))
 
 
 class _Page:
-    """Collects `pieces`, the text with its line ends, and what could be the title; elements whose start tag `leaves_out` are left out."""
+    """Collects `pieces`, the text with its line ends, and the title's candidates; omits elements for whose start tag `omits` is true."""
 
-    def __init__(self, leaves_out: Callable[[Token, bool], bool] = _nothing) -> None:
-        self._leaves_out = leaves_out
-        self._left_out, self._depth = "", 0
-        """The element that is left out, and how many of its name are open in it."""
+    def __init__(self, omits: Callable[[Token, bool], bool] = _none) -> None:
+        self._omits = omits
+        self._omitted, self._depth = "", 0
+        """The omitted element that is open, and how many of its name are open in it."""
         self._main = 0
         self.pieces: list[str] = []
         self.title, self.heading = _First(), _First()
-        self._unseen: Counter[str] = Counter()
+        self._invisible: Counter[str] = Counter()
         self._rows: list[list[list[str]]] = []
-        """The row begun in each table that is open, outermost first: its cells, each of pieces."""
+        """The current row of each open table, outermost first: its cells, each a list of pieces."""
 
     def parsed(self) -> ParsedFile:
-        """What was collected."""
+        """The title and the text, with empty lines collapsed."""
         lines = [" ".join(line.split()) for line in "".join(self.pieces).splitlines()]
         text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before).strip()
         return ParsedFile(self.title.text or self.heading.text, text)
 
     def start(self, token: Token) -> None:
         tag = token.value
-        if tag in UNSEEN:
-            self._unseen[tag] += 1
-        if self._left_out:
-            self._depth += tag == self._left_out
-        elif not self._hidden() and self._leaves_out(token, self._main > 0):
-            self._left_out, self._depth = tag, 1
+        if tag in INVISIBLE:
+            self._invisible[tag] += 1
+        if self._omitted:
+            self._depth += tag == self._omitted
+        elif not self._hidden() and self._omits(token, self._main > 0):
+            self._omitted, self._depth = tag, 1
             self._gap(tag)
         if self._hidden():
             return
@@ -221,11 +221,11 @@ class _Page:
         self._gap(tag)
 
     def end(self, tag: str) -> None:
-        if self._unseen[tag]:
-            self._unseen[tag] -= 1
-        if tag == self._left_out:
+        if self._invisible[tag]:
+            self._invisible[tag] -= 1
+        if tag == self._omitted:
             self._depth -= 1
-            self._left_out = self._left_out if self._depth else ""
+            self._omitted = self._omitted if self._depth else ""
             return
         if self._hidden():
             return
@@ -252,17 +252,17 @@ class _Page:
 
     @property
     def is_open(self) -> bool:
-        """Whether an element that is left out has not ended."""
-        return bool(self._left_out)
+        """Whether an omitted element has not ended."""
+        return bool(self._omitted)
 
     def close(self) -> None:
-        """End the tables that were left open."""
+        """End the tables that are still open."""
         while self._rows:
             self._end_row()
             self._rows.pop()
 
     def _hidden(self) -> bool:
-        return bool(self._left_out) or any(self._unseen.values())
+        return bool(self._omitted) or any(self._invisible.values())
 
     def _start_table_part(self, tag: str) -> None:
         if tag in ("table", "tr") and self._rows:
@@ -287,14 +287,14 @@ class _Page:
 
 
 class _First:
-    """The text of the first element of a kind."""
+    """The text of the first element with a tag."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self.is_open = self._seen = False
+        self.is_open = self._was_opened = False
 
     def open(self) -> None:
-        self.is_open, self._seen = self.is_open or not self._seen, True
+        self.is_open, self._was_opened = self.is_open or not self._was_opened, True
 
     def close(self) -> None:
         self.is_open = False

@@ -27,18 +27,9 @@ def save_array(file: Path, array: Any) -> None:
         write_array(opened, array)
 
 
-BLOCK_PARTS, OLD_BLOCK = ("data", "indices", "indptr"), ".npz"
-"""Of a block, the arrays that it is kept in beside its shape; before format 8 all were in one file."""
+BLOCK_PARTS = "data", "indices", "indptr"
+"""Of a block, the arrays that it is kept in beside its shape."""
 BLOCKS: tuple[Any, ...] = (sp.csr_array, Block)
-
-
-def files_of(name: str, kind: Any) -> list[str]:
-    """The files that a column of that name and kind is kept in."""
-    if kind is Strings:
-        return [f"{name}.data.npy", f"{name}.starts.npy"]
-    if kind in BLOCKS:
-        return [f"{name}.{part}.npy" for part in (*BLOCK_PARTS, "shape")]
-    return [f"{name}.npy"]
 
 
 def save_column(folder: Path, name: str, value: Any) -> None:
@@ -60,8 +51,6 @@ def load_column(folder: Path, name: str, kind: Any) -> Any:
     if kind is Strings:
         return Strings(_load_array(folder / f"{name}.data.npy"), _load_array(folder / f"{name}.starts.npy"))
     if kind in BLOCKS:
-        if (folder / f"{name}{OLD_BLOCK}").exists():
-            return sp.csr_array(sp.load_npz(folder / f"{name}{OLD_BLOCK}"))
         shape = tuple(np.load(folder / f"{name}.shape.npy").tolist())
         return sp.csr_array(tuple(_load_array(folder / f"{name}.{part}.npy") for part in BLOCK_PARTS), shape=shape)
     return _load_array(folder / f"{name}.npy")

@@ -86,7 +86,6 @@ def test_a_gold_answer_that_spells_a_special_token_is_compared_as_it_is_quoted(t
         ({"context_ids": []}, "context_size is 1, with 0"),
         ({"hard_negative": "longer"}, "unknown hard negative 'longer'"),
         ({"hard_negative": "wrong answer"}, "the wrong answer of a hard negative is the chosen one"),
-        ({"control": "wrong answer"}, "the key 'control' is now 'hard_negative': rename it"),
         ({"split": "all"}, "split is 'all'"),
         ({"prompt": []}, "user's turn"),
         ({"rejected": []}, "a malformed column"),

@@ -17,7 +17,7 @@ from graph.build.lifecycle import compact_index, delete_documents, index_status,
 from graph.errors import UserError
 from graph.postgres.schema import known_migrations
 from graph.store.index_settings import IndexSettings
-from graph.store.seal import LEDGER
+from graph.store.ledger_file import LEDGER
 from graph.store.sqlite import SQLITE_FILE
 from graph.types import CompletionRequest, Document, Message
 from modegraph.cli import build_app

@@ -1,4 +1,4 @@
-"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; what is gone or misspelt names what to write."""
+"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; what is misspelt names what to write."""
 
 import doctest
 
@@ -7,7 +7,7 @@ import typer
 
 from graph.errors import UserError
 from graph.shared import cli_app
-from graph.shared.cli_app import Group, command, spread
+from graph.shared.cli_app import Command, Group, command, spread
 
 
 def test_doctest():
@@ -46,7 +46,6 @@ def test_a_command_takes_several_values():
     ("words", "told"),
     [
         ("show -k 3", "no option -k. Did you mean --top-k?"),
-        ("show --old 3", "no option --old. Did you mean --top-k?"),
         ("show --top_k 3", "no option --top_k. Did you mean --top-k?"),
         ("show --top-k=3 --jsn", "no option --jsn. Did you mean --json?"),
         ("shwo", "no command shwo. Did you mean show?"),
@@ -59,16 +58,16 @@ def test_a_command_takes_several_values():
         ("xyzzy", "no command xyzzy. `modegraph --help` lists the commands"),
     ],
 )
-def test_what_is_gone_or_misspelt_names_what_to_write(words: str, told: str) -> None:
+def test_what_is_misspelt_names_what_to_write(words: str, told: str) -> None:
     app = typer.Typer(cls=Group)
     app.callback()(lambda: None)
 
-    @app.command(cls=command({"-k": "--top-k", "--old": "--top-k"}))
+    @app.command(cls=Command)
     def show(top_k: int = 1, as_json: bool = typer.Option(False, "--json")) -> None: ...
 
     train = typer.Typer(cls=Group)
 
-    @train.command(cls=command(), name="show")
+    @train.command(cls=Command, name="show")
     def of_train(gguf: str = typer.Option("", "--gguf")) -> None: ...
 
     app.add_typer(train, name="train")

@@ -43,7 +43,6 @@ def test_a_folder_without_dev_rows_measures_nothing(tmp_path: Path) -> None:
         ({"chosen": None}, "line 2: no 'chosen'"),
         ({"prompt": None}, "line 2: no 'prompt'"),
         ({"answers": None}, "line 2: no 'answers'"),
-        ({"control": ""}, "line 2: the key 'control' is now 'hard_negative': rename it, or write the file anew"),
         ({"chosen": []}, "line 2: prompt, chosen or rejected is malformed"),
         ({"chosen": 7}, "line 2: prompt, chosen or rejected is malformed"),
         ({"prompt": []}, "line 2: the prompt does not end with a user's turn"),

@@ -1,0 +1,201 @@
+"""The call ledger when its bytes change, are cut, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents, repair_index, verify_index
+from graph.store.index_settings import IndexSettings
+from graph.store.ledger_file import LEDGER, SET_ASIDE, ledger_damage, renew_ledger
+from graph.types import CompletionRequest, Document, Message
+from modegraph.cli import open_model
+from serve.ledger import Ledger
+from tests.fakes import ChatServer, HashEncoder, ScriptedModel, chat_server, extraction_reply
+from tests.places import ROOT
+
+CALLS = 60
+REQUESTS = [CompletionRequest((Message("user", str(number)),), max_tokens=9) for number in range(CALLS)]
+
+
+def reply(request: CompletionRequest) -> str:
+    """Texts of 8 to 10,000 bytes: many on a page, and on chains of pages."""
+    number = int(request.messages[0].content)
+    return f"Reply {number}: " + "Söderlaun " * ((number % 11) ** 3)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A ledger of all calls, closed."""
+    file = tmp_path_factory.mktemp("whole") / LEDGER
+    assert calls_again(file.parent) == CALLS
+    assert not Path(f"{file}-wal").exists()
+    return file.read_bytes()
+
+
+def calls_again(folder: Path) -> int:
+    """How many calls are made again over the ledger there, which is closed then; all answers must be right."""
+    model = ScriptedModel(reply)
+    ledger = Ledger(model, folder / LEDGER)
+    made = ledger.complete(REQUESTS)
+    ledger._calls._database.close()  # type: ignore[attr-defined]
+    assert [one.text for one in made] == [reply(request) for request in REQUESTS]
+    return len(model.asked)
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
+
+
+def test_whatever_byte_flips_answers_are_right_and_most_calls_are_kept(
+    whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = [20, 24, 40, 100, 103, 105, 4096, 4099, *range(4200, len(whole), len(whole) // 40)]
+    again = []
+    for number, place in enumerate(places):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / LEDGER).write_bytes(flipped(whole, place))
+        again.append(calls_again(folder))
+        told = capsys.readouterr().err
+        aside = list(folder.glob(f"*{SET_ASIDE}"))
+        assert again[-1] == 0 or "a row has changed" in told or aside or ledger_damage(folder), place
+        assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in told)
+    assert sum(count == 0 for count in again) > 10 and sum(count <= 1 for count in again) > len(places) // 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.99])
+def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_path: Path, share: float) -> None:
+    left = whole[: int(len(whole) * share)]
+    (tmp_path / LEDGER).write_bytes(left)
+    assert calls_again(tmp_path) <= CALLS and calls_again(tmp_path) == 0
+    if ledger_damage(tmp_path):
+        renew_ledger(tmp_path / LEDGER)
+    assert ledger_damage(tmp_path) == "" and calls_again(tmp_path) == 0
+    assert not 0.01 <= share <= 0.6 or (tmp_path / (LEDGER + SET_ASIDE)).stat().st_size > 0
+
+
+def test_bytes_that_are_no_database_are_put_aside_as_often_as_they_come(tmp_path: Path) -> None:
+    for name in (LEDGER + SET_ASIDE, LEDGER + SET_ASIDE + "2", LEDGER + SET_ASIDE + "3"):
+        (tmp_path / LEDGER).write_bytes(name.encode() * 400)
+        assert calls_again(tmp_path) == CALLS
+        assert (tmp_path / name).read_bytes() == name.encode() * 400
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import graph.store.ledger_file as ledger_file
+moves, replace = int(sys.argv[2]), Path.replace
+def counted(file, target):
+    global moves
+    if not moves:
+        print("here", flush=True)
+        sys.stdin.read()
+    moves -= 1
+    return replace(file, target)
+Path.replace = counted
+ledger_file.renew_ledger(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_killed_while_a_ledger_is_put_aside_nothing_is_deleted(whole: bytes, tmp_path: Path, moves: int) -> None:
+    damaged = flipped(whole, 0)
+    (tmp_path / LEDGER).write_bytes(damaged)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / LEDGER), str(moves)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"here\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    calls_again(tmp_path)
+    assert calls_again(tmp_path) == 0 and ledger_damage(tmp_path) == ""
+    assert damaged in [file.read_bytes() for file in tmp_path.glob(f"*{SET_ASIDE}*")]
+
+
+MANY = [
+    Document(f"d{n:03}", f"Ship {n}", f"Ship {n} was built in {1800 + n} by the yard of Quill and sailed to Tarn.")
+    for n in range(24)
+]
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def build(folder: Path, server: ChatServer) -> int:
+    """Index all documents; how many calls that took."""
+    server.asked.clear()
+    settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", infer_domain=False)
+    build_index(folder, MANY, settings, encoder, open_model)
+    assert verify_index(folder) == []
+    return len(server.asked)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with chat_server(lambda body, number: extraction_reply(body)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory, server: ChatServer) -> Path:
+    """An index of the first document alone, whose ledger holds the calls of all."""
+    folder = tmp_path_factory.mktemp("forgetful") / "i"
+    build(folder, server)
+    delete_documents(folder, [document.source for document in MANY[1:]], encoder, open_model)
+    return folder
+
+
+def changed_row(data: bytes) -> bytes:
+    assert data.count(b"Ship 13 was built") == 1
+    return data.replace(b"Ship 13 was built", b"Ship 14 was built")
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "problem", "fewest", "most"),
+    [
+        (changed_row, "changed rows: 1", 1, 1),
+        (lambda data: flipped(data, 0), "SQLite cannot read it", len(MANY) - 1, len(MANY) - 1),
+        (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(MANY) - 1),
+    ],
+)
+def test_damage_to_the_ledger_of_an_index_is_named_and_mended_or_met_on_the_way(
+    forgetful: Path,
+    server: ChatServer,
+    tmp_path: Path,
+    damage: Callable[[bytes], bytes],
+    problem: str,
+    fewest: int,
+    most: int,
+    repaired: bool,
+) -> None:
+    folder = shutil.copytree(forgetful, tmp_path / "i")
+    damaged = damage((folder / LEDGER).read_bytes())
+    (folder / LEDGER).write_bytes(damaged)
+    assert [(found.file, found.problem) for found in verify_index(folder)] == [(LEDGER, problem)]
+    if repaired:
+        assert [found.file for found in repair_index(folder, encoder, open_model)] == [LEDGER]
+        assert verify_index(folder) == [] and (folder / (LEDGER + SET_ASIDE)).read_bytes() == damaged
+    assert fewest <= build(folder, server) <= most
+
+
+def test_a_ledger_with_a_log_is_put_aside_with_it(tmp_path: Path) -> None:
+    open_still = Ledger(ScriptedModel(reply), tmp_path / "a" / LEDGER)
+    open_still.complete(REQUESTS)
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / "a" / (LEDGER + suffix), tmp_path / (LEDGER + suffix))
+    assert "its 60 sound calls" in renew_ledger(tmp_path / LEDGER)
+    assert (tmp_path / (LEDGER + SET_ASIDE + "-wal")).exists() and calls_again(tmp_path) == 0

@@ -1,4 +1,4 @@
-"""The commands on an index: make it, add to it, look at it, fix it."""
+"""The commands on an index: create it, add to it, inspect it, repair it."""
 
 import json
 import time
@@ -75,7 +75,7 @@ PriceOut = Annotated[
     ),
 ]
 Failed = Annotated[
-    bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="Ask again for the passages in quarantine.")
+    bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="Retry the passages in quarantine.")
 ]
 Watch = Annotated[
     bool,
@@ -83,12 +83,12 @@ Watch = Annotated[
         "--watch",
         metavar="",
         rich_help_panel=INPUT,
-        help="Go on: what comes, changes or goes in the folder does so in the index, until Ctrl-C.",
+        help="Keep running and apply files added, changed or removed in the folder to the index, until Ctrl-C.",
     ),
 ]
-LOOK_S = 2.0
-"""Between two looks at a folder that is watched."""
-StorePlace = Annotated[
+POLL_S = 2.0
+"""Between two checks of a watched folder."""
+StoreDsn = Annotated[
     str | None,
     typer.Option(
         "--store",
@@ -101,7 +101,7 @@ INDEX_SETTINGS = "graph.store.index_settings:IndexSettings"
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
-    """Add this folder's commands."""
+    """Add this package's commands."""
     _add_index(app, open_model)
     app.command("plan", cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
     app.command("status", cls=Command, rich_help_panel=INDEXING)(status_command)
@@ -122,7 +122,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         extractor_model: ExtractorModel = None,
         import_file: ImportFile = None,
         summary_model: SummaryModel = None,
-        store: StorePlace = None,
+        store: StoreDsn = None,
         file_seconds: FileSeconds = 4.5,
         file_memory_mb: FileMemory = 512,
         whole_pages: WholePages = False,
@@ -138,12 +138,13 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Make an index of documents, or add to one.
+        """Create an index of documents, or add to one.
 
-        --out is the folder of the index; with --store its rows are kept in a database, and the folder remembers which. Rules read the propositions, unless --extractor-model names a language model or
-        --import a file; the index remembers which. A file of a folder that cannot be read is skipped and named with the
-        reason; a file .modegraphignore there names what to leave out. Exits with 1 when more passages failed than
-        max_failed_share allows. With --engine ray the index is the same (docs/scale.md).
+        --out is the folder of the index; with --store its rows are in a database, which the folder names. Rules extract the
+        propositions, unless --extractor-model names a language model or --import a file; the index stores that choice. Files
+        that cannot be read are skipped and listed with the reason; a file .modegraphignore in the folder names what to leave
+        out. Exits with 1 when more passages failed than max_failed_share allows. With --engine ray the index is the same
+        (docs/scale.md).
         """
         from graph.build.build import build_index
         from graph.build.stores import reading_settings, settings_for
@@ -164,9 +165,9 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         chosen = settings_for(
             out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
         )
-        found = read_documents(documents, skipped, limits)
+        parsed = read_documents(documents, skipped, limits)
         with open_workers(engine, ray_address) as workers:
-            report = build_index(out, found, chosen, open_encoder, partial(open_model, workers=workers), workers)
+            report = build_index(out, parsed, chosen, open_encoder, partial(open_model, workers=workers), workers)
         prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report), "skipped": skipped.lines})
@@ -178,7 +179,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
             )
             _show_readers(report.read_by, report.quarantined, report.dropped)
             print(f'Next: modegraph ask {out} "your question"')
-        _exit_if_lost(out)
+        _exit_if_quarantined(out)
         _exit_if_skipped(skipped, strict)
         if watched is not None:
             with suppress(KeyboardInterrupt):
@@ -188,7 +189,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
 def _follow(
     out: Path, watched: "WatchedFolder", limits: "Limits", open_model: "OpenModel", strict: bool, as_json: bool
 ) -> None:
-    """Keep the index as the folder is, and tell what was done."""
+    """Keep the index in step with the folder, and print each edit."""
     from functools import cache
 
     from graph.build.watch import follow
@@ -196,19 +197,19 @@ def _follow(
     from graph.models.encoder import open_encoder
 
     def wait() -> bool:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         return True
 
     say(f"watching {watched.folder} (stop with Ctrl-C)")
     skipped = SkipLog(say)
-    for done in follow(out, watched, limits, skipped, wait, cache(open_encoder), open_model):
-        held = f"{done.report.documents:,} documents, {done.report.passages:,} passages"
+    for edit in follow(out, watched, limits, skipped, wait, cache(open_encoder), open_model):
         if as_json:
-            told = {"read": done.read, "deleted": done.deleted, "skipped": skipped.lines}
-            print(json.dumps({"index": str(out), **told, **asdict(done.report)}, ensure_ascii=False), flush=True)
+            changes = {"read": edit.read, "deleted": edit.deleted, "skipped": skipped.lines}
+            print(json.dumps({"index": str(out), **changes, **asdict(edit.report)}, ensure_ascii=False), flush=True)
         else:
-            print(f"{out}: {len(done.read):,} read, {len(done.deleted):,} deleted; {held}", flush=True)
-        _exit_if_lost(out)
+            totals = f"{edit.report.documents:,} documents, {edit.report.passages:,} passages"
+            print(f"{out}: {len(edit.read):,} read, {len(edit.deleted):,} deleted; {totals}", flush=True)
+        _exit_if_quarantined(out)
         _exit_if_skipped(skipped, strict)
         skipped.lines.clear()
 
@@ -233,7 +234,7 @@ def plan_command(
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what `modegraph index` would do and cost.
+    """Show what `modegraph index` would do and cost.
 
     Takes the same options, calls no model and writes nothing. The encoder's tokenizer counts the tokens.
     """
@@ -248,8 +249,8 @@ def plan_command(
     prices = Prices(price_in, price_out) if price_in or price_out else None
     skipped = SkipLog(say)
     scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-    found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans, whole_pages))
-    plan = plan_build(out, found, chosen, open_encoder, prices)
+    parsed = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans, whole_pages))
+    plan = plan_build(out, parsed, chosen, open_encoder, prices)
     if as_json:
         print_json({"index": str(out), **asdict(plan), "skipped": skipped.lines})
     else:
@@ -277,22 +278,22 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     if as_json:
         print_json(asdict(status))
         return
-    held = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
+    counts = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
     print(
         f"{index}: generation {status.generation} ({status.identity[:8]}), encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB"
     )
-    print(held)
+    print(counts)
     if status.store != SQLITE:
         print(f"rows in {status.store}")
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.ann_recall:
-        found = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
-        print(f"ANN indexes find, of the ten nearest: {found}")
+        recalls = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
+        print(f"ANN indexes find, of the ten nearest: {recalls}")
     if status.changed_passages:
         changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"
         print(
-            f"{changed} come or gone since the communities were found; "
-            f"they are found again when a tenth has, or by: modegraph compact {index}"
+            f"{changed} been added or removed since the communities were detected; "
+            f"they are detected again when a tenth has, or by: modegraph compact {index}"
         )
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
@@ -308,7 +309,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         ray_address: RayAddress = None,
         as_json: AsJson = False,
     ) -> None:
-        """Finish an interrupted run, without repeating what was done.
+        """Finish an interrupted run, without repeating finished work.
 
         An index whose language model has moved takes its new address with --extractor-model or --summary-model.
         """
@@ -324,7 +325,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
             print_json({"index": str(index), "documents": documents})
         else:
             print(f"{index}: finished, {documents:,} documents")
-        _exit_if_lost(index)
+        _exit_if_quarantined(index)
 
     @app.command(cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)
     def retry(
@@ -335,7 +336,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Ask the language model again for the passages it could not read.
+        """Retry the passages that the language model could not read.
 
         An index whose language model has moved takes its new address with --extractor-model or --summary-model.
         """
@@ -344,15 +345,15 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
 
         if not failed:
             raise UserError("retry: nothing chosen", "--failed", f"modegraph retry {index} --failed")
-        asked = retry_failed(
+        retried = retry_failed(
             index, open_encoder, open_model, _own_settings(index, extractor_model, summary_model, settings)
         )
         left = index_status(index).quarantined
         if as_json:
-            print_json({"index": str(index), "asked": asked, "quarantined": left})
+            print_json({"index": str(index), "asked": retried, "quarantined": left})
         else:
-            print(f"{index}: {asked:,} passages asked again, {left:,} still in quarantine")
-        _exit_if_lost(index)
+            print(f"{index}: {retried:,} passages retried, {left:,} still in quarantine")
+        _exit_if_quarantined(index)
 
 
 def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
@@ -365,7 +366,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
         ],
         as_json: AsJson = False,
     ) -> None:
-        """Remove documents, and everything that came from them alone."""
+        """Remove documents, and everything read only from them."""
         from graph.build.lifecycle import delete_documents
         from graph.models.encoder import open_encoder
 
@@ -379,17 +380,17 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
         """Rebuild the damaged files of an index.
 
-        Everything comes from index.sqlite again. Sound vectors are kept; what only a damaged file held is encoded again.
+        Everything is rebuilt from index.sqlite. Sound vectors are reused; those of damaged files are encoded again.
         """
         from graph.build.lifecycle import repair_index
         from graph.models.encoder import open_encoder
 
         damage = repair_index(index, open_encoder, open_model)
-        mended = "repaired " + ", ".join(found.file for found in damage) if damage else "nothing to repair"
+        result = "repaired " + ", ".join(found.file for found in damage) if damage else "nothing to repair"
         if as_json:
             print_json({"index": str(index), "repaired": [asdict(found) for found in damage]})
         else:
-            print(f"{index}: {mended}")
+            print(f"{index}: {result}")
 
 
 def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
@@ -397,7 +398,8 @@ def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
     def compact(index: IndexFolder, as_json: AsJson = False) -> None:
         """Free the space of deleted rows and of the previous generation.
 
-        Vectors that edits wrote in segments are brought into one. Communities that edits carried over (layers_on_edit = later) are found again.
+        Vector segments written by edits are merged into one. Communities that edits carried over (layers_on_edit = later) are
+        detected again.
         """
         from graph.build.lifecycle import compact_index
         from graph.models.encoder import open_encoder
@@ -406,13 +408,13 @@ def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
         if as_json:
             print_json({"index": str(index), "freed_bytes": freed})
         else:
-            print(f"{index}: {freed / 1e6:,.1f} MB given back")
+            print(f"{index}: {freed / 1e6:,.1f} MB freed")
 
 
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Check every byte of an index against what was written.
+    """Check every byte of an index against its checksums.
 
-    Exits with 1 when something is damaged, and says how to fix it.
+    Exits with 1 when a file is damaged, and names the command that repairs it.
     """
     from graph.build.lifecycle import verify_index
 
@@ -428,13 +430,13 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
 
 
 def _own_settings(
-    index: Path, moved_model: str | None, summary_model: str | None, overrides: list[str] | None = None
+    index: Path, extractor_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
-    """The index's own settings, with the models' new addresses and `overrides` laid over them."""
+    """The index's settings, overridden by the models' new addresses and `overrides`."""
     from graph.build.stores import read_settings, reading_settings, settings_for
 
     read_settings(index)
-    return settings_for(index, None, overrides or [], reading_settings(moved_model, None, summary_model))
+    return settings_for(index, None, overrides or [], reading_settings(extractor_model, None, summary_model))
 
 
 def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> None:
@@ -443,17 +445,17 @@ def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> No
 
 
 def _exit_if_skipped(skipped: "SkipLog", strict: bool) -> None:
-    """Say how many files were skipped, if any; with --strict, exit status 1."""
+    """Print how many files were skipped, if any; with --strict, exit with status 1."""
     if count := len(skipped.lines):
         say(f"{count:,} skipped, for the reasons above")
         if strict:
             raise typer.Exit(1)
 
 
-def _exit_if_lost(index: Path) -> None:
-    """Exit status 1, saying why, when more passages are in quarantine than the settings allow."""
+def _exit_if_quarantined(index: Path) -> None:
+    """Exit with status 1 and a warning when more passages are in quarantine than the settings allow."""
     from graph.build.lifecycle import quarantine_warning
 
-    if lost := quarantine_warning(index):
-        say(lost)
+    if warning := quarantine_warning(index):
+        say(warning)
         raise typer.Exit(1)

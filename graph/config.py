@@ -1,7 +1,7 @@
-"""Settings: one YAML file and `key=value` flags become one frozen, validated settings object; and its page of help.
+"""Settings: a YAML file and `key=value` flags become a frozen, validated settings object; and its documentation.
 
-Used by the command line of every folder; inner functions take the values they need, never the settings object's file. The second half
-shows a settings class to people: as a table on a help page, and as commented YAML."""
+Used by the command line of every package; inner functions take the values they need, never the settings file. The second half
+documents a settings class: as a table on a help page, and as commented YAML."""
 
 import importlib
 import re
@@ -35,8 +35,8 @@ S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True)
-class Typed:
-    """A value of `--set` that YAML reads as other than text, with the text: which of them is meant, the setting decides."""
+class ScalarOverride:
+    """A value of `--set` that YAML reads as something other than text, with the text: the type of the setting decides between them."""
 
     text: str
     value: Any
@@ -44,7 +44,7 @@ class Typed:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one setting, in words; whether there is no such setting, or it only lacks a value that --set could give."""
+    """A problem with one setting, in words; whether the setting is unknown, or only lacks a value that --set could provide."""
 
     key: str
     text: str
@@ -81,16 +81,16 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 def set_value(values: dict[str, Any], override: str) -> None:
-    """Write one `outer.inner=value` (value read as YAML; see `Typed`) into the nested mapping `values`, in place."""
-    path, found, text = override.partition("=")
-    if not found or not path:
+    """Write one `outer.inner=value` (value read as YAML; see `ScalarOverride`) into the nested mapping `values`, in place."""
+    path, equals, text = override.partition("=")
+    if not equals or not path:
         raise UserError(f"--set {override}", "key=value", "for example --set learning_rate=1e-5")
     *outer, last = path.strip().split(".")
     target = values
     for key in outer:
         inner = target.setdefault(key, {})
         if not isinstance(inner, dict):
-            value = inner.value if isinstance(inner, Typed) else inner
+            value = inner.value if isinstance(inner, ScalarOverride) else inner
             shown = (
                 f"--set {path}=…: {key} is a secret"
                 if is_secret(key)
@@ -99,11 +99,11 @@ def set_value(values: dict[str, Any], override: str) -> None:
             raise UserError(shown, "a group of settings", "drop the dot")
         target = inner
     value = read_scalar(text)
-    target[last] = value if isinstance(value, str | dict | list) else Typed(text.strip(), value)
+    target[last] = value if isinstance(value, str | dict | list) else ScalarOverride(text.strip(), value)
 
 
 def read_scalar(text: str) -> Any:
-    """One YAML scalar; `1e-5` is a number here (YAML 1.1 would call it text), and what stands in quotes is text."""
+    """One YAML scalar; `1e-5` is a number here (it is text in YAML 1.1), and a quoted value is text."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -119,18 +119,18 @@ def read_scalar(text: str) -> Any:
 def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
     """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`."""
     try:
-        return kind.model_validate(_without_typed(values))
+        return kind.model_validate(_resolve_overrides(values))
     except ValidationError as problems:
         texts = {problem["loc"] for problem in problems.errors() if problem["type"] == "string_type"}
     try:
-        return kind.model_validate(_without_typed(values, texts))
+        return kind.model_validate(_resolve_overrides(values, texts))
     except ValidationError as problems:
         problem = min(problems.errors(), key=lambda each: each["type"] != "extra_forbidden")
     raise _as_user_error(kind, problem, where)
 
 
 def problems_in(kind: type[S], values: Mapping[str, Any], where: str) -> list[Problem]:
-    """Everything that is wrong with a mapping as settings of `kind`, in order; [] when nothing is."""
+    """All problems of a mapping as settings of `kind`, in order; [] if it is valid."""
     try:
         kind.model_validate(values)
     except ValidationError as problems:
@@ -146,28 +146,28 @@ def problems_in(kind: type[S], values: Mapping[str, Any], where: str) -> list[Pr
     return []
 
 
-def _without_typed(
+def _resolve_overrides(
     values: Mapping[str, Any], texts: Collection[tuple[int | str, ...]] = (), at: tuple[str, ...] = ()
 ) -> Any:
-    """The values without `Typed`: what YAML makes of one, but its text at the places `texts`."""
-    settled: dict[str, Any] = {}
+    """The values with each `ScalarOverride` replaced: by its text at the paths in `texts`, elsewhere by its YAML value."""
+    resolved: dict[str, Any] = {}
     for key, value in values.items():
-        place = (*at, key)
-        if isinstance(value, Typed):
-            settled[key] = value.text if place in texts else value.value
+        path = (*at, key)
+        if isinstance(value, ScalarOverride):
+            resolved[key] = value.text if path in texts else value.value
         else:
-            settled[key] = _without_typed(value, texts, place) if isinstance(value, Mapping) else value
-    return settled
+            resolved[key] = _resolve_overrides(value, texts, path) if isinstance(value, Mapping) else value
+    return resolved
 
 
 def _as_user_error(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
     """One problem in words: the key with its value (never a secret's, never a whole section), what was expected, what to do."""
-    places, given, expected = problem["loc"], problem["input"], problem["msg"]
-    if problem["type"] == "invalid_key" or places[-1:] == ("[key]",):
-        outer = ".".join(map(str, places[: -2 if places[-1] == "[key]" else -1]))
-        found = f"{where}: the key {given!r}{f' of {outer}' if outer else ''} is no text"
+    location, value, expected = problem["loc"], problem["input"], problem["msg"]
+    if problem["type"] == "invalid_key" or location[-1:] == ("[key]",):
+        outer = ".".join(map(str, location[: -2 if location[-1] == "[key]" else -1]))
+        found = f"{where}: the key {value!r}{f' of {outer}' if outer else ''} is not text"
         return UserError(found, "keys that are text", "write it in quotes")
-    path = ".".join(map(str, places))
+    path = ".".join(map(str, location))
     if problem["type"] == "extra_forbidden":
         known = known_keys(kind)
         near = nearest(path, known)
@@ -181,26 +181,26 @@ def _as_user_error(kind: type[Settings], problem: ErrorDetails, where: str) -> U
         )
     if problem["type"] == "value_error":
         expected = str(problem["ctx"]["error"])
-        if isinstance(given, Mapping):
+        if isinstance(value, Mapping):
             return UserError(": ".join(part for part in (where, path, expected) if part), "", "")
     expected = expected.removeprefix("Input should be ")
     if problem["type"] in ("model_type", "dict_type"):
         expected = "a group of settings, `key: value`"
     if problem["type"] == "literal_error":
-        near = nearest(str(given), _QUOTED.findall(expected))
+        near = nearest(str(value), _QUOTED.findall(expected))
         expected = f"did you mean '{near}'? Expected {expected}" if near else expected
-    text_wanted = problem["type"] == "string_type" and not isinstance(given, Mapping | list)
-    remedy = "write it in quotes" if text_wanted and given is not None else "change the value"
-    shown = "(not shown)" if _is_secret(kind, places) else f"{given!r:.200}"
+    needs_quotes = problem["type"] == "string_type" and value is not None and not isinstance(value, Mapping | list)
+    remedy = "write it in quotes" if needs_quotes else "change the value"
+    shown = "(not shown)" if _is_secret(kind, location) else f"{value!r:.200}"
     if problem["type"] == "value_error":
         return UserError(f"{where}: {path} = {shown}: {expected}", "", remedy)
     return UserError(f"{where}: {path} = {shown}", expected, remedy)
 
 
-def _is_secret(kind: type[BaseModel], places: Sequence[int | str]) -> bool:
-    """Whether the setting at `places` is a password or a key."""
-    for place in places:
-        field = kind.model_fields.get(str(place))
+def _is_secret(kind: type[BaseModel], location: Sequence[int | str]) -> bool:
+    """Whether the setting at `location` is a password or a key."""
+    for name in location:
+        field = kind.model_fields.get(str(name))
         parts = (field.annotation, *getattr(field.annotation, "__args__", ())) if field else ()
         if SecretStr in parts:
             return True
@@ -212,7 +212,7 @@ def _is_secret(kind: type[BaseModel], places: Sequence[int | str]) -> bool:
 
 
 def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
-    """All keys of a settings class, nested ones with dots, in order of declaration."""
+    """All keys of a settings class, nested ones dotted, in order of declaration."""
     keys: list[str] = []
     for name, field in kind.model_fields.items():
         inner = settings_within(field.annotation)
@@ -221,7 +221,7 @@ def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def settings_within(annotation: object) -> type[Settings] | None:
-    """The settings class of a section: `LoraSettings`, also where it may be null; None for every other annotation."""
+    """The settings class of a section, such as `LoraSettings`, even if it may be null; None for any other annotation."""
     parts = (annotation, *getattr(annotation, "__args__", ()))
     return next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None)
 
@@ -233,47 +233,47 @@ BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 @dataclass(frozen=True)
 class SettingLine:
-    """One setting: its key with dots for inner ones, its default as YAML or REQUIRED, and what it means."""
+    """One setting: its dotted key, its default as YAML or REQUIRED, and its meaning."""
 
     key: str
     default: str
     meaning: str
     commented: bool
-    """Whether it lies in a section that is null by default."""
+    """Whether it is in a section that is null by default."""
 
 
 def settings_class(path: str) -> type[Settings]:
-    """`module:Class` to the class."""
+    """The class named `module:Class`."""
     module, _, name = path.partition(":")
     found: type[Settings] = getattr(importlib.import_module(module), name)
     return found
 
 
 def setting_lines(kind: type[Settings], prefix: str = "", commented: bool = False) -> Iterator[SettingLine]:
-    """Every setting of a class in order of declaration, sections before what they hold."""
+    """Every setting of a class in order of declaration, sections before their contents."""
     for name, field in kind.model_fields.items():
         inner = settings_within(field.annotation)
-        kept_in = get_origin(field.annotation)
-        if inner is None or kept_in is tuple:
+        container = get_origin(field.annotation)
+        if inner is None or container is tuple:
             yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
-        elif kept_in is dict:
+        elif container is dict:
             yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
             yield SettingLine(f"{prefix}{name}.NAME", "", "", True)
             yield from setting_lines(inner, f"{prefix}{name}.NAME.", True)
         else:
-            off = commented or field.get_default() is None
-            yield SettingLine(f"{prefix}{name}", _default(field) if off else "", _meaning(field), commented)
-            yield from setting_lines(inner, f"{prefix}{name}.", off)
+            disabled = commented or field.get_default() is None
+            yield SettingLine(f"{prefix}{name}", _default(field) if disabled else "", _meaning(field), commented)
+            yield from setting_lines(inner, f"{prefix}{name}.", disabled)
 
 
 def as_yaml(kind: type[Settings], title: str) -> str:
-    """All settings of a class with their defaults, as YAML with comments; what must be given stands there without a value."""
+    """All settings of a class with their defaults, as YAML with comments; required ones have no value."""
     lines = [*_comment(title, ""), ""]
-    for each in setting_lines(kind):
-        *outer, name = each.key.split(".")
-        mark, indent = "# " if each.commented else "", "  " * len(outer)
-        value = "" if each.default == REQUIRED else f" {each.default}" if each.default else ""
-        lines += [*_comment(each.meaning, "" if each.commented else indent, indent if each.commented else "")]
+    for line in setting_lines(kind):
+        *outer, name = line.key.split(".")
+        mark, indent = "# " if line.commented else "", "  " * len(outer)
+        value = "" if line.default == REQUIRED else f" {line.default}" if line.default else ""
+        lines += [*_comment(line.meaning, "" if line.commented else indent, indent if line.commented else "")]
         lines += [f"{mark}{indent}{name}:{value}"]
     return "\n".join(lines) + "\n"
 
@@ -288,15 +288,15 @@ def print_settings(path: str) -> None:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, style="bold cyan")
     table.add_column(ratio=1)
-    for each in setting_lines(settings_class(path)):
-        if not each.meaning:
+    for line in setting_lines(settings_class(path)):
+        if not line.meaning:
             continue
-        told = Text(each.meaning)
-        if each.default == REQUIRED:
-            told.append(" [required]", style="dim red")
-        elif each.default:
-            told.append(f" [default: {each.default}]", style="dim")
-        table.add_row(each.key, told)
+        text = Text(line.meaning)
+        if line.default == REQUIRED:
+            text.append(" [required]", style="dim red")
+        elif line.default:
+            text.append(f" [default: {line.default}]", style="dim")
+        table.add_row(line.key, text)
     Console().print(Panel(table, title="Settings, of --config and --set", title_align="left", border_style="dim"))
 
 
@@ -319,19 +319,19 @@ def as_scalar(value: Any) -> str:
 
 
 def _meaning(field: FieldInfo) -> str:
-    """The description, the values that a choice has, and the bounds of a number, as one sentence each."""
-    said = (field.description or "").strip()
-    first = said[:1].upper() if said[:1].isascii() else said[:1]
-    parts = [f"{first}{said[1:].removesuffix('.')}." if said else ""]
+    """The description, the values of a choice, and the bounds of a number, as one sentence each."""
+    text = (field.description or "").strip()
+    first = text[:1].upper() if text[:1].isascii() else text[:1]
+    parts = [f"{first}{text[1:].removesuffix('.')}." if text else ""]
     if choices := _choices(field.annotation):
         parts.append(f"One of {', '.join(map(str, choices))}.")
     if any(getattr(one, "min_length", 0) for one in field.metadata):
         parts.append("Not empty.")
-    found = {name: getattr(one, name) for one in field.metadata for name in BOUNDS if hasattr(one, name)}
-    if {"ge", "le"} <= found.keys():
-        parts.append(f"From {found.pop('ge'):g} to {found.pop('le'):g}.")
-    if bounds := [f"{BOUNDS[name]} {bound:g}" for name, bound in found.items()]:
-        parts.append(f"{' and '.join(bounds).capitalize()}.")
+    bounds = {name: getattr(one, name) for one in field.metadata for name in BOUNDS if hasattr(one, name)}
+    if {"ge", "le"} <= bounds.keys():
+        parts.append(f"From {bounds.pop('ge'):g} to {bounds.pop('le'):g}.")
+    if phrases := [f"{BOUNDS[name]} {bound:g}" for name, bound in bounds.items()]:
+        parts.append(f"{' and '.join(phrases).capitalize()}.")
     return " ".join(part for part in parts if part)
 
 
@@ -340,7 +340,7 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     arguments = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
-    return next((found for part in arguments if (found := _choices(part))), ())
+    return next((choices for part in arguments if (choices := _choices(part))), ())
 
 
 def _comment(text: str, before: str, after: str = "") -> list[str]:

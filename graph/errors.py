@@ -1,6 +1,6 @@
-"""The errors that a user can fix, printed by the command line as one line; secrets are taken out of whatever is shown.
+"""Errors that a user can fix, printed by the command line as one line; and redaction of secrets.
 
-Every folder raises UserError. What is printed, logged or written to a record goes through `redact` or `redacted`."""
+Every package raises UserError. Everything printed, logged or recorded goes through `redact` or `redacted`."""
 
 import copyreg
 import os
@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any
 
 MIN_LIKENESS = 0.6
-"""How alike two names are, from 0 to 1, for the one to be a misspelling of the other."""
+"""The similarity, from 0 to 1, from which one name counts as a misspelling of another."""
 _WORD = re.compile(r"[^\W_]+")
 _OWN_SENTENCE = re.compile(r"did you mean|\w+ should ")
-"""What is expected in words that are a sentence already: a question, or pydantic's "List should have at least 1 item"."""
+"""An expectation that is already a sentence: a question, or pydantic's "List should have at least 1 item"."""
 _COMMANDS = ("pip", "modegraph")
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The known name that `given` misspells, as a whole or in one of its words; "" where none is like it.
+    """The known name most similar to `given`, as a whole or in one of its words; "" if none is similar.
 
     >>> nearest("hosp", ["hops", "paths"]), nearest("--bas", ["--base-name", "--bind"]), nearest("graph", ["hierarchy", "paths"])
     ('hops', '--base-name', '')
     """
-    alike = {
+    scores = {
         name: (max(_likeness(given, part) for part in (name, *_WORD.findall(name))), _likeness(given, name))
         for name in known
     }
-    best = max(alike, key=alike.__getitem__, default="")
-    return best if best and alike[best][0] >= MIN_LIKENESS else ""
+    best = max(scores, key=scores.__getitem__, default="")
+    return best if best and scores[best][0] >= MIN_LIKENESS else ""
 
 
 class UserError(Exception):
@@ -42,28 +42,28 @@ class UserError(Exception):
     """
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
-        wanted = expected if not expected or _OWN_SENTENCE.match(expected) else f"Expected {expected}"
-        sentences = [part.rstrip(".; ") for part in (found, _capital(wanted), _capital(remedy)) if part]
+        expectation = expected if not expected or _OWN_SENTENCE.match(expected) else f"Expected {expected}"
+        sentences = [part.rstrip(".; ") for part in (found, _capital(expectation), _capital(remedy)) if part]
         super().__init__(
-            redact(" ".join(f"{one}{'' if one.endswith('?') else '.'}" for one in sentences).removesuffix("."))
+            redact(" ".join(f"{part}{'' if part.endswith('?') else '.'}" for part in sentences).removesuffix("."))
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it says, since an error may come from another process."""
+        """Pickled as its message, since an error may come from another process."""
         return copyreg.__newobj__, (type(self), str(self))  # type: ignore[attr-defined]
 
 
 class Unavailable(UserError):
-    """What the operator's machines do not give now, whoever asks: a database that is away or refuses. A server tells its clients no more of it."""
+    """A failure of the operator's machines, whoever the user is: a database that is down or refuses. A server hides the details from clients."""
 
 
 class DiskFull(Unavailable):
-    """A disk takes no more: that of an index, or of a worker that makes one."""
+    """The disk of an index, or of a worker that builds one, is full."""
 
 
 def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
-    """The error for a file that could not be read: it is missing, a folder, below what is a file itself, or refused."""
-    above = next((each for each in file.parents if each.is_file()), None)
+    """The error for a file that cannot be read: it is missing, a folder, below another file, or refused."""
+    above = next((parent for parent in file.parents if parent.is_file()), None)
     if above is not None:
         remedy = (
             f"give {above.parent}" if above.name == file.name else f"put it into a folder as {file.name}, and give that"
@@ -77,7 +77,7 @@ def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
 
 
 def _capital(sentence: str) -> str:
-    """A sentence with a capital letter, unless it begins with something to copy.
+    """A sentence with an initial capital, unless it starts with a command or code.
 
     >>> _capital("check the path"), _capital("pip install x"), _capital("top_k=5 would do")
     ('Check the path', 'pip install x', 'top_k=5 would do')
@@ -93,35 +93,35 @@ def _likeness(given: str, name: str) -> float:
 
 MARK = "***"
 SHORTEST = 6
-"""Characters of a value in the environment from which it is looked for in texts: shorter ones stand in ordinary words."""
+"""Minimum length of an environment value to redact: shorter ones occur in ordinary words."""
 _ASSIGNED = re.compile(
     r"(?i)(?<![\w-])((?:--)?(?:[\w.-]*[-_.])?(?:(?:api|access|secret|private)[-_]?key|(?<!per_)token|secret|passw(?:or)?d)\s*=\s*)((?:bearer\s+)?[^\s;,]+)"
 )
 _PASSWORD_OF_A_URL = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)(?=@)")
-_KNOWN_SHAPES = re.compile(r"\b(?:hf_|sk-)[A-Za-z0-9_-]{8,}")
+_KNOWN_FORMATS = re.compile(r"\b(?:hf_|sk-)[A-Za-z0-9_-]{8,}")
 _VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|password|secret)$")
 
 
 def redact(text: str) -> str:
-    """The text without passwords in addresses, values of `api_key=…`, keys of known shapes and secrets in the environment.
+    """The text without passwords in addresses, values of `api_key=…`, keys of known formats and secrets in the environment.
 
     >>> redact("--set api_key=abc; postgresql://me:word@host/db")
     '--set api_key=***; postgresql://me:***@host/db'
     """
     text = _PASSWORD_OF_A_URL.sub(rf"\1:{MARK}", text)
     text = _ASSIGNED.sub(rf"\1{MARK}", text)
-    text = _KNOWN_SHAPES.sub(MARK, text)
+    text = _KNOWN_FORMATS.sub(MARK, text)
     for value in secrets_in_environment():
         text = text.replace(value, MARK)
     return text
 
 
 def redacted(value: Any) -> Any:
-    """A JSON value for a record: each text redacted, and a text under a secret's name left out altogether."""
+    """A JSON value for a record: each text redacted, and a text under a secret's name replaced entirely."""
     if isinstance(value, Mapping):
         return {
-            name: MARK if is_secret(str(name)) and isinstance(held, str) and held else redacted(held)
-            for name, held in value.items()
+            name: MARK if is_secret(str(name)) and isinstance(item, str) and item else redacted(item)
+            for name, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [redacted(each) for each in value]
@@ -139,5 +139,5 @@ def is_secret(name: str) -> bool:
 
 def secrets_in_environment() -> list[str]:
     """Values of variables such as HF_TOKEN and OPENAI_API_KEY, longest first."""
-    found = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= SHORTEST}
-    return sorted(found, key=len, reverse=True)
+    secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= SHORTEST}
+    return sorted(secrets, key=len, reverse=True)

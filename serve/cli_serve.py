@@ -181,8 +181,8 @@ def serve_command(
     values = read_yaml(config) if config is not None else {}
     for override in settings or []:
         set_value(values, override)
-    overrides = {name: value for name, value in flags.items() if value is not None}
-    server_settings = parse_settings(ServerSettings, {**values, **overrides}, str(config or "serve"))
+    flag_values = {name: value for name, value in flags.items() if value is not None}
+    server_settings = parse_settings(ServerSettings, {**values, **flag_values}, str(config or "serve"))
     log_to_stderr()
     check_names(indexes)
     for index in indexes:

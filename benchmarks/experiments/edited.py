@@ -39,7 +39,7 @@ from graph.types import Document
 
 SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_factor=4)
 FIRST, WORDS = 30, 12
-MOST_BESIDE_SHARE = 0.5
+MAX_PATCHED_SHARE = 0.5
 """Share of the documents, chosen so that an edit occasionally writes all arrays."""
 KILLED_SHARE, LONGEST_S, AT_COMMITS = 0.5, 0.4, 10
 OLD = 3
@@ -203,7 +203,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    graph.build.build.PATCHED_FROM_PASSAGES, graph.build.build.MAX_PATCHED_SHARE = 0, MOST_BESIDE_SHARE
+    graph.build.build.PATCHED_FROM_PASSAGES, graph.build.build.MAX_PATCHED_SHARE = 0, MAX_PATCHED_SHARE
     with tempfile.TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         figures = live(Path(scratch), options.edits, options.seed)
     killed = float(figures["killed at a commit"]) + float(figures["killed at a random moment"])

@@ -1,6 +1,6 @@
 """Documents to index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped.
 
-`build_index` adds documents for one caller; `edit_index` does several edits as one, for whoever waited for the same turn to write."""
+`build_index` adds documents for one caller; `edit_index` applies the edits of all callers that waited for the same turn to write."""
 
 import shutil
 import time
@@ -42,18 +42,18 @@ from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
-"""Of an index's passages: when more have come or gone since its communities were found, they are found again at any rate."""
+"""Share of the passages: when more were added or removed since communities were detected, they are detected again in any case."""
 
 PATCHED_FROM_PASSAGES, MAX_PATCHED_SHARE = 20_000, 0.02
-"""Passages from which edits are written beside the arrays, and the share of the documents that may have changed before all are written again."""
+"""From so many passages, edits are written beside the arrays, until more than this share of the documents has changed: then all are rewritten."""
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What one run did: documents written, those that were there already, what the index holds now, and seconds by step.
+    """What one run did: documents written and unchanged, what the index holds after it, and seconds by step.
 
     `quarantined` passages could not be read; `dropped` parts of model replies had no support in their passage; `read_by`
-    counts passages by what read them ("rules", "llm", "import").
+    counts passages by reader ("rules", "llm", "import").
     """
 
     written: int
@@ -78,31 +78,31 @@ def build_index(
     open_model: OpenModel = no_model,
     workers: Workers = THIS_PROCESS,
 ) -> BuildReport:
-    """Add `documents` to the index in `folder` (made if absent): new ones are added, changed ones replaced, others left.
+    """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, others left.
 
-    Wherever `workers` split, read and encode, the index is the same.
+    The index does not depend on where `workers` split, read and encode.
 
-    Raises UserError, leaving the index as it was, when a document cannot be read, the settings, the encoder or the model
-    differ from the index's own; and when a model stops answering: then `resume` goes on.
+    Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
+    differ from the index's own; also when a model stops answering: `resume` then continues.
     """
     folder = Path(folder)
-    made_here = _prepare_folder(folder)
+    created = _prepare_folder(folder)
     started = time.perf_counter()
-    kept = False
+    committed = False
     try:
         with open_for_writing(folder) as store:
             with store.transaction():
                 store_settings(store, settings)
                 counts = put_documents(store, documents, imported_hashes(settings))
                 tools = open_tools(folder, store, settings, open_encoder, open_model, workers)
-            kept = True
+            committed = True
             read_done = time.perf_counter()
             data = finish_build(folder, store, tools, settings)
             facts = reading_facts(store)
     except UserError:
-        if kept:
-            say(f"{folder}: not finished, nothing that was done is lost; go on with: modegraph resume {folder}")
-        elif made_here:
+        if committed:
+            say(f"{folder}: not finished; finished work is saved, continue with: modegraph resume {folder}")
+        elif created:
             shutil.rmtree(folder)
         raise
     return report_of(data, facts, counts, (read_done - started, time.perf_counter() - read_done))
@@ -111,7 +111,7 @@ def build_index(
 def report_of(
     data: IndexData, facts: ReadingFacts, counts: tuple[int, int], seconds: tuple[float, float]
 ) -> BuildReport:
-    """The report of an index that was built: `counts` are documents written and unchanged, `seconds` of reading and of building."""
+    """The report of a build: `counts` are documents written and unchanged, `seconds` those of reading and of building."""
     return BuildReport(
         written=counts[0],
         unchanged=counts[1],
@@ -130,7 +130,7 @@ def report_of(
 
 @dataclass(frozen=True)
 class Tools:
-    """What a build works with. The extractor is None when no document waits to be read; `write` when summaries are extractive."""
+    """What a build works with. The extractor is None when no document is waiting; `write` is None when summaries are extractive."""
 
     encoder: Encoder
     split: Split
@@ -148,7 +148,7 @@ def open_tools(
     workers: Workers = THIS_PROCESS,
     again: bool = False,
 ) -> Tools:
-    """The encoder, extractor and summariser that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
+    """The encoder, extractor and summariser that the settings name, checked against the index; `again` also reads the quarantine."""
     encoder = open_encoder(settings.encoder)
     check_own_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
@@ -162,25 +162,25 @@ def open_tools(
 
 
 def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
-    """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation.
+    """The steps after documents were put or deleted: extract, encode, derive, save the next generation.
 
-    With `compact`, communities are found anew whatever the settings say of edits, and vectors are brought into one segment.
+    With `compact`, communities are detected anew whatever `layers_on_edit` is, and vectors are merged into one segment.
     """
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split, tools.workers)
-    # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
+    # Imported here: it imports igraph and matplotlib, which the first call to a model need not wait for.
     from graph.build.derive import LayerReuse, derive_arrays, has_large_graph
 
     encoder, last = tools.encoder, _last_generation(folder, store, compact)
     stale = _stale_passages(store, last) if settings.layers_on_edit == "later" and not compact else 0
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
     extractive = tools.write is None and last.manifest is not None and not last.manifest.settings.get("summary_model")
-    at_once = compact and last.manifest is not None and last.manifest.grown
-    kept = LayerReuse(communities=carry, graphs=not at_once, summaries=extractive)
+    rebuild_graphs = compact and last.manifest is not None and last.manifest.grown
+    reuse = LayerReuse(communities=carry, graphs=not rebuild_graphs, summaries=extractive)
     pending = PendingVectors(folder)
     cache = EmbeddingCache(last.data, pending, encoder, settings.vectors, tools.workers)
     count_tokens = encoder.count_tokens
-    data = derive_arrays(store, last.data, cache, count_tokens, settings, tools.write, last.changed, kept)
+    data = derive_arrays(store, last.data, cache, count_tokens, settings, tools.write, last.changed, reuse)
     with store.transaction():
         generation = store.next_generation()
     facts = {
@@ -188,7 +188,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "encoder": {"fingerprint": encoder.fingerprint},
         "prompts": asdict(encoder.prompts),
         "changed_passages": stale if carry else 0,
-        "grown": not at_once and _has_grown(last, has_large_graph, data),
+        "grown": not rebuild_graphs and _has_grown(last, has_large_graph, data),
     }
     saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, last.base)
     with store.transaction():
@@ -202,8 +202,8 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
 @dataclass(frozen=True)
 class _LastGeneration:
-    """The generation to start from, if there is one: its arrays, the documents that have changed since (None: not known), and the whole arrays
-    beside which the next one is written (None: all are written again).
+    """The generation to start from, if any: its arrays, the documents changed since (None: unknown), and the base arrays beside which the
+    next generation is written (None: all arrays are rewritten).
     """
 
     manifest: Manifest | None = None
@@ -213,7 +213,7 @@ class _LastGeneration:
 
 
 def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGeneration:
-    """The generation that is there; UserError where a file of it that is written again is damaged."""
+    """The current generation; UserError if a file of it that is to be rewritten is damaged."""
     if not (folder / MANIFEST).exists():
         return _LastGeneration()
     manifest = read_manifest(folder)
@@ -225,45 +225,45 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
 
 
 def _has_grown(last: _LastGeneration, is_large: Callable[[IndexData], bool], data: IndexData) -> bool:
-    """Whether a graph that is too large to be exact came about by edits; one that shrank is no more exact for that."""
+    """Whether edits produced a graph too large to be exact; one that shrinks again does not become exact."""
     if last.manifest is None or last.data is None:
         return False
     return last.manifest.grown or is_large(last.data) or is_large(data)
 
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
-    """The whole arrays beside which an edit of so many documents is written, if they are large and it is little."""
+    """The base arrays beside which an edit of `changed` documents is written; None unless they are large and the edit is small."""
     base = manifest.whole
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
     )
     base = replace(base, changed_documents=base.changed_documents + changed)
-    little = base.changed_documents <= MAX_PATCHED_SHARE * documents
-    return base if passages >= PATCHED_FROM_PASSAGES and little else None
+    is_small = base.changed_documents <= MAX_PATCHED_SHARE * documents
+    return base if passages >= PATCHED_FROM_PASSAGES and is_small else None
 
 
 def _stale_passages(store: Store, last: _LastGeneration) -> int:
-    """How many passages have come or gone since communities were found."""
+    """How many passages were added or removed since communities were detected."""
     if last.manifest is None or last.data is None:
         return 0
     rows = np.arange(len(last.data.passage_ids))
     if last.changed is not None:
         rows = rows_with_numbers(last.data.passage_document_P, rows_with(last.data.document_sources, last.changed))
-    known = ids_at(last.data.passage_ids, rows)
-    now = ChangedRows(store, last.changed).passages().ids
-    return last.manifest.changed_passages + len(np.setxor1d(known, now))
+    last_ids = ids_at(last.data.passage_ids, rows)
+    ids = ChangedRows(store, last.changed).passages().ids
+    return last.manifest.changed_passages + len(np.setxor1d(last_ids, ids))
 
 
 def _prepare_folder(folder: Path) -> bool:
-    """Make the folder if absent (True); UserError when it holds anything but an index, or what is left of one: its ledger, its lock."""
+    """Create the folder if absent; whether it is new or empty. UserError if it holds anything but an index or the ledger and lock left of one."""
     if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
         raise UserError(
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
         )
-    made_here = not folder.exists() or not any(folder.iterdir())
+    created = not folder.exists() or not any(folder.iterdir())
     with report_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    return made_here
+    return created
 
 
 def _only_ledger(folder: Path) -> bool:
@@ -271,14 +271,14 @@ def _only_ledger(folder: Path) -> bool:
 
 
 def _without_nul(document: Document) -> Document:
-    """NUL characters, which end a text in SQLite and cannot be in one in PostgreSQL, as U+FFFD: offsets stay."""
+    """The document with U+FFFD for NUL, which ends a text in SQLite and which PostgreSQL cannot hold; offsets do not change."""
     if "\0" not in document.title and "\0" not in document.text:
         return document
     return replace(document, title=document.title.replace("\0", "\ufffd"), text=document.text.replace("\0", "\ufffd"))
 
 
 def put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
-    """Put all documents; (written, unchanged). The caller's transaction undoes all of it when one cannot be read."""
+    """Put all documents; (written, unchanged). If one cannot be read, the caller's transaction undoes all of it."""
     written = unchanged = 0
     for document in documents:
         if store.put_document(_without_nul(document), read_from.get(document.source, "")):
@@ -291,7 +291,7 @@ def put_documents(store: Store, documents: Iterable[Document], read_from: Mappin
 
 @dataclass(frozen=True)
 class Edit:
-    """What one writer wants: a source to delete ("": none), then documents to add or replace."""
+    """One writer's request: a source to delete ("": none), then documents to add or replace."""
 
     add: Sequence[Document] = ()
     delete: str = ""
@@ -299,7 +299,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class EditResult:
-    """What came of an edit: whether its source was there to delete, and a report whose first two numbers are of it alone."""
+    """The result of an edit: whether its source existed, and a report whose first two counts are of this edit alone."""
 
     deleted: bool
     report: BuildReport
@@ -312,9 +312,9 @@ def edit_index(
     open_model: OpenModel = no_model,
     give_up: GiveUp | None = None,
 ) -> list[EditResult]:
-    """Do the edits in order and derive the index once; `take` is asked for them when the turn to write has come.
+    """Apply the edits in order and derive the index once; `take` returns them when this writer's turn has come.
 
-    Raises what graph/build/build.py's build_index raises, for all of them; IndexBusy once `give_up` says so (graph/store/lock.py).
+    Raises what `build_index` raises, for all of them; IndexBusy once `give_up` returns True (graph/store/lock.py).
     """
     started = time.perf_counter()
     with open_for_writing(folder, give_up) as store:

@@ -1,9 +1,9 @@
-"""What the store holds of the documents that changed, and how it is brought into one order with the rows of the last generation.
+"""The store's rows of changed documents, and how they are merged with the rows of the last generation.
 
-Rows are merged by id or by key; the store is read in its own integer keys, and no further than documents have changed; what hangs on
-propositions, entities and topics, is moved where they are as they were and read again where they are not.
-Legend: L rows of the last generation, N rows (propositions) now, K new ones or keys of a table, M occurrences, Z things that hang on
-propositions, X pairs."""
+Rows are merged by id or by key. The store is read by its integer keys, and only for changed documents. Entities and topics of unchanged
+propositions are moved; those of changed ones are read again.
+Legend: L rows of the last generation, N rows (propositions) now, K new ones or keys of a table, M occurrences, Z entities or topics linked
+to propositions, X pairs."""
 
 import json
 from array import array
@@ -26,7 +26,7 @@ from graph.types import IdBytes, Ints
 
 @dataclass(frozen=True)
 class RowsById:
-    """Rows that are named and ordered by an id, the hash of their text."""
+    """Rows identified and ordered by an id, the hash of their text."""
 
     merge: RowMap
     ids: Strings
@@ -36,8 +36,8 @@ class RowsById:
 def merge_by_id(
     last_ids: Strings, last_texts: Strings, gone_G: Ints, found: IdBytes, text_of: Callable[[str], str]
 ) -> RowsById:
-    """The rows that stay, all but `gone_G`, with those whose ids were found, which may be among them or the gone ones; `text_of` gives the
-    text of a new id.
+    """The remaining rows (all but `gone_G`) merged with those whose ids were found, which may be remaining, gone or new; `text_of` gives
+    the text of a new id.
     """
     found = np.unique(found)
     at_F, known_F = ids_below(last_ids, found), find_ids(last_ids, found) >= 0
@@ -49,24 +49,24 @@ def merge_by_id(
 
 @dataclass(frozen=True)
 class RowsByKey:
-    """From a table's integer keys to rows: keys in order, and the row of each."""
+    """Maps a table's integer keys to rows: sorted keys, and the row of each."""
 
     key_K: Ints
     row_K: Ints
 
     @classmethod
-    def of(cls, keys: Ints, ids: IdBytes, now: Strings) -> "RowsByKey":
-        """The keys of rows with these ids among the rows as they are now, in order of their ids."""
+    def of(cls, keys: Ints, ids: IdBytes, sorted_ids: Strings) -> "RowsByKey":
+        """The map of these keys, whose rows have these ids among `sorted_ids`."""
         order = np.argsort(keys)
-        return cls(keys[order], find_ids(now, ids)[order])
+        return cls(keys[order], find_ids(sorted_ids, ids)[order])
 
     def rows(self, keys_X: Ints) -> Ints:
-        """The row of each key, all of which are known."""
+        """The row of each key; all of them must be in the map."""
         return self.row_K[np.searchsorted(self.key_K, keys_X)]
 
 
 def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> Ints:
-    """Which rows of a column in order are among the texts, in order.
+    """The rows of a sorted column that equal one of the texts, ascending.
 
     >>> rows_with(Strings.of(["a", "c"]), ["d", "c", "b"]).tolist()
     [1]
@@ -78,7 +78,7 @@ def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> Ints:
 
 
 def columns_of_rows(block: Block, rows_L: Ints) -> Ints:
-    """The columns that these rows of a block have entries in, in order."""
+    """The columns in which these rows of a block have entries, ascending."""
     return np.unique(taken(block, rows_L).indices).astype(np.int64)
 
 
@@ -87,16 +87,16 @@ _CHANGED = "source IN (SELECT source FROM changed)"
 
 @dataclass(frozen=True)
 class ChangedPassages:
-    """The passages of changed documents, by source and order: keys, ids, and of each its source, order, start and end."""
+    """The passages of changed documents, by source and order: keys, ids, sources, and (order, start, end) of each."""
 
     key_K: Ints
     ids: IdBytes
     sources: Strings
-    place_K3: Ints
+    offsets_K3: Ints
 
 
 class ChangedRows:
-    """Reads what changed; everything with `changed` None."""
+    """Reads the rows of changed documents; of all documents when `changed` is None."""
 
     def __init__(self, store: Store, changed: Sequence[str] | None) -> None:
         self._store, self.all = store, changed is None
@@ -106,24 +106,24 @@ class ChangedRows:
         self._which = "" if changed is None else f"WHERE {_CHANGED}"
 
     def documents(self) -> list[tuple[str, str, str]]:
-        """Source, title and metadata of each, by source."""
+        """Source, title and metadata of each document, by source."""
         rows = self._store.rows(f"SELECT source, title, metadata FROM documents {self._which} ORDER BY source")
         return [(str(source), str(title), str(metadata)) for source, title, metadata in rows]
 
     def passages(self) -> ChangedPassages:
-        """All passages of them."""
+        """All passages of these documents."""
         query = f'SELECT row, id, source, "order", "start", "end" FROM passages {self._which} ORDER BY source, "order"'
         numbers, ids = array("q"), bytearray()
 
         def sources() -> Iterator[str]:
-            for key, identity, source, *place in self._store.rows(query):
-                numbers.extend(cast(list[int], [key, *place]))
+            for key, identity, source, *offsets in self._store.rows(query):
+                numbers.extend(cast(list[int], [key, *offsets]))
                 ids.extend(str(identity).encode())
                 yield str(source)
 
-        found = Strings.of(sources())
+        column = Strings.of(sources())
         numbers_K4 = np.array(numbers, np.int64).reshape(-1, 4)
-        return ChangedPassages(numbers_K4[:, 0], np.frombuffer(ids, ID_BYTES), found, numbers_K4[:, 1:])
+        return ChangedPassages(numbers_K4[:, 0], np.frombuffer(ids, ID_BYTES), column, numbers_K4[:, 1:])
 
     def passage_text(self, key: int) -> str:
         """The text of one passage."""
@@ -132,46 +132,46 @@ class ChangedRows:
         return self._text(query, key)
 
     def occurrences(self) -> Ints:
-        """Of each occurrence in them: proposition, passage, start and end: int64[M, 4]."""
+        """Proposition, passage, start and end of each occurrence in these documents: int64[M, 4]."""
         which = "" if self.all else f"WHERE passage IN (SELECT row FROM passages WHERE {_CHANGED})"
         return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
 
     def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
-        """Keys and ids of the rows of a table that have one of the keys, or one of the ids and are there; of all rows without either."""
+        """Keys and ids of the existing rows of a table that have one of the keys or one of the ids; without either, of all rows."""
         which = ""
-        given: tuple[str, ...] = ()
+        parameters: tuple[str, ...] = ()
         if not self.all and keys is not None:
-            which, given = f"WHERE row {AMONG}", (json.dumps(keys.tolist()),)
+            which, parameters = f"WHERE row {AMONG}", (json.dumps(keys.tolist()),)
         elif ids is not None:
-            which, given = f"WHERE id {AMONG}", (json.dumps(list(ids)),)
+            which, parameters = f"WHERE id {AMONG}", (json.dumps(list(ids)),)
         rows = np.fromiter(
-            self._store.rows(f"SELECT row, id FROM {table} {which}", given), [("row", np.int64), ("id", ID_BYTES)]
+            self._store.rows(f"SELECT row, id FROM {table} {which}", parameters), [("row", np.int64), ("id", ID_BYTES)]
         )
         return rows["row"], rows["id"]
 
     def text_of(self, table: str, column: str) -> Callable[[str], str]:
-        """From an id of a table to its text."""
+        """A function from an id of a table to its text."""
         return lambda identity: self._text(f"SELECT {column} FROM {table} WHERE id = ?", identity)
 
     def links(self, table: str, column: str, proposition_keys: Ints) -> Ints:
-        """(proposition, what `column` holds) for every row of a table that hangs on an occurrence of these propositions: int64[X, 2]."""
-        which, given = (
+        """(proposition, value of `column`) for every row of a table that is linked to an occurrence of these propositions: int64[X, 2]."""
+        which, parameters = (
             ("", ()) if self.all else (f"WHERE o.proposition {AMONG}", (json.dumps(proposition_keys.tolist()),))
         )
         query = f"SELECT o.proposition, t.{column} FROM occurrences o JOIN {table} t ON t.occurrence = o.row {which}"
-        return self._numbers(query, 2, given)
+        return self._numbers(query, 2, parameters)
 
-    def _numbers(self, query: str, columns: int, given: Sequence[object] = ()) -> Ints:
-        return np.fromiter(chain.from_iterable(self._store.rows(query, given)), np.int64).reshape(-1, columns)
+    def _numbers(self, query: str, columns: int, parameters: Sequence[object] = ()) -> Ints:
+        return np.fromiter(chain.from_iterable(self._store.rows(query, parameters)), np.int64).reshape(-1, columns)
 
-    def _text(self, query: str, given: object) -> str:
-        ((text,),) = self._store.rows(query, (given,))
+    def _text(self, query: str, parameter: object) -> str:
+        ((text,),) = self._store.rows(query, (parameter,))
         return str(text)
 
 
 @dataclass(frozen=True)
 class LinkTable:
-    """Where the store keeps what hangs on propositions: its own table and text, and the table and column that link it to occurrences."""
+    """Where the store keeps entities or topics: their table and text column, and the table and column that link them to occurrences."""
 
     name: str
     text: str
@@ -185,38 +185,38 @@ TOPICS = LinkTable("topics", "text", "occurrence_topics", "topic")
 
 @dataclass(frozen=True)
 class Propositions:
-    """Propositions as they are now: how they came of the last ones, their ids and texts, and which have other occurrences than before, in order."""
+    """The current propositions: the map from the last ones, ids, texts, and the rows whose occurrences have changed, ascending."""
 
     merge: RowMap
     ids: Strings
     texts: Strings
     changed_R: Ints
 
-    def were(self, rows_R: Ints) -> Ints:
-        """The last propositions that are gone, or are among these now, in order."""
+    def last_rows(self, rows_R: Ints) -> Ints:
+        """The last rows of propositions that are gone, or are among `rows_R` now, ascending."""
         last_R = self.merge.lasts(rows_R)
         return np.union1d(self.merge.gone_G, existing(last_R))
 
 
 @dataclass(frozen=True)
 class PropositionLinks:
-    """What was read of some propositions: (proposition, key of the thing) pairs, and the ids of these keys."""
+    """What was read of some propositions: pairs (proposition, key of the entity or topic), and the ids of these keys."""
 
     proposition_X: Ints
     key_X: Ints
     key_K: Ints
     id_K: IdBytes
 
-    def rows(self, now: Strings) -> Ints:
-        """The row of each pair's thing among the ids as they are now."""
-        return RowsByKey.of(self.key_K, self.id_K, now).rows(self.key_X)
+    def rows(self, sorted_ids: Strings) -> Ints:
+        """The row, among the current ids, of the entity or topic of each pair."""
+        return RowsByKey.of(self.key_K, self.id_K, sorted_ids).rows(self.key_X)
 
 
 def read_links(rows: ChangedRows, table: LinkTable, propositions: Propositions, rows_R: Ints) -> PropositionLinks:
-    """Everything that hangs on the occurrences of these propositions, wherever they stand."""
+    """All links of the occurrences of these propositions, in any document."""
     if not len(rows_R):
-        nothing = np.zeros(0, np.int64)
-        return PropositionLinks(nothing, nothing, nothing, id_bytes([]))
+        empty = np.zeros(0, np.int64)
+        return PropositionLinks(empty, empty, empty, id_bytes([]))
     keys, ids = rows.keys("propositions", ids=None if rows.all else [propositions.ids[row] for row in rows_R.tolist()])
     pairs_X2 = rows.links(table.links, table.column, keys)
     key_K, id_K = rows.keys(table.name, np.unique(pairs_X2[:, 1]))
@@ -231,27 +231,27 @@ def merge_linked(
     found: PropositionLinks,
     derived: Mapping[str, str],
 ) -> RowsById:
-    """The things that are there now. `last` are ids, texts and entries [L, Z]; what hangs on an unsure proposition is looked up in the
-    store; `derived` things, text by id, are in no table.
+    """The current entities or topics. `last` are ids, texts and entries [L, Z]; those linked to an unsure proposition are looked up in
+    the store; `derived` ones, text by id, are in no table.
     """
     last_ids, last_texts, last_LZ = last
     doubtful = columns_of_rows(last_LZ, unsure_L)
     gone = doubtful
     if len(doubtful):
-        asked = [last_ids[row] for row in doubtful.tolist()]
-        gone = doubtful[~np.isin(id_bytes(asked), rows.keys(table.name, ids=asked)[1])]
+        ids = [last_ids[row] for row in doubtful.tolist()]
+        gone = doubtful[~np.isin(id_bytes(ids), rows.keys(table.name, ids=ids)[1])]
     text_of = rows.text_of(table.name, table.text)
-    ids = np.concatenate([found.id_K, id_bytes(list(derived))])
-    return merge_by_id(last_ids, last_texts, gone, ids, lambda identity: derived.get(identity) or text_of(identity))
+    new_ids = np.concatenate([found.id_K, id_bytes(list(derived))])
+    return merge_by_id(last_ids, last_texts, gone, new_ids, lambda identity: derived.get(identity) or text_of(identity))
 
 
 def linked_block(
     last_LZ: Block,
     propositions: Propositions,
-    things: RowMap,
+    linked: RowMap,
     read_R: Ints,
     proposition_X: Ints,
-    thing_X: Ints,
+    linked_X: Ints,
 ) -> Block:
-    """How often each thing hangs on each proposition: as given for those that were read, as before for the others: [N, Z]."""
-    return moved_block(last_LZ, propositions.merge, things, Entries.ones(proposition_X, thing_X), read_R)
+    """How often each entity or topic is linked to each proposition: as read for `read_R`, as before for the others: [N, Z]."""
+    return moved_block(last_LZ, propositions.merge, linked, Entries.ones(proposition_X, linked_X), read_R)

@@ -1,6 +1,6 @@
-"""An index between its folder and PostgreSQL: the rows of index.sqlite and of its call ledger, all or none, either way.
+"""Copies an index between its folder and PostgreSQL, in either direction: the rows of index.sqlite and of its call ledger, all or none.
 
-Arrays and vectors are not rows: a folder that is copied out of a database derives them again, with the encoder.
+Arrays and vectors are not copied: in a folder copied out of a database they are derived again, with the encoder.
 """
 
 import sqlite3
@@ -40,17 +40,17 @@ TABLES = (
     "quarantine",
     "summaries",
 )
-"""Of index.sqlite, each after those that it refers to."""
+"""The tables of index.sqlite, each after those it references."""
 CALLS_TABLE = "calls"
-"""Of the ledger."""
+"""The table of the ledger."""
 POSTGRES_TYPES = {"TEXT": "text", "INTEGER": "int8"}
 Row = tuple[object, ...]
 
 
 def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
-    """The rows of an index into a database that holds none yet; how many, by table. The index is not written to meanwhile.
+    """Copy the rows of an index into a database that holds none yet; row counts by table. Writers of the index wait meanwhile.
 
-    UserError, with nothing copied, when a file of the folder is damaged, when the database holds an index already or cannot be written to,
+    UserError, with nothing copied, when a file of the folder is damaged, when the database already holds an index or cannot be written to,
     or when a text has a NUL character, which PostgreSQL cannot hold.
     """
     database = database_of(dsn)
@@ -79,10 +79,10 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
 def copy_to_folder(
     dsn: str, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> dict[str, int]:
-    """The index in a database into a new folder, and its arrays derived there; how many rows, by table.
+    """Copy the index in a database into a new folder, and derive its arrays there; row counts by table.
 
-    UserError, with no file made, when the folder holds anything, when the database has no index, or one of another version, or ends before all
-    rows are here. When only the arrays could not be made, the rows are kept and `modegraph resume` goes on.
+    UserError, with no file left, when the folder is not empty, when the database has no index or one of another version, or when the
+    connection ends early. If only the arrays cannot be built, the rows stay and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already", "a new or empty folder", "name another")
@@ -102,11 +102,11 @@ def copy_to_folder(
 
 
 def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
-    """The rows of an index and the calls of its ledger, if it has any, into new files."""
+    """Copy the rows of an index and the calls of its ledger, if any, into new files."""
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
         counts = {table: _receive(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
-        # The rows are those of this generation, and so will be the arrays that are derived from them.
+        # The rows are of this generation, and so will be the arrays derived from them.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)
@@ -117,12 +117,12 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    """A file of SQLite, to be read."""
+    """Open an SQLite file for reading."""
     return sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
 
 
 def _columns(file: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table of SQLite, with PostgreSQL's types."""
+    """The columns of an SQLite table, with PostgreSQL's types."""
     rows = file.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
     return {name: POSTGRES_TYPES[kind] for name, kind in rows}
 
@@ -133,7 +133,7 @@ def _copy(table: str, columns: Iterable[str], direction: str) -> sql.Composed:
 
 
 def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """All rows of a table of SQLite into PostgreSQL's; how many."""
+    """Copy all rows of an SQLite table into PostgreSQL's; how many."""
     columns, count = _columns(file, table), 0
     names = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor().copy(_copy(table, columns, "FROM STDIN")) as rows:
@@ -152,13 +152,13 @@ def _check_row(table: str, row: Row) -> None:
 
 
 def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """All rows of a table of PostgreSQL into SQLite's; how many."""
+    """Copy all rows of a PostgreSQL table into SQLite's; how many."""
     columns = _columns(file, table)
-    places = ", ".join("?" * len(columns))
+    placeholders = ", ".join("?" * len(columns))
 
     def received() -> Iterator[Row]:
         with connection.cursor().copy(_copy(table, columns, "TO STDOUT")) as rows:
             rows.set_types(list(columns.values()))
             yield from rows.rows()
 
-    return file.executemany(f"INSERT INTO {table} VALUES ({places})", received()).rowcount
+    return file.executemany(f"INSERT INTO {table} VALUES ({placeholders})", received()).rowcount

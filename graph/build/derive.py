@@ -1,7 +1,7 @@
-"""From the store's rows to arrays: what the last generation has is moved to where it belongs now, what changed is read, encoded and put beside it.
+"""From the store's rows to arrays: rows of the last generation are moved, changed ones are read, encoded and merged with them.
 
-An index made at once comes about in the same way, from nothing. Entities are in graph/build/derive_entities.py, terms at the end of this
-file. Legend: see graph/store/data.py; L rows of the last generation, K new ones, M occurrences, X pairs, F terms found in what came."""
+A new index is built in the same way, from an empty last generation. Entities are in graph/build/derive_entities.py, terms at the end of
+this file. Legend: see graph/store/data.py; L rows of the last generation, K new ones, M occurrences, X pairs, F terms of new passages."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -60,13 +60,13 @@ from graph.types import Ints
 
 
 def encoded_text(title: str, text: str) -> str:
-    """What the encoder sees of a passage: its document's title, then the text, unless the text opens with the title."""
+    """What the encoder reads of a passage: its document's title, then the text, unless the text starts with the title."""
     return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
 
 
 @dataclass(frozen=True)
 class EncodedTexts(Sequence[str]):
-    """What the encoder sees of every passage, put together when it is asked for."""
+    """What the encoder reads of every passage, composed on access."""
 
     titles: Strings
     document_P: Numbers
@@ -74,7 +74,7 @@ class EncodedTexts(Sequence[str]):
 
     @classmethod
     def of(cls, data: IndexData) -> "EncodedTexts":
-        """Those of the passages of a generation."""
+        """The encoded texts of a generation's passages."""
         return cls(data.document_titles, data.passage_document_P, data.passage_texts)
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class EncodedTexts(Sequence[str]):
 
 @dataclass(frozen=True)
 class _Documents:
-    """The columns, how they came of the last ones, and of each new one its source and in front of which of the last it stands."""
+    """The columns, the map from the last rows, and for each new document its source and the last row that it precedes."""
 
     columns: DocumentColumns
     merge: RowMap
@@ -96,7 +96,7 @@ class _Documents:
 
 @dataclass(frozen=True)
 class _Passages:
-    """The columns, how they came of the last ones, the rows of those that were read, and what the encoder sees of each."""
+    """The columns, the map from the last rows, the rows of passages that were read, and what the encoder reads of each passage."""
 
     columns: PassageColumns
     merge: RowMap
@@ -106,11 +106,11 @@ class _Passages:
 
 @dataclass(frozen=True)
 class LayerReuse:
-    """What stays of the layers of the last generation where documents do.
+    """What is reused of the last generation's layers.
 
-    With `communities`, what is new joins them (graph/hierarchy/communities.py); else they are found again. With `graphs`, nodes that stay are not
-    searched again: the same bits up to graph/hierarchy/similarity.py's FLAT_LIMIT nodes. With `summaries`, those whose members
-    stay do: the same where no model wrote them nor is to write.
+    With `communities`, new nodes join the existing ones (graph/hierarchy/communities.py); else communities are detected again. With
+    `graphs`, unchanged nodes are not searched again: up to graph/hierarchy/similarity.py's FLAT_LIMIT nodes the result has the same bits.
+    With `summaries`, those with unchanged members are reused: the same result if no model wrote them and none is to write.
     """
 
     communities: bool = False
@@ -129,19 +129,19 @@ def derive_arrays(
     settings: IndexSettings,
     write: WriteSummaries | None = None,
     changed: Sequence[str] | None = None,
-    kept: LayerReuse = REUSE_NOTHING,
+    reuse: LayerReuse = REUSE_NOTHING,
 ) -> IndexData:
-    """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given.
+    """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write` unless it is None.
 
-    `changed` are the sources of the documents that are not as `last`, the generation before, has them; None reads all. The arrays do
-    not depend on either, but for what `kept` says.
+    `changed` are the sources of the documents that differ from `last`, the previous generation; None reads all. The arrays do not depend
+    on either, except through `reuse`.
     """
     base = no_data() if last is None or changed is None else last
     rows = ChangedRows(store, None if base is not last else changed)
     documents = _documents(rows, base)
     passages = _passages(rows, base, cache, documents)
-    propositions, proposition_columns = _propositions(rows, base, cache, passages, kept)
-    synonyms = last if kept.graphs else None
+    propositions, proposition_columns = _propositions(rows, base, cache, passages, reuse)
+    synonyms = last if reuse.graphs else None
     entities = derive_entities(rows, base, synonyms, cache, documents.columns, documents.merge, propositions, settings)
     terms = derive_terms(base, passages.merge, passages.encoded, EncodedTexts.of(base))
     topics = _topics(rows, base, propositions)
@@ -153,7 +153,7 @@ def derive_arrays(
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
-        last=None if last is None else _last_hierarchy(last, passages, propositions.merge, base is last, kept),
+        last=None if last is None else _last_hierarchy(last, passages, propositions.merge, base is last, reuse),
     )
     with store.transaction():
         store.put_summaries((s.id, s.layer, s.text) for s in hierarchy.summaries)
@@ -178,7 +178,7 @@ def _documents(rows: ChangedRows, base: IndexData) -> _Documents:
 
 
 def _title_keys(base: IndexData, merge: RowMap, before_K: Ints, titles: Sequence[str]) -> tuple[Strings, Ints]:
-    """What documents are called, by key, then document, and the document of each; `titles` are those of new documents."""
+    """Title keys, sorted by key, then document, and the document of each; `titles` are those of new documents."""
     new = sorted((key, number) for number, title in enumerate(titles) for key in title_keys(title))
 
     def last_entry(row: int) -> tuple[str, int]:
@@ -187,10 +187,10 @@ def _title_keys(base: IndexData, merge: RowMap, before_K: Ints, titles: Sequence
     entries = range(len(base.title_keys))
     before = [bisect_left(entries, (key, before_K[number]), key=last_entry) for key, number in new]
     gone = rows_holding(base.title_document_T, merge.gone_G)
-    of_titles = RowMap.of(len(entries), gone, np.array(before, np.int64))
+    title_map = RowMap.of(len(entries), gone, np.array(before, np.int64))
     documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
-    keys = moved_strings(base.title_keys, of_titles, Strings.of(key for key, _ in new))
-    return keys, moved_numbers(base.title_document_T, of_titles, documents_K, merge)
+    keys = moved_strings(base.title_keys, title_map, Strings.of(key for key, _ in new))
+    return keys, moved_numbers(base.title_document_T, title_map, documents_K, merge)
 
 
 def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
@@ -208,11 +208,11 @@ def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documen
     orders, starts, ends = (
         moved_numbers(column, merge, new_K)
         for column, new_K in zip(
-            (base.passage_order_P, base.passage_start_P, base.passage_end_P), read.place_K3.T, strict=True
+            (base.passage_order_P, base.passage_start_P, base.passage_end_P), read.offsets_K3.T, strict=True
         )
     )
-    document_P_now = whole(document_P)
-    before = np.flatnonzero(document_P_now[1:] == document_P_now[:-1])
+    documents_P = whole(document_P)
+    before = np.flatnonzero(documents_P[1:] == documents_P[:-1])
     encoded = EncodedTexts(titles, document_P, texts)
     order = np.argsort(read.key_K)
     columns = PassageColumns(
@@ -229,9 +229,9 @@ def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documen
 
 
 def _propositions(
-    rows: ChangedRows, base: IndexData, cache: EmbeddingCache, passages: _Passages, kept: LayerReuse
+    rows: ChangedRows, base: IndexData, cache: EmbeddingCache, passages: _Passages, reuse: LayerReuse
 ) -> tuple[Propositions, PropositionColumns]:
-    """Propositions, and their occurrences by proposition, passage, start."""
+    """Propositions, and their occurrences sorted by proposition, passage, start."""
     read_M4 = rows.occurrences()
     keys, found = rows.keys("propositions", np.unique(read_M4[:, 0]))
     text_of = rows.text_of("propositions", "text")
@@ -241,10 +241,10 @@ def _propositions(
     read_M4[:, 0] = RowsByKey.of(keys, found, named.ids).rows(read_M4[:, 0])
     read_M4[:, 1] = passages.read.rows(read_M4[:, 1])
     read_M4 = read_M4[np.lexsort(read_M4.T[::-1])]
-    # What was read stands in new passages, so there are no ties with what stays.
-    before_M = _places_of_new_occurrences(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
+    # What was read is in new passages, so there are no ties with the remaining rows.
+    before_M = _positions_of_new_occurrences(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
     merge = RowMap.of(len(base.occurrence_proposition_M), gone_M, before_M)
-    less = named.merge.places(np.unique(base.occurrence_proposition_M[gone_M]))
+    reduced = named.merge.places(np.unique(base.occurrence_proposition_M[gone_M]))
     vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge)
     columns = PropositionColumns(
         proposition_ids=named.ids,
@@ -258,25 +258,25 @@ def _propositions(
             base.passage_proposition_PN, passages.merge, named.merge, Entries.ones(read_M4[:, 1], read_M4[:, 0])
         ),
         cosine_quantiles_Z=base.cosine_quantiles_Z
-        if kept.communities and len(base.proposition_ids)
+        if reuse.communities and len(base.proposition_ids)
         else cosine_quantiles(vectors_ND),
     )
-    return Propositions(named.merge, named.ids, named.texts, np.union1d(read_M4[:, 0], existing(less))), columns
+    return Propositions(named.merge, named.ids, named.texts, np.union1d(read_M4[:, 0], existing(reduced))), columns
 
 
 def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
-    """The occurrences in passages that are gone, and the propositions that have no other, in order."""
-    asked = columns_of_rows(base.passage_proposition_PN, passages.gone_G)
-    of_asked = rows_with_numbers(base.occurrence_proposition_M, asked)
-    gone_M = of_asked[passages.places(base.occurrence_passage_M[of_asked]) < 0]
-    kept_M = np.setdiff1d(of_asked, gone_M)
-    return gone_M, np.setdiff1d(asked, base.occurrence_proposition_M[kept_M])
+    """The occurrences in deleted passages, and the propositions left without occurrences, ascending."""
+    affected = columns_of_rows(base.passage_proposition_PN, passages.gone_G)
+    affected_M = rows_with_numbers(base.occurrence_proposition_M, affected)
+    gone_M = affected_M[passages.places(base.occurrence_passage_M[affected_M]) < 0]
+    left_M = np.setdiff1d(affected_M, gone_M)
+    return gone_M, np.setdiff1d(affected, base.occurrence_proposition_M[left_M])
 
 
-def _places_of_new_occurrences(
+def _positions_of_new_occurrences(
     base: IndexData, propositions: RowMap, passages: RowMap, proposition_M: Ints, passage_M: Ints
 ) -> Ints:
-    """In front of which of the last occurrences those of such propositions in new passages stand, given as they are numbered now."""
+    """The last occurrence that each new one precedes; propositions and (new) passages are given by their current rows."""
     last_M = propositions.befores(proposition_M)
     known_M = propositions.lasts(proposition_M) >= 0
     first_M, end_M = (numbers_below(base.occurrence_proposition_M, last_M + known_M * more) for more in (0, 1))
@@ -288,7 +288,7 @@ def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> T
     read_R = propositions.changed_R
     found = read_links(rows, TOPICS, propositions, read_R)
     last = (base.topic_ids, base.topic_texts, last_NK)
-    named = merge_linked(rows, TOPICS, last, propositions.were(read_R), found, {})
+    named = merge_linked(rows, TOPICS, last, propositions.last_rows(read_R), found, {})
     linked = (found.proposition_X, found.rows(named.ids))
     if not len(named.ids):
         return TopicColumns(named.ids, named.texts, block(*linked, (0, len(propositions.ids))))
@@ -300,9 +300,9 @@ def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> T
 
 
 def _last_hierarchy(
-    last: IndexData, passages: _Passages, propositions: RowMap, moved: bool, kept: LayerReuse
+    last: IndexData, passages: _Passages, propositions: RowMap, moved: bool, reuse: LayerReuse
 ) -> LastHierarchy:
-    """What is known of the hierarchy; passages are known by their rows if they were `moved` from there, else by their ids."""
+    """The last hierarchy; its passages are matched by rows if the rows were `moved` from there, else by ids."""
     return LastHierarchy(
         last_P=passages.merge.last_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
         passages=len(last.passage_ids),
@@ -310,9 +310,9 @@ def _last_hierarchy(
         summary_texts=last.summary_texts,
         layer_S=last.summary_layer_S,
         member_SX=last.summary_member_SX,
-        edges=last.similarity_XX if kept.graphs else None,
-        carry=kept.communities,
-        extractive=moved and kept.summaries,
+        edges=last.similarity_XX if reuse.graphs else None,
+        carry=reuse.communities,
+        extractive=moved and reuse.summaries,
         gone=[last.proposition_texts[row] for row in propositions.gone_G.tolist()] if moved else (),
     )
 
@@ -320,9 +320,9 @@ def _last_hierarchy(
 def _chunks(
     base: IndexData, documents: _Documents, passages: _Passages, count_tokens: Callable[[str], int], max_tokens: int
 ) -> list[Ints]:
-    """Runs of neighbouring passages of one document, together at most `max_tokens` long, where that is more than one.
+    """Runs of at least two neighbouring passages of one document, together at most `max_tokens` long.
 
-    A summary of layer 0 is that of a chunk, so those of documents that stayed are known.
+    Summaries of layer 0 are those of chunks, so the chunks of unchanged documents are known.
     """
     summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
     members = np.split(passages.merge.places(summaries.indices), summaries.indptr[1:-1])
@@ -337,47 +337,50 @@ def _chunks(
 
 
 def _runs(first: int, lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Numbers from `first` on in runs whose lengths add up to `most` at most; what is longer makes a run of its own."""
+    """Numbers from `first` on in runs whose lengths sum to at most `most`; a longer item makes a run of its own."""
     run: list[int] = []
-    room = 0
+    budget = 0
     for number, length in enumerate(lengths, start=first):
-        if run and length > room:
+        if run and length > budget:
             yield run
             run = []
-        room = (room if run else most) - length
+        budget = (budget if run else most) - length
         run.append(number)
     if run:
         yield run
 
 
 def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
-    found = hierarchy.summaries
-    rows = np.repeat(np.arange(len(found)), [len(summary.members) for summary in found])
-    members = np.concatenate([np.zeros(0, np.int64), *(summary.members for summary in found)])
+    summaries = hierarchy.summaries
+    rows = np.repeat(np.arange(len(summaries)), [len(summary.members) for summary in summaries])
+    members = np.concatenate([np.zeros(0, np.int64), *(summary.members for summary in summaries)])
     return SummaryColumns(
-        summary_ids=Strings.of(summary.id for summary in found),
-        summary_texts=Strings.of(summary.text for summary in found),
-        summary_layer_S=np.array([summary.layer for summary in found], np.int64),
+        summary_ids=Strings.of(summary.id for summary in summaries),
+        summary_texts=Strings.of(summary.text for summary in summaries),
+        summary_layer_S=np.array([summary.layer for summary in summaries], np.int64),
         summary_vectors_SD=hierarchy.vectors_SD,
-        summary_member_SX=block(rows, members, (len(found), passages + len(found))),
+        summary_member_SX=block(rows, members, (len(summaries), passages + len(summaries))),
         similarity_XX=hierarchy.edges,
     )
 
 
 def has_large_graph(data: IndexData) -> bool:
-    """Whether a graph among entities or nodes of a layer is too large to be exact."""
+    """Whether the graph of entities or of a layer's nodes is too large to be exact."""
     nodes = np.bincount(data.summary_layer_S, minlength=1)
     return max(len(data.entity_ids), len(data.passage_ids) + int(nodes[0])) > similarity.FLAT_LIMIT
 
 
 def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_texts: Sequence[str]) -> TermColumns:
-    """All columns; `texts` are those of the passages now, `last_texts` those of the last generation."""
+    """All columns of terms; `texts` are those of the current passages, `last_texts` those of the last generation."""
     lost = count_terms(last_texts[row] for row in passages.gone_G.tolist())
     passages_W = np.array(whole(base.term_passages_W))
-    passages_W[_term_places(base.term_texts, lost.terms)] -= np.diff(lost.count_WP.indptr)
+    passages_W[_term_positions(base.term_texts, lost.terms)] -= np.diff(lost.count_WP.indptr)
 
     counted = count_terms(texts[row] for row in passages.new_K.tolist())
-    at_F, lengths_K = _term_places(base.term_texts, counted.terms), np.asarray(counted.count_WP.sum(axis=0), np.int64)
+    at_F, lengths_K = (
+        _term_positions(base.term_texts, counted.terms),
+        np.asarray(counted.count_WP.sum(axis=0), np.int64),
+    )
     known_F = _known_terms(base.term_texts, at_F, counted.terms)
     merge, place_F = RowMap.of_found(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
     passages_W = np.array(merge.put_in(passages_W, np.zeros(len(merge.new_K), np.int64)))
@@ -397,12 +400,12 @@ def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_t
     )
 
 
-def _term_places(sorted_terms: Strings, terms: Sequence[str]) -> Ints:
-    """Where each of these terms stands, or would."""
+def _term_positions(sorted_terms: Strings, terms: Sequence[str]) -> Ints:
+    """The position of each term in sorted order, whether present or not."""
     return np.array([bisect_left(sorted_terms, term) for term in terms], np.int64)
 
 
 def _known_terms(sorted_terms: Strings, at_F: Ints, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of these terms stand where they would."""
+    """Which of these terms are present at their positions."""
     pairs = zip(at_F.tolist(), terms, strict=True)
     return np.array([at < len(sorted_terms) and sorted_terms[at] == term for at, term in pairs], bool)

@@ -1,8 +1,7 @@
-"""Entities from index.sqlite to columns: those that were read, the terms of caseless texts, and the full name beside every alias of it.
+"""Entities from the store to columns: those that were read, the terms of caseless texts, and the full name for every alias.
 
-What a proposition mentions is moved from the last generation where its occurrences are as they were; unless it is caseless, as its
-terms depend on all texts, or mentions an alias that has come or gone. Legend: see graph/store/data.py; L rows of the last
-generation, X entries.
+The mentions of a proposition with unchanged occurrences are moved from the last generation, unless it is caseless (its terms depend on
+all texts) or mentions an alias that was added or removed. Legend: see graph/store/data.py; L rows of the last generation, X entries.
 """
 
 from bisect import bisect_left
@@ -37,22 +36,22 @@ def derive_entities(
     propositions: Propositions,
     settings: IndexSettings,
 ) -> EntityColumns:
-    """All columns: `base` is what is moved, `last` what is known of synonyms (the same, or `base` is empty)."""
+    """All columns of entities: rows are moved from `base`, synonyms from `last` (the same generation, unless `base` is empty)."""
     caseless = _caseless_rows(propositions.texts)
     terms = _terms(propositions.texts, caseless, documents.title_keys)
     read_R = np.union1d(propositions.changed_R, caseless)
     found = read_links(rows, ENTITIES, propositions, read_R)
     last_columns = (base.entity_ids, base.entity_texts, base.proposition_entity_NE)
     derived = {content_id("entity", term): term for _, term in terms}
-    named = merge_linked(rows, ENTITIES, last_columns, propositions.were(read_R), found, derived)
+    named = merge_linked(rows, ENTITIES, last_columns, propositions.last_rows(read_R), found, derived)
 
     aliases = _Aliases.of(named.texts)
     again_R = np.setdiff1d(_mention_changed_alias(base, propositions.merge, named.merge, aliases), read_R)
     found_again = read_links(rows, ENTITIES, propositions, again_R)
     term_row = dict(zip(derived, find_ids(named.ids, list(derived)).tolist(), strict=True))
-    of_terms = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
-    proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, of_terms[:, 0]])
-    entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), of_terms[:, 1]])
+    terms_X2 = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
+    proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, terms_X2[:, 0]])
+    entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), terms_X2[:, 1]])
     full_X = aliases.full(entity_X)
     proposition_X = np.concatenate([proposition_X, proposition_X[full_X >= 0]])
     entity_X = np.concatenate([entity_X, full_X[full_X >= 0]])
@@ -65,7 +64,7 @@ def derive_entities(
         proposition_entity_NE=linked_block(
             base.proposition_entity_NE, propositions, named.merge, np.union1d(read_R, again_R), proposition_X, entity_X
         ),
-        entity_document_EU=_called(base, named, documents, document_merge),
+        entity_document_EU=_named_documents(base, named, documents, document_merge),
         synonym_EE=_synonyms(vectors_ED, last, base, named, settings),
     )
 
@@ -73,7 +72,7 @@ def derive_entities(
 def _synonyms(
     vectors_ED: Vectors, last: IndexData | None, base: IndexData, named: RowsById, settings: IndexSettings
 ) -> Block:
-    """The graph of synonyms: that of the last generation with what has changed in it, if that is known."""
+    """The graph of synonyms: that of the last generation with the changes applied, if there is one to edit."""
     nearest = settings.synonym_neighbours, settings.min_synonym_similarity
     if last is None:
         return similarity_graph(vectors_ED, *nearest)
@@ -87,41 +86,41 @@ def _synonyms(
 
 
 def _caseless_rows(texts: Strings) -> Ints:
-    """The caseless texts; one that is all ASCII is none."""
+    """The rows of caseless texts; an ASCII text is never caseless."""
     beyond_ascii = texts.rows_with(lambda data: data >= 0x80)
     return np.array([row for row in beyond_ascii.tolist() if is_caseless(texts[row])], np.int64)
 
 
 def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, str]]:
-    """(proposition, term) for every term of the caseless ones."""
+    """(proposition, term) for every term of the caseless texts."""
     found = caseless_terms([texts[row] for row in caseless.tolist()], titles)
     return [(int(caseless[row]), term) for row, term in found]
 
 
 @dataclass(frozen=True)
 class _Aliases:
-    """Rows of keys of initials and a surname, in order, and the row of the full name behind each."""
+    """Rows of keys that are initials and a surname, ascending, and the row of each one's full name."""
 
     alias_A: Ints
     full_A: Ints
 
     @classmethod
     def of(cls, keys: Strings) -> "_Aliases":
-        """Those among the keys; only keys with a surname that stands behind initials are read."""
+        """The aliases among the keys; only keys ending in a surname that also follows initials are read."""
         dotted = keys.rows_with(lambda data: data == ord("."))
         surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
-        rows = keys.rows_where(lambda part: _ending_with(part, surnames)) if surnames else dotted[:0]
+        rows = keys.rows_where(lambda part: _rows_ending_with(part, surnames)) if surnames else dotted[:0]
         pairs_A2 = np.array(full_names([keys[row] for row in rows.tolist()]), np.int64).reshape(-1, 2)
         return cls(rows[pairs_A2[:, 0]], rows[pairs_A2[:, 1]])
 
     def full(self, rows: Ints) -> Ints:
-        """The row of the full name behind each row; −1 behind what is no alias."""
-        place = np.searchsorted(self.alias_A, rows)
-        known = np.append(self.alias_A, -1)[place] == rows
-        return np.where(known, np.append(self.full_A, -1)[place], -1)
+        """The row of each row's full name; −1 for a row that is no alias."""
+        position = np.searchsorted(self.alias_A, rows)
+        known = np.append(self.alias_A, -1)[position] == rows
+        return np.where(known, np.append(self.full_A, -1)[position], -1)
 
 
-def _ending_with(keys: Strings, words: set[str]) -> Ints:
+def _rows_ending_with(keys: Strings, words: set[str]) -> Ints:
     """The rows whose last word, after a space or a dot, is one of these."""
     ends = keys.starts[1:]
     gaps = np.concatenate([keys.starts[:1] - 1, np.flatnonzero((keys.data == ord(" ")) | (keys.data == ord(".")))])
@@ -138,32 +137,31 @@ def _ending_with(keys: Strings, words: set[str]) -> Ints:
 
 
 def _mention_changed_alias(base: IndexData, propositions: RowMap, entities: RowMap, now: _Aliases) -> Ints:
-    """The propositions that were there and mention an alias that has another full name than before, or had none, or has none now; in order."""
+    """The old propositions that mention an alias whose full name changed, appeared or disappeared, ascending."""
     before, last_A = _Aliases.of(base.entity_texts), entities.lasts(now.alias_A)
-    asked = np.union1d(before.alias_A, existing(last_A))
-    asked = asked[entities.places(asked) >= 0]
-    full_before, full_now = before.full(asked), now.full(entities.places(asked))
-    changed = asked[((full_before >= 0) != (full_now >= 0)) | (entities.places(full_before) != full_now)]
+    aliases = np.union1d(before.alias_A, existing(last_A))
+    aliases = aliases[entities.places(aliases) >= 0]
+    full_before, full_now = before.full(aliases), now.full(entities.places(aliases))
+    changed = aliases[((full_before >= 0) != (full_now >= 0)) | (entities.places(full_before) != full_now)]
     if not len(changed):
         return NO_ROWS
     mentions, is_changed = whole(base.proposition_entity_NE), np.zeros(entities.count, bool)
     is_changed[changed] = True
-    place_X = propositions.places(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices])))
-    return existing(place_X)
+    return existing(propositions.places(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices]))))
 
 
-def _called(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:
-    """1 where a document is called by the key of an entity."""
+def _named_documents(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:
+    """1 where a title key of a document is the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
-    of_new = rows_holding(document_T, document_merge.new_K)
-    named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
-    pairs = [(named[named >= 0], document_T[of_new][named >= 0])]
+    new_T = rows_holding(document_T, document_merge.new_K)
+    named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])
+    pairs = [(named[named >= 0], document_T[new_T][named >= 0])]
     for row in entities.merge.new_K.tolist() if len(document_merge.new_K) < len(document_merge) else ():
         first = end = bisect_left(titles, entities.texts[row])
         while end < len(titles) and titles[end] == entities.texts[row]:
             end += 1
-        called = document_T[np.arange(first, end)]
-        known = called[document_merge.lasts(called) >= 0]
+        matching = document_T[np.arange(first, end)]
+        known = matching[document_merge.lasts(matching) >= 0]
         pairs.append((np.full(len(known), row), known))
     rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
     return moved_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))

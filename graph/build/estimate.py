@@ -1,7 +1,7 @@
-"""What a run of `modegraph index` would do, before it does it: no model is called, no network used, nothing written.
+"""What a run of `modegraph index` would do: no model is called, no network used, nothing written.
 
 Counts of documents and passages are exact. For extractor llm the propositions, and so the texts to encode, are estimated by
-those that rules find; tokens are counted by the encoder's tokenizer, and the length of replies is a guess from the passage's.
+those that rules extract; tokens are counted by the encoder's tokenizer, and reply lengths are estimated from the passages.
 """
 
 from collections import Counter
@@ -29,9 +29,9 @@ from graph.store.rows import Store, document_hash
 from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
-"""As in the shipped examples: a proposition is written once, its entities up to three times, with JSON about them."""
+"""As in the shipped examples: a proposition is written once, its entities up to three times, with JSON around them."""
 SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
-"""Communities show only once all is encoded."""
+"""Not countable before everything is encoded."""
 
 Kind = Literal["new", "changed", "unchanged", "waiting"]
 
@@ -46,11 +46,11 @@ class Prices:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What is to come: documents by kind, passages to read, texts to encode (summaries come on top), model calls and tokens.
+    """The work ahead: documents by kind, passages to read, texts to encode (without summaries), model calls and tokens.
 
-    `waiting` documents were put by a run that did not finish; calls that its ledger holds are counted all the same, so for
-    them calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` says in words which calls are
-    in none of these figures, if any are.
+    `waiting` documents were put by a run that did not finish; calls already in its ledger are counted all the same, so for
+    them calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that these
+    figures leave out, "" if none.
     """
 
     new: int
@@ -73,7 +73,7 @@ def plan_build(
     open_encoder: OpenEncoder,
     prices: Prices | None = None,
 ) -> BuildPlan:
-    """What `build_index` with the same arguments would do to `folder`, an index or nothing yet."""
+    """What `build_index` with the same arguments would do to `folder`, whether or not it is an index."""
     folder = Path(folder)
     encoder = open_encoder(settings.encoder)
     rows = load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
@@ -84,7 +84,7 @@ def plan_build(
     sample: list[Passage] = []
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     passages = 0
-    with _open_if_there(folder) as store:
+    with _open_if_exists(folder) as store:
         if store is not None:
             check_settings(store, settings)
             check_own_encoder(store, encoder, folder)
@@ -92,8 +92,8 @@ def plan_build(
             kinds[kind] += 1
             if kind == "unchanged":
                 continue
-            kept = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
-            to_read = tuple(passage for passage in split(document) if passage.id not in kept)
+            done = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
+            to_read = tuple(passage for passage in split(document) if passage.id not in done)
             passages += len(to_read)
             texts |= _text_ids(PendingDocument(document, to_read), rows)
             for passage in to_read if settings.extractor == "llm" else ():
@@ -125,7 +125,7 @@ class _Calls:
         self.count = self.prompt_tokens = self.reply_tokens = 0
 
     def add(self, request: CompletionRequest, passage: str) -> None:
-        """Count a call whose reply tells what is in `passage`; without one, it is as long as it may be."""
+        """Count a call about `passage`, whose length predicts the reply's; if it is empty, the reply counts at its maximum."""
         self.count += 1
         self.prompt_tokens += sum(self._count_tokens(message.content) for message in request.messages)
         reply = int(self._count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
@@ -136,14 +136,14 @@ class _Calls:
         return (self.prompt_tokens * prices.prompt + self.reply_tokens * prices.reply) / 1e6
 
 
-def _open_if_there(folder: Path) -> AbstractContextManager[Store | None]:
+def _open_if_exists(folder: Path) -> AbstractContextManager[Store | None]:
     return closing(open_store(folder)) if has_store(folder) else nullcontext()
 
 
 def _classify(
     store: Store | None, documents: Iterable[Document], rows: Mapping[str, Row]
 ) -> Iterator[tuple[Kind, Document]]:
-    """Every document that is given or waits in the index, and what a run would make of it."""
+    """Every document passed in or waiting in the index, with its kind."""
     hashes = store.document_hashes() if store is not None else {}
     waiting = set(store.sources_to_extract()) if store is not None else set()
     for document in documents:
@@ -159,7 +159,7 @@ def _classify(
 
 
 def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
-    """Ids of the texts that reading a document without a model gives the encoder."""
+    """Ids of the texts that a document, read without a model, gives the encoder."""
     ids = {passage.id for passage in item.passages}
     for reading in read_imported(item, rows):
         for occurrence in reading.occurrences:
@@ -169,7 +169,7 @@ def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
 
 
 def _known_vectors(folder: Path) -> set[str]:
-    """Ids of texts that have been encoded already."""
+    """Ids of texts that are encoded already."""
     known = set(PendingVectors(folder).ids)
     if (folder / MANIFEST).exists():
         last = load_arrays(folder, IndexData)

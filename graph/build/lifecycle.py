@@ -55,11 +55,12 @@ UNFINISHED = "the last run did not finish"
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """How an index stands. `store` has its rows: index.sqlite, or a database. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
+    """The state of an index. `store` names where its rows are: index.sqlite, or a database. `unfinished` describes what `resume` would
+    still do; `rows` counts every table.
 
     `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
-    BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found. `ann_recall` tells for
-    each kind with ANN indexes how many of the ten nearest they found when they were made, the least of them.
+    BuildReport (graph/build/build.py). `changed_passages` were added or removed since the communities were detected. `ann_recall` is,
+    for each kind with ANN indexes, the lowest share of the ten nearest neighbours that one found when it was built.
     """
 
     folder: str
@@ -81,7 +82,7 @@ class IndexStatus:
 
 @dataclass(frozen=True)
 class Damage:
-    """One file that is not as it was written, and the command that repairs it."""
+    """One damaged or unfinished file, and the command that repairs it."""
 
     file: str
     problem: str
@@ -91,7 +92,7 @@ class Damage:
 def delete_documents(
     folder: Path | str, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> IndexData:
-    """Remove documents by source, and everything that was read from them alone; UserError, changing nothing, if one is unknown."""
+    """Remove documents by source, and everything read only from them; UserError, changing nothing, if one is unknown."""
     folder = Path(folder)
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
@@ -114,9 +115,9 @@ def resume_build(
     settings: IndexSettings | None = None,
     workers: Workers = THIS_PROCESS,
 ) -> IndexData:
-    """Finish what an interrupted run left: documents not read, texts without vectors, arrays not saved.
+    """Finish an interrupted run: unread documents, texts without vectors, unsaved arrays.
 
-    `settings` are the index's own, but for those that may change (graph/store/index_settings.py); None leaves them.
+    `settings` are the index's own, except those that may change (graph/store/index_settings.py); None leaves them unchanged.
     """
     return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
 
@@ -128,7 +129,7 @@ def retry_failed(
     settings: IndexSettings | None = None,
     workers: Workers = THIS_PROCESS,
 ) -> int:
-    """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
+    """Read the quarantined passages again, and no others; returns how many were retried. `settings` as in `resume_build`."""
     return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=True)[0]
 
 
@@ -140,18 +141,18 @@ def _resume(
     workers: Workers,
     quarantined: bool,
 ) -> tuple[int, IndexData]:
-    """Finish the index, with the quarantined passages read again if asked for: their number, and the arrays."""
+    """Finish the index, and read quarantined passages again if `quarantined`: the number retried, and the arrays."""
     settings = settings or read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
             store_settings(store, settings)
             tools = open_tools(folder, store, settings, open_encoder, open_model, workers, again=quarantined)
-        asked = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
-        return asked, finish_build(folder, store, tools, settings)
+        retried = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
+        return retried, finish_build(folder, store, tools, settings)
 
 
 def quarantine_warning(folder: Path | str) -> str:
-    """What to say when more passages are in quarantine than the settings allow; "" when not."""
+    """The warning when more passages are in quarantine than the settings allow; "" otherwise."""
     folder = Path(folder)
     share = read_settings(folder).max_failed_share
     with closing(open_store(folder)) as store:
@@ -160,12 +161,12 @@ def quarantine_warning(folder: Path | str) -> str:
         return ""
     return (
         f"{folder}: {facts.quarantined:,} of {facts.passages:,} passages could not be read and are in quarantine "
-        f"(max_failed_share = {share:g}); ask again with: modegraph retry {folder} --failed"
+        f"(max_failed_share = {share:g}); try again with: modegraph retry {folder} --failed"
     )
 
 
 def index_status(folder: Path | str) -> IndexStatus:
-    """How the index stands; reads only, also while a writer is at work."""
+    """The state of an index; read-only, and safe while a writer is at work."""
     folder = Path(folder)
     settings = read_settings(folder)
     with closing(open_store(folder)) as store:
@@ -194,16 +195,16 @@ def index_status(folder: Path | str) -> IndexStatus:
 
 
 def _ann_recall(manifest: Manifest) -> dict[str, float]:
-    """The least recall of the ANN indexes of each kind that has any."""
+    """The lowest recall of the ANN indexes of each kind that has any."""
     recalls = {
         kind: [manifest.ann[name]["recall"] for name in manifest.segments.get(vectors, ()) if name in manifest.ann]
         for kind, (_, vectors) in VECTOR_FIELDS.items()
     }
-    return {kind: min(found) for kind, found in recalls.items() if found}
+    return {kind: min(values) for kind, values in recalls.items() if values}
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written. OtherFormat if it is of another format."""
+    """Every file that is missing, truncated or altered; an empty list means the index is intact. OtherFormat if it is of another format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
@@ -241,10 +242,10 @@ def _store_damage(folder: Path) -> list[Damage]:
 
 
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
-    """Rebuild the arrays from index.sqlite when any of them is damaged, ANN indexes from their segments; returns what was damaged.
+    """Rebuild damaged arrays from index.sqlite, and damaged ANN indexes from their segments; returns the damage found.
 
-    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is put aside; a new
-    one has its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
+    Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is put aside; a new
+    one has its sound calls. UserError when index.sqlite itself is damaged: nothing can replace it.
     """
     folder = Path(folder)
     damage = verify_index(folder)
@@ -280,10 +281,10 @@ def _without_ann(manifest: Manifest, files: Collection[str]) -> Manifest:
 
 
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
-    """Give back the space of deleted rows and of the previous generation; returns the bytes freed (below 0: more is held now).
+    """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
 
-    Communities that edits carried over are found again, graphs that grew beyond what is exact are made at once, and vectors are brought into one segment: the files are then those of an
-    index made at once.
+    Communities that edits carried over are detected again, graphs that grew too large to be exact are rebuilt, and vectors are merged into
+    one segment: the files are then those of an index built in one run.
     """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
@@ -302,14 +303,14 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 
 
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
-    """The next generation, of the same arrays, with the ANN indexes that are missing; if `compact`, with one segment of vectors for
-    each kind and the ANN indexes that it is to have, and none if it is so already.
+    """Write the next generation, of the same arrays, with the missing ANN indexes; if `compact`, with one segment of vectors and its due
+    ANN indexes for each kind, or no generation at all if that is already so.
     """
     check_arrays(folder, manifest)
     data, settings = load_arrays(folder, IndexData, manifest), read_settings(folder)
     vectors = [getattr(data, field) for _, field in VECTOR_FIELDS.values()]
-    in_one = all(each.whole and has_ann_due(each, settings.ann_rows, settings.merge_factor) for each in vectors)
-    if compact and in_one and manifest.base is None:
+    merged = all(column.whole and has_ann_due(column, settings.ann_rows, settings.merge_factor) for column in vectors)
+    if compact and merged and manifest.base is None:
         return
     with store.transaction():
         generation = store.next_generation()

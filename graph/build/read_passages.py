@@ -1,7 +1,7 @@
-"""Between store and extractors: chooses how documents are read, feeds what waits, and commits what was read.
+"""Between store and extractors: chooses the extractor, feeds it the waiting documents, and commits its readings.
 
-A group of readings and the status of its documents are one transaction, so a run that was killed goes on with the first
-passage that has no reading. A model's finished calls are in `LEDGER` besides, committed one by one, so none is made twice.
+A group of readings and the status of its documents are one transaction, so a killed run continues with the first
+passage without a reading. A model's finished calls are also in `LEDGER`, committed one by one, so none is made twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,9 +24,9 @@ from graph.text.prompting import read_prompt
 from graph.types import Document, LanguageModel, OpenModel, Passage, Workers
 
 GROUP_PASSAGES = 512
-"""Passages read at once, and committed so, by extractors that need no model."""
+"""Passages per transaction, for extractors that need no model."""
 BATCH_CHARACTERS = 200_000
-"""Of documents split at once."""
+"""Size of a batch of documents to split."""
 SAMPLED_DOCUMENTS = 5
 
 T = TypeVar("T")
@@ -35,26 +35,26 @@ Split = Callable[[Document], Sequence[Passage]]
 
 @dataclass(frozen=True)
 class Extractor:
-    """How documents are read. `version` names all that decides what comes of a text; it is kept in the index."""
+    """How documents are read. `version` names everything that determines the readings; it is stored in the index."""
 
     version: str
     read: ReadDocuments
 
 
 def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
-    """The OpenModel of callers that have none."""
-    raise UserError(f"language model {spec!r}: none can be opened here", "", "use the command line")
+    """The OpenModel of callers without models: raises UserError."""
+    raise UserError(f"language model {spec!r}: models cannot be opened here", "", "use the command line")
 
 
 def open_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
 ) -> Extractor:
-    """The extractor of an index, and its version kept there; UserError when it is not the one that read the rest."""
+    """The extractor of an index, whose version is stored there; UserError if another one read the other documents."""
     extractor = _choose_extractor(folder, store, settings, split, open_model, workers)
-    known = store.get_meta("extractor")
-    if known is not None and known != extractor.version and store.count("passages"):
+    stored = store.get_meta("extractor")
+    if stored is not None and stored != extractor.version and store.count("passages"):
         raise UserError(
-            f"{folder}: its documents were read by {known}, not by {extractor.version}",
+            f"{folder}: its documents were read by {stored}, not by {extractor.version}",
             "the same model and prompts for all documents of an index",
             "name that model with --extractor-model, or index into a new folder",
         )
@@ -89,17 +89,17 @@ def imported_hashes(settings: IndexSettings) -> dict[str, str]:
 
 
 def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Workers) -> None:
-    """Read every document that waits, and keep each group of readings as it comes."""
+    """Read every waiting document, and store each group of readings as it arrives."""
     left: dict[str, int] = {}
 
     def waiting() -> Iterator[PendingDocument]:
         sources = store.sources_to_extract()
         batches = _batches(map(store.document, sources), lambda document: len(document.text), BATCH_CHARACTERS)
         pieces = chain.from_iterable(workers.map(partial(_split_each, split), batches))
-        for document, found in track(pieces, "Reading documents", len(sources)) if sources else ():
+        for document, all_passages in track(pieces, "Reading documents", len(sources)) if sources else ():
             source = document.source
-            kept = store.passage_ids(source)
-            passages = tuple(passage for passage in found if passage.id not in kept)
+            done = store.passage_ids(source)
+            passages = tuple(passage for passage in all_passages if passage.id not in done)
             left[source] = len(passages)
             if passages:
                 yield PendingDocument(document, passages)
@@ -117,7 +117,7 @@ def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Worke
 
 
 def read_quarantined(store: Store, read: ReadDocuments) -> int:
-    """Ask again for every passage in quarantine; returns how many were asked for. What fails again stays there."""
+    """Read every quarantined passage again; returns how many were retried. Those that fail again stay in quarantine."""
     failed = store.quarantined()
     waiting = (
         PendingDocument(store.document(passage.source), (passage,), attempts)
@@ -141,7 +141,7 @@ class ReadingFacts:
 
 
 def reading_facts(store: Store) -> ReadingFacts:
-    """The facts as the store stands now."""
+    """The facts, counted in the store."""
     (dropped,) = next(store.rows("SELECT coalesce(sum(dropped), 0) FROM passages"))
     by_reader = store.rows(
         "SELECT reader, count(*) FROM passages WHERE row NOT IN (SELECT passage FROM quarantine) GROUP BY reader ORDER BY reader"
@@ -157,7 +157,7 @@ def reading_facts(store: Store) -> ReadingFacts:
 def _read_each(
     workers: Workers, read_one: Callable[[PendingDocument], list[Reading]], waiting: Iterable[PendingDocument]
 ) -> Iterator[list[Reading]]:
-    """Readings of whole documents, in groups of at least `GROUP_PASSAGES` but the last. (A `Read` when bound.)"""
+    """Readings of whole documents, in groups of at least `GROUP_PASSAGES` but the last. (A `ReadDocuments` when bound.)"""
     groups = _batches(waiting, lambda item: len(item.passages), GROUP_PASSAGES)
     yield from workers.map(partial(_read_group, read_one), groups)
 
@@ -173,24 +173,24 @@ def _split_each(split: Split, documents: Sequence[Document]) -> list[tuple[Docum
 
 
 def _batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """The items in lists whose sizes come to `least` or more, but the last."""
+    """The items in lists whose sizes sum to `least` or more, except the last."""
     batch: list[T] = []
-    filled = 0
+    total = 0
     for item in items:
         batch.append(item)
-        filled += size(item)
-        if filled >= least:
+        total += size(item)
+        if total >= least:
             yield batch
-            batch, filled = [], 0
+            batch, total = [], 0
     if batch:
         yield batch
 
 
 def _domain_of_index(store: Store, model: LanguageModel, split: Split) -> Domain:
-    """The domain kept in the index; inferred and kept now if there is none."""
-    known = store.get_meta("domain")
-    if known is not None:
-        return Domain.model_validate_json(known)
+    """The domain stored in the index; if there is none, it is inferred and stored."""
+    stored = store.get_meta("domain")
+    if stored is not None:
+        return Domain.model_validate_json(stored)
     domain, problem = infer_domain(model, sample_passages(store, split))
     if problem:
         say(f"No entity types and topics were inferred, so none are suggested to the model: {problem}")
@@ -200,7 +200,7 @@ def _domain_of_index(store: Store, model: LanguageModel, split: Split) -> Domain
 
 
 def sample_passages(store: Store, split: Split) -> list[Passage]:
-    """Five passages of up to five waiting documents, chosen by their hashes: the same whatever the order of arrival."""
+    """Five passages of up to five waiting documents, chosen by their hashes, so the order of arrival does not matter."""
     sources = sorted(store.sources_to_extract(), key=lambda source: content_id("sample", source))[:SAMPLED_DOCUMENTS]
     by_document = [sorted(split(store.document(source)), key=lambda passage: passage.id) for source in sources]
     rounds = [passages[turn] for turn in range(SAMPLED_PASSAGES) for passages in by_document if turn < len(passages)]
@@ -208,7 +208,7 @@ def sample_passages(store: Store, split: Split) -> list[Passage]:
 
 
 def few_shot_examples(settings: IndexSettings) -> str:
-    """The examples that the prompt shows: those of the settings, else our own."""
+    """The examples for the prompt: those of the settings, else the shipped ones."""
     if not settings.extractor_examples:
         return read_prompt("graph/extract_examples.txt")
     file = Path(settings.extractor_examples)

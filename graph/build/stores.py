@@ -1,7 +1,7 @@
-"""The store of the index in a folder, opened to be read or alone to write; and the settings that an index keeps.
+"""The store of the index in a folder, opened for reading or for exclusive writing; and the settings stored in an index.
 
-The rows are in index.sqlite there, or in the PostgreSQL that database.json names; PostgreSQL is imported where a folder names one, so an
-index in SQLite needs nothing of it. Settings of an index are laid under those of a run, and compared with them."""
+The rows are in index.sqlite, or in the PostgreSQL database that database.json names. The PostgreSQL code is imported only for such a folder.
+A run's settings override those of the index, and are compared with them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from graph.types import Encoder, Prompts
 
 
 def has_store(folder: Path) -> bool:
-    """Whether a folder has the rows of an index, or names the database that has them."""
+    """Whether a folder holds the rows of an index, or names the database that does."""
     return (folder / SQLITE).exists() or has_database(folder)
 
 
 def store_name(folder: Path) -> str:
-    """What has the rows: index.sqlite, or the database as postgresql://USER@HOST/NAME."""
+    """Where the rows are: index.sqlite, or the database as postgresql://USER@HOST/NAME."""
     if has_database(folder):
         from graph.postgres.connect import database_of, dsn_of
 
@@ -41,7 +41,7 @@ def store_name(folder: Path) -> str:
 
 
 def open_store(folder: Path) -> Store:
-    """The store, to be read. DiskFull when SQLite has no room for the file in which readers meet writers."""
+    """The store, for reading. DiskFull when SQLite has no room for the file that readers share with writers."""
     if has_database(folder):
         from graph.postgres.connect import dsn_of
         from graph.postgres.store import PostgresStore
@@ -53,18 +53,18 @@ def open_store(folder: Path) -> Store:
 
 @contextmanager
 def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
-    """The store, alone: in turn with other writers, first come, first served; UserError before anything is written where it is damaged, and
-    DiskFull for whatever is written in the block when there is no room for it.
+    """The store, for exclusive writing: writers take turns, first come, first served. UserError, before anything is written, if it is
+    damaged; DiskFull when the disk fills up within the block.
 
-    `give_up` is as in graph/store/lock.py. Writers of a database take turns by graph/postgres/turn.py; those of a folder by its lock, and
-    they leave it sealed (graph/store/seal.py) when all went well.
+    `give_up` is as in graph/store/lock.py. Writers of a database take turns by graph/postgres/turn.py, those of a folder by its lock; the
+    latter leave it sealed (graph/store/seal.py) on success.
     """
-    with report_full_disk(folder), _open_alone(folder, give_up) as store:
+    with report_full_disk(folder), _open_exclusively(folder, give_up) as store:
         yield store
 
 
 @contextmanager
-def _open_alone(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
+def _open_exclusively(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
     if has_database(folder):
         from graph.postgres.connect import dsn_of
         from graph.postgres.store import PostgresStore
@@ -86,14 +86,14 @@ def _open_alone(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
 
 
 def is_finished(folder: Path, store: Store, generation: int) -> bool:
-    """Whether the last run did all that it was to do; `generation` is the manifest's."""
+    """Whether the last run finished; `generation` is the manifest's."""
     if has_database(folder):
         return store.changed_since(generation) == []
     return (folder / SEAL).exists()
 
 
 def stored_settings(folder: Path) -> IndexSettings | None:
-    """The settings that an index was made with; None where there is no index, or none yet in its database."""
+    """The settings of an index; None where there is no index, or none yet in its database."""
     if not has_database(folder):
         return read_sqlite_settings(folder) if (folder / SQLITE).exists() else None
     with closing(open_store(folder)) as store:
@@ -102,7 +102,7 @@ def stored_settings(folder: Path) -> IndexSettings | None:
 
 
 def read_settings(folder: Path | str) -> IndexSettings:
-    """The settings that an index was made with; UserError when `folder` holds none."""
+    """The settings of an index; UserError when `folder` holds none."""
     folder = Path(folder)
     settings = stored_settings(folder)
     if settings is None:
@@ -118,22 +118,22 @@ def settings_for(
     flags: Mapping[str, object] | None = None,
     where: str = "--set",
 ) -> IndexSettings:
-    """Settings for a run on `folder`: its own if it is an index already, with `file`, `overrides` and `flags` laid over them.
+    """Settings for a run on `folder`: those of the index, if it exists, overridden by `file`, `overrides` and `flags`.
 
     Errors name `file`, or else `where`.
     """
-    known = stored_settings(folder)
-    values = known.model_dump() if known is not None else {}
-    given = read_yaml(file) if file is not None else {}
+    stored = stored_settings(folder)
+    values = stored.model_dump() if stored is not None else {}
+    changes = read_yaml(file) if file is not None else {}
     for override in overrides:
-        set_value(given, override)
-    return parse_settings(IndexSettings, {**values, **given, **(flags or {})}, str(file or where))
+        set_value(changes, override)
+    return parse_settings(IndexSettings, {**values, **changes, **(flags or {})}, str(file or where))
 
 
 def reading_settings(
     extractor_model: str | None, import_file: Path | None, summary_model: str | None
 ) -> dict[str, object]:
-    """The settings that a model to read with, a file of readings and a model for summaries stand for."""
+    """The settings that --extractor-model, --import and --summary-model set; UserError for the first two together."""
     if extractor_model is not None and import_file is not None:
         raise UserError("--extractor-model and --import", "one of the two", "leave one out")
     summaries = {} if summary_model is None else {"summary_model": summary_model}
@@ -145,13 +145,13 @@ def reading_settings(
 
 
 def store_settings(store: Store, settings: IndexSettings) -> None:
-    """Keep the settings of a run in the index; UserError when one that must not change differs from its own."""
+    """Store the settings of a run in the index; UserError if one that must not change differs from the index's."""
     check_settings(store, settings)
     store.set_meta("settings", settings.model_dump())
 
 
 def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
-    """UserError when `encoder` is not the one that the vectors of an index came from, or has other prompts."""
+    """UserError when `encoder` is not the one that made the vectors of an index, or has other prompts."""
     prompts = store.get_meta("prompts")
     check_encoder(
         store.get_meta("encoder"), encoder, folder, None if prompts is None else Prompts(**json.loads(prompts))
@@ -160,12 +160,12 @@ def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
 
 def check_settings(store: Store, settings: IndexSettings) -> None:
     """UserError naming the first setting that differs from the index's own and must not."""
-    kept = store.get_meta("settings")
-    known = IndexSettings.model_construct(**json.loads(kept)).model_dump() if kept is not None else {}
-    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if known else ():
-        if known[key] != value:
+    text = store.get_meta("settings")
+    stored = IndexSettings.model_construct(**json.loads(text)).model_dump() if text is not None else {}
+    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if stored else ():
+        if stored[key] != value:
             raise UserError(
-                f"{key} = {value!r}, but this index was made with {key} = {known[key]!r}",
+                f"{key} = {value!r}, but this index was made with {key} = {stored[key]!r}",
                 "the settings it was made with",
                 "leave the setting out, or index into a new folder",
             )

@@ -1,4 +1,4 @@
-"""A folder of documents that an index follows: what comes, changes and goes while it is watched, an edit for each time that it rests."""
+"""A folder of documents that an index follows: files added, changed or removed while it is watched, one edit each time it has settled."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graph.errors import UserError
 from graph.types import OpenEncoder, OpenModel
 
 Stamp = tuple[int, int, int]
-"""Inode, bytes and time of change of a file: another one means another content."""
+"""Inode, size and modification time of a file: a different stamp means different content."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Names of files in a folder: new or changed ones, and those that are gone (or ignored now)."""
+    """Names of files in a folder: new or changed ones, and those removed or newly ignored."""
 
     written: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class FolderEdit:
-    """What came of changes: sources of the documents that were read and deleted, and what the index holds now."""
+    """The result of an edit: sources of the documents read and deleted, and the report on the index."""
 
     read: tuple[str, ...]
     deleted: tuple[str, ...]
@@ -38,16 +38,16 @@ class FolderEdit:
 
 
 class WatchedFolder:
-    """A folder, from the moment this is made."""
+    """A folder, watched from construction on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known = self._last = stamps_of(folder, {})
 
     def changes(self) -> Changes:
-        """What changed since the last changes; none as long as each look finds it otherwise than the look before.
+        """What changed since the last non-empty result; none until two consecutive calls see the same files.
 
-        A folder that is empty at once is rather a disk that is away: nothing is gone then.
+        A folder that is suddenly empty is taken for an unmounted disk: nothing counts as removed.
         """
         last, self._last = self._last, stamps_of(self.folder, self._known)
         if last != self._last or self._last == self._known or not self._last:
@@ -58,27 +58,27 @@ class WatchedFolder:
 
 
 def watch_folder(folder: Path, index: Path) -> WatchedFolder:
-    """A folder that an index is to follow; UserError for what is none, or holds the index, which would follow itself."""
+    """Start watching a folder for an index; UserError if it is not a folder, or contains the index, which would follow itself."""
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder", "a folder to watch", "leave --watch out, or name its folder")
     if index.resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{index}: lies in {folder}", "an index beside the folder that is watched", "change --out")
+        raise UserError(f"{index}: lies in {folder}", "an index outside the watched folder", "change --out")
     return WatchedFolder(folder)
 
 
 def stamps_of(folder: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """The stamp of every file that is neither hidden nor ignored, by its name in the folder; what is `known` of a part that cannot be read."""
-    found: dict[str, Stamp] = {}
+    """Stamps by name of all files that are neither hidden nor ignored; for a part that cannot be read, those in `known`."""
+    stamps: dict[str, Stamp] = {}
     for file in files_in(folder):
         if file == folder or (file.is_dir() and not file.is_symlink()):
-            found |= {name: stamp for name, stamp in known.items() if (folder / name).is_relative_to(file)}
+            stamps |= {name: stamp for name, stamp in known.items() if (folder / name).is_relative_to(file)}
             continue
         try:
-            now = file.stat()
+            status = file.stat()
         except OSError:
-            continue  # It went after it was listed, or leads nowhere: there is nothing to read.
-        found[file.relative_to(folder).as_posix()] = (now.st_ino, now.st_size, now.st_mtime_ns)
-    return found
+            continue  # Removed after it was listed, or a dangling link: there is nothing to read.
+        stamps[file.relative_to(folder).as_posix()] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return stamps
 
 
 def follow(
@@ -90,9 +90,9 @@ def follow(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
 ) -> Iterator[FolderEdit]:
-    """Edit the index whenever the folder has changed and rests, until `wait`, called before each look, returns False.
+    """Edit the index whenever the folder has changed and settled, until `wait`, called before each check, returns False.
 
-    `note` hears of each file that is skipped; what the index has of it stays. Raises what edit_index raises.
+    `note` is called for each skipped file, whose documents in the index stay. Raises what `edit_index` raises.
     """
     while wait():
         changes = watched.changes()
@@ -100,6 +100,6 @@ def follow(
             continue
         documents = list(read_some(watched.folder, changes.written, note, limits))
         edits = [*(Edit(delete=name) for name in changes.gone), Edit(add=documents)]
-        done = edit_index(index, lambda edits=edits: edits, open_encoder, open_model)  # type: ignore[misc]
-        deleted = tuple(name for name, each in zip(changes.gone, done, strict=False) if each.deleted)
-        yield FolderEdit(tuple(each.source for each in documents), deleted, done[-1].report)
+        results = edit_index(index, lambda edits=edits: edits, open_encoder, open_model)  # type: ignore[misc]
+        deleted = tuple(name for name, result in zip(changes.gone, results, strict=False) if result.deleted)
+        yield FolderEdit(tuple(document.source for document in documents), deleted, results[-1].report)

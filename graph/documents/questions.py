@@ -1,4 +1,4 @@
-"""Questions with their gold answers: what synthesis, training data and evaluation start from.
+"""Questions with their gold answers, the input of synthesis, training data and evaluation.
 
 One JSON object a line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
 "split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.
@@ -18,7 +18,7 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Quote:
-    """A sentence that supports an answer, and the `source` of the document it stands in."""
+    """A sentence that supports an answer, and the `source` of its document."""
 
     source: str
     text: str
@@ -46,11 +46,11 @@ def read_questions(file: Path | str) -> list[Question]:
     questions = [parse_question(row, f"{file} line {line}") for line, row in read_jsonl(file)]
     if not questions:
         raise UserError(f"{file}: no questions", "one JSON object a line", "give a questions file")
-    seen: set[str] = set()
+    ids: set[str] = set()
     for question in questions:
-        if question.id in seen:
+        if question.id in ids:
             raise UserError(f"{file}: id {question.id!r} appears twice", "unique ids", "rename one")
-        seen.add(question.id)
+        ids.add(question.id)
     return questions
 
 
@@ -84,7 +84,7 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
 
 
 def question_problems(row: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a row of a questions file, in words."""
+    """The problems of a row of a questions file, in words."""
     try:
         question = parse_question(row, "")
     except UserError as problem:
@@ -97,6 +97,6 @@ def _is_quote(value: object) -> bool:
 
 
 def split_by_hash(key: str) -> str:
-    """train, dev or test for 80, 10 and 10 of 100 keys: always the same one for the same key."""
-    place = int(content_id("split", key)[:8], 16) % 10
-    return "dev" if place == 8 else "test" if place == 9 else "train"
+    """train, dev or test for 80, 10 and 10 of 100 keys, always the same for a key."""
+    bucket = int(content_id("split", key)[:8], 16) % 10
+    return "dev" if bucket == 8 else "test" if bucket == 9 else "train"

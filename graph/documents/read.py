@@ -1,7 +1,7 @@
-"""The first step: a folder, a file or a .jsonl to documents. parse/formats.py lists what is read, `.modegraphignore` files what is not.
+"""The first step: a folder, a file or a .jsonl to documents. parse/formats.py lists the formats; `.modegraphignore` files exclude files.
 
-Plain files and source code are kept as they stand, so that offsets slice the file itself (after front matter, if there is any); other formats
-are read in a process of their own (sandbox.py). Nothing is skipped silently: `note` gets each file and the reason."""
+Plain text and source code stay unchanged, so that offsets slice the file itself (after its front matter, if any); other formats are read
+in a child process (sandbox.py). Nothing is skipped silently: `note` gets each file and the reason."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ IGNORE_FILE = ".modegraphignore"
 def files_in(folder: Path) -> Iterator[Path]:
     """The files below `folder` in order of name, without hidden and ignored ones.
 
-    A link to a folder is not followed, a folder that cannot be read not entered: it is given itself.
+    A link to a folder and an unreadable folder are yielded themselves, not their files.
     """
     yield from _files_in(folder, ())
 
 
-def _files_in(folder: Path, above: tuple[tuple[Path, GitIgnoreSpec], ...]) -> Iterator[Path]:
+def _files_in(folder: Path, inherited: tuple[tuple[Path, GitIgnoreSpec], ...]) -> Iterator[Path]:
     try:
         entries = sorted(folder.iterdir())
     except OSError:
         yield folder
         return
-    rules = above
-    if (own := folder / IGNORE_FILE).is_file():
-        rules = (*above, (folder, _rules(own)))
+    rules = inherited
+    if (ignore_file := folder / IGNORE_FILE).is_file():
+        rules = (*inherited, (folder, _rules(ignore_file)))
     for entry in entries:
         is_folder = entry.is_dir() and not entry.is_symlink()
         if entry.name.startswith(".") or _ignored(entry, is_folder, rules):
@@ -62,9 +62,9 @@ def _files_in(folder: Path, above: tuple[tuple[Path, GitIgnoreSpec], ...]) -> It
 
 def _ignored(entry: Path, is_folder: bool, rules: tuple[tuple[Path, GitIgnoreSpec], ...]) -> bool:
     for folder, spec in reversed(rules):
-        said = spec.check_file(entry.relative_to(folder).as_posix() + "/" * is_folder).include
-        if said is not None:
-            return said
+        include = spec.check_file(entry.relative_to(folder).as_posix() + "/" * is_folder).include
+        if include is not None:
+            return include
     return False
 
 
@@ -81,22 +81,22 @@ Note = Callable[[str], None]
 
 
 class SkipLog:
-    """A `note` that passes each line on to `tell` and keeps it in `lines`."""
+    """A `note` that passes each line on to `note` and collects it in `lines`."""
 
-    def __init__(self, tell: Note) -> None:
+    def __init__(self, note: Note) -> None:
         self.lines: list[str] = []
-        self._tell = tell
+        self._note = note
 
     def __call__(self, line: str) -> None:
         self.lines.append(line)
-        self._tell(line)
+        self._note(line)
 
 
 def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """Yield every document of `source`, in order of name or row; `note` gets a line for each file or row skipped.
 
-    A file of a folder that cannot be read is skipped. Raises UserError naming file (and line), what is wrong, and the remedy, for a
-    source that is a file itself, and when no document is left.
+    An unreadable file of a folder is skipped. Raises UserError with the file (and line), the problem and the remedy if `source` itself
+    is such a file, and if there are no documents.
     """
     source = Path(source)
     with ParseWorker(limits) as worker:
@@ -104,7 +104,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
-    """Those documents of a folder that files of these names hold; `note` gets a line for each one skipped."""
+    """The documents in the named files of a folder; `note` gets a line for each one skipped."""
     with ParseWorker(limits) as worker:
         for document in _read_files(folder, (folder / name for name in names), note, worker):
             if document.text.strip():
@@ -125,28 +125,28 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
     yield from _with_text(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
-def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, told_as: str) -> Iterator[Document]:
-    """Rows {id, title, text, metadata}, each with its place in words, as documents; notes and errors as of `read_documents`."""
-    yield from _with_text(_documents_of_rows(rows), note, told_as, "rows with an id and a text")
+def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, source: str) -> Iterator[Document]:
+    """Documents from rows {id, title, text, metadata}, each with its location for errors; notes and errors as of `read_documents`."""
+    yield from _with_text(_documents_of_rows(rows), note, source, "rows with an id and a text")
 
 
-def _with_text(documents: Iterable[Document], note: Note, told_as: str, expected: str) -> Iterator[Document]:
-    found = False
+def _with_text(documents: Iterable[Document], note: Note, source: str, expected: str) -> Iterator[Document]:
+    is_empty = True
     for document in documents:
         if not document.text.strip():
             note(f"{document.source}: empty, skipped")
             continue
-        found = True
+        is_empty = False
         yield document
-    if not found:
-        raise UserError(f"{told_as}: no documents", expected, "add some")
+    if is_empty:
+        raise UserError(f"{source}: no documents", expected, "add some")
 
 
 def _read_files(folder: Path, files: Iterable[Path], note: Note, worker: ParseWorker) -> Iterator[Document]:
     root = folder.resolve()
     for file in files:
         name = file.relative_to(folder).as_posix()
-        if reason := _no_document(file, name, root):
+        if reason := _skip_reason(file, name, root):
             note(f"{_printable_name(name)}: skipped, {reason}")
             continue
         try:
@@ -157,8 +157,8 @@ def _read_files(folder: Path, files: Iterable[Path], note: Note, worker: ParseWo
             yield document
 
 
-def _no_document(file: Path, name: str, root: Path) -> str:
-    """Why a file of a folder is none to be read, or ""."""
+def _skip_reason(file: Path, name: str, root: Path) -> str:
+    """Why a file of a folder is skipped; "" if it is not."""
     if file.is_dir():
         return "a link to a folder" if file.is_symlink() else "a folder that cannot be read"
     if not file.is_file():
@@ -175,7 +175,7 @@ def _printable_name(name: str) -> str:
 
 
 def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Document]:
-    places: dict[str, str] = {}
+    where_of: dict[str, str] = {}
     for where, row in rows:
         for key in ("id", "text"):
             if not isinstance(row.get(key), str):
@@ -183,28 +183,28 @@ def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
         title = row.get("title") or ""
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
-        if row["id"] in places:
+        if row["id"] in where_of:
             raise UserError(
-                f"{where}: id {row['id']!r} is also that of {places[row['id']]}", "unique ids", "rename one"
+                f"{where}: id {row['id']!r} is also the id of {where_of[row['id']]}", "unique ids", "rename one"
             )
-        places[row["id"]] = where
+        where_of[row["id"]] = where
         yield Document(row["id"], title, row["text"], _metadata(row.get("metadata") or {}, where))
 
 
-def _metadata(found: object, where: str) -> dict[str, Any]:
-    """What a row says of its document besides: {key: text, number, truth value, or a list of these}."""
-    expected = "an object of texts, numbers, truth values or lists of these"
-    if not isinstance(found, dict):
-        raise UserError(f"{where}: 'metadata' is {found!r}", expected, "fix the row")
-    for key, value in found.items():
+def _metadata(value: object, where: str) -> dict[str, Any]:
+    """The metadata of a row, checked: {key: string, number, boolean, or a list of these}."""
+    expected = "an object of strings, numbers, booleans or lists of these"
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: 'metadata' is {value!r}", expected, "fix the row")
+    for key, item in value.items():
         if key in ("source", "title"):
             raise UserError(
-                f"{where}: metadata key {key!r}", "another name: that one is the document's own", "rename it"
+                f"{where}: metadata key {key!r}", "another name: this one is the document's own", "rename it"
             )
-        parts = value if isinstance(value, list) else [value]
+        parts = item if isinstance(item, list) else [item]
         if not all(isinstance(part, str | int | float | bool) for part in parts):
-            raise UserError(f"{where}: metadata {key!r} is {value!r}", expected, "fix the row")
-    return found
+            raise UserError(f"{where}: metadata {key!r} is {item!r}", expected, "fix the row")
+    return value
 
 
 def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
@@ -219,19 +219,19 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
     return read_bytes(data, name, str(file), worker)
 
 
-def read_bytes(data: bytes, name: str, told_as: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as a document called `name`; UserError naming `told_as` if they are not what its ending says."""
+def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
+    """The bytes of a file as the document `name`; UserError naming `source` if they do not fit the ending of `name`."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(f"{told_as}: ending {suffix!r}", f"one of {ENDINGS_SHOWN}, .jsonl", "convert or rename it")
+        raise UserError(f"{source}: ending {suffix!r}", f"one of {ENDINGS_SHOWN}, .jsonl", "convert or rename it")
     if suffix in LANGUAGES:
-        return Document(name, path.name, decode_text(data, told_as), {"language": LANGUAGES[suffix]})
+        return Document(name, path.name, decode_text(data, source), {"language": LANGUAGES[suffix]})
     if suffix in TABLES:
-        return Document(name, path.stem, table_text(decode_text(data, told_as)))
+        return Document(name, path.stem, table_text(decode_text(data, source)))
     if suffix in PLAIN:
-        text = decode_text(data, told_as)
+        text = decode_text(data, source)
         if suffix not in MARKDOWN or not begins_with_front_matter(text):
             return Document(name, title_of(text) or path.stem, text)
-    parsed = worker.parse(data, suffix, told_as)
+    parsed = worker.parse(data, suffix, source)
     return Document(name, parsed.title or path.stem, parsed.text, parsed.metadata)

@@ -1,4 +1,4 @@
-"""Foreign files are read in a process of their own (parse/child.py), which may take only so much time and memory and can be killed."""
+"""Untrusted files are read in a child process (parse/child.py) with limits on time and memory, which can be killed."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from graph.shared.home import HOME
 from graph.shared.pages import PAGE_STARTS
 
 GRACE_S = 5.0
-"""The kernel ends the reading of a file when its time is over; when no word of that comes for this long, all is killed."""
+"""Seconds to wait for the child's report after the kernel's time limit, before it is killed."""
 LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
 
 
 class ParseWorker:
-    """Reads files that are not plain text one at a time; its process starts with the first, and again after it was lost.
+    """Reads files that are not plain text, one at a time; starts its process for the first file, and again after it ended.
 
-    To be used in a `with`, whose end kills the process, also while another thread waits for it in `parse`.
+    Use it in a `with` statement, whose end kills the process, even while another thread waits for it in `parse`.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.last = LATE
-        """How the reading of the last file ended."""
+        """The report of the last request."""
         if limits.ocr is not None:
             check_programs(limits.ocr)
         self._limits = limits
@@ -48,19 +48,19 @@ class ParseWorker:
             self._kill()
 
     def parse(self, data: bytes, suffix: str, file: str) -> ParsedFile:
-        """Title, text and metadata of a file's bytes; UserError naming `file`, what was too much, and the remedy."""
-        parsed = self._parsed(data, suffix, file)
+        """Title, text and metadata of a file's bytes; UserError with `file`, the exceeded limit or other problem, and the remedy."""
+        parsed = self._parse_text(data, suffix, file)
         if not parsed.textless:
             return parsed
         if self._limits.ocr is not None:
-            return self._with_scans(parsed, data, file, self._limits.ocr)
+            return self._add_scans(parsed, data, file, self._limits.ocr)
         if len(parsed.textless) == len(parsed.metadata[PAGE_STARTS]):
             found = f"{file}: {len(parsed.textless)} pages without text (a scan?)"
             raise UserError(found, "a PDF with a text layer", "run OCR on it (--ocr tesseract) or remove it")
         return parsed
 
-    def _parsed(self, data: bytes, suffix: str, file: str) -> ParsedFile:
-        """The same, scans left as they are."""
+    def _parse_text(self, data: bytes, suffix: str, file: str) -> ParsedFile:
+        """As `parse`, without OCR."""
         seconds, memory = self._limits.seconds_for(len(data)), self._limits.memory_for(len(data))
         request = {"file": file, "suffix": suffix, "bytes": len(data), "seconds": seconds, "memory": memory}
         request["whole"] = self._limits.whole_pages
@@ -79,12 +79,12 @@ class ParseWorker:
                 f"{remedy} (--file-memory-mb, or file_memory_mb of a server)",
             )
         if not body:
-            ended = f"signal {self.last.signal}" if self.last.signal else f"status {self.last.code}"
-            raise UserError(f"{file}: what read it ended with {ended}", "a readable file", "repair or remove it")
+            ending = f"signal {self.last.signal}" if self.last.signal else f"status {self.last.code}"
+            raise UserError(f"{file}: its reader ended with {ending}", "a readable file", "repair or remove it")
         return ParsedFile(**_accepted(body))
 
-    def _with_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
-        """A document with the text that OCR sees on its pages without text."""
+    def _add_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
+        """The document with the text that OCR finds on its pages without text."""
         if len(parsed.textless) > ocr.pages:
             found = f"{file}: {len(parsed.textless):,} pages without text (a scan?)"
             raise UserError(
@@ -92,33 +92,33 @@ class ParseWorker:
                 f"at most {ocr.pages:,} for OCR",
                 "split the file, or raise the limit (--ocr-pages, or ocr_pages of a server)",
             )
-        seen = {page: self._on_page(page, data, file, ocr) for page in parsed.textless}
+        scanned = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless}
         pages = pages_of(parsed)
-        if not any(seen.values()):
-            if len(seen) < len(pages):
+        if not any(scanned.values()):
+            if len(scanned) < len(pages):
                 return parsed
-            found = f"{file}: tesseract sees no text on its {len(pages)} pages"
+            found = f"{file}: tesseract finds no text on its {len(pages)} pages"
             raise UserError(found, f"letters of {ocr.languages}", "name its languages (--ocr-languages), or remove it")
-        for page, text in seen.items():
+        for page, text in scanned.items():
             pages[page - 1] = with_headings(text, list(filter(None, pages[page - 1].split(GAP))))
         text, starts = with_pages(pages)
         metadata = {**parsed.metadata, **starts, "ocr": TESSERACT}
         return ParsedFile(parsed.title or title_of(text)[:MAX_TITLE_CHARS], text, metadata)
 
-    def _on_page(self, page: int, data: bytes, file: str, ocr: Ocr) -> str:
-        """The text that OCR sees on a page; UserError as that of the programs."""
+    def _scan_page(self, page: int, data: bytes, file: str, ocr: Ocr) -> str:
+        """The text that OCR finds on a page; UserError if a program fails."""
         memory = self._limits.memory_for(len(data))
         request = {"file": file, "page": page, "languages": ocr.languages, "bytes": len(data)}
         request |= {"seconds": ocr.page_seconds, "memory": memory}
         patience_s = PROGRAMS * PATIENCE * ocr.page_seconds + GRACE_S
         self.last, body = self._ask(json.dumps(request).encode() + b"\n", data, patience_s)
         if not body:
-            raise UserError(f"{file}: page {page}: what read it was ended", "a readable page", "repair or remove it")
+            raise UserError(f"{file}: page {page}: its reader was killed", "a readable page", "repair or remove it")
         return str(_accepted(body)["text"])
 
     def _ask(self, head: bytes, data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:
-        """The reply of child.py; nothing, and LATE or its own exit code, when there is none."""
-        process, began = self._started(), time.monotonic()
+        """The reply of the child process; LATE or its exit code, and no body, if there is none."""
+        process, started = self._running_process(), time.monotonic()
         assert process.stdin is not None and process.stdout is not None
         watchdog = Timer(patience_s, _kill, [process])
         watchdog.daemon = True
@@ -126,18 +126,18 @@ class ParseWorker:
         try:
             process.stdin.write(head + data)
             process.stdin.flush()
-            ended = ChildReport(**json.loads(process.stdout.readline()))
-            return ended, process.stdout.read(ended.bytes)
+            report = ChildReport(**json.loads(process.stdout.readline()))
+            return report, process.stdout.read(report.bytes)
         except (OSError, ValueError):
-            late = time.monotonic() - began >= patience_s
+            late = time.monotonic() - started >= patience_s
             return LATE if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
         finally:
             watchdog.cancel()
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _running_process(self) -> "subprocess.Popen[bytes]":
         with self._lock:
             if self._closed:
-                raise UserError("the reading was called off", "", "")
+                raise UserError("reading was cancelled", "", "")
             if self._process is None or self._process.poll() is not None:
                 self._process = _start()
             return self._process
@@ -148,7 +148,7 @@ class ParseWorker:
 
 
 def _accepted(body: bytes) -> dict[str, Any]:
-    """What came of a request; UserError for what was refused."""
+    """The answer to a request; UserError if the request was refused."""
     answer: dict[str, Any] = json.loads(body)
     if "refused" in answer:
         raise UserError(answer["refused"], "", "")
@@ -156,20 +156,22 @@ def _accepted(body: bytes) -> dict[str, Any]:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    """A process that finds the modules that this one finds, and gets nothing else of its environment: no keys."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX") if name in os.environ}
+    """A child process with this one's module path, and nothing else of its environment, such as API keys."""
+    environment = {
+        name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX") if name in os.environ
+    }
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "graph.documents.parse.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**kept, "OMP_THREAD_LIMIT": "1", "PYTHONPATH": os.pathsep.join([str(HOME), *sys.path])},
+        env={**environment, "OMP_THREAD_LIMIT": "1", "PYTHONPATH": os.pathsep.join([str(HOME), *sys.path])},
         start_new_session=True,
     )
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """End a process with the fork that may be reading for it, and wait for it."""
+    """Kill a process and its fork, and wait for its end."""
     if process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

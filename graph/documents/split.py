@@ -1,4 +1,4 @@
-"""Documents to passages: slices of at most `max_tokens` tokens, cut at the most meaningful place, with exact offsets."""
+"""Documents to passages: slices of at most `max_tokens` tokens, cut at the most meaningful boundary, with exact offsets."""
 
 from collections.abc import Callable, Iterator
 
@@ -28,15 +28,15 @@ def split_passages(document: Document, max_tokens: int, count_tokens: Callable[[
 
 
 def _cut(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> Iterator[tuple[int, int, str]]:
-    """Offsets and text of every passage. The library knows the full stop of no script but the Latin one, so it is shown that.
+    """Offsets and text of every passage. The library knows only the Latin full stop, so it gets the text with those of other scripts replaced.
 
-    Where a passage so cut is too long as it stands, it is cut again as it stands.
+    A passage that is too long in its original script is cut again.
     """
     chunker = semchunk.chunkerify(count_tokens, max_tokens, memoize=False)
-    shown = text.translate(_AS_LATIN)
-    for start, end in chunker(shown, offsets=True)[1]:
+    latin = text.translate(_AS_LATIN)
+    for start, end in chunker(latin, offsets=True)[1]:
         piece = text[start:end]
-        if shown[start:end] == piece or count_tokens(piece) <= max_tokens:
+        if latin[start:end] == piece or count_tokens(piece) <= max_tokens:
             yield start, end, piece
         else:
             for part, (first, last) in zip(*chunker(piece, offsets=True), strict=True):

@@ -1,1 +1,1 @@
-"""An index for other tools: one graph file, tables, or a page to look around in. Reads the index; never writes to it."""
+"""Exports an index for other tools: a graph file, tables, or a page to explore. Reads the index, never writes to it."""

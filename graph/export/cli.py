@@ -1,4 +1,4 @@
-"""`modegraph export`: an index for other tools."""
+"""`modegraph export`: export an index for other tools."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 PAGE_LIMIT = 5000
-"""Of each kind on a page: some megabytes, which a browser opens at once."""
+"""Nodes of each kind on a page: a few megabytes, which a browser opens quickly."""
 
 
 def export_command(
@@ -27,7 +27,7 @@ def export_command(
     ] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", rich_help_panel=OUTPUT, help="Write tables, one of each kind, for data tools."),
+        typer.Option(metavar="FOLDER", rich_help_panel=OUTPUT, help="Write tables, one per kind, for data tools."),
     ] = None,
     html: Annotated[
         Path | None,
@@ -46,7 +46,7 @@ def export_command(
         typer.Option(
             metavar="NAME",
             rich_help_panel=OUTPUT,
-            help="With --postgres: the schema that the export makes or replaces, modegraph by default.",
+            help="With --postgres: the schema to create or replace, modegraph by default.",
         ),
     ] = None,
     page_limit: Annotated[
@@ -62,7 +62,7 @@ def export_command(
 ) -> None:
     """Write an index as a graph file, as tables, as a web page or into PostgreSQL.
 
-    The index may change meanwhile: the export shows it as it was at the start. In PostgreSQL it replaces the former export of
+    The index may change meanwhile: the export shows its state at the start. In PostgreSQL it replaces the previous export of
     the same schema in one transaction.
     """
     files = {"--graphml": graphml, "--parquet": parquet, "--html": html}
@@ -85,20 +85,22 @@ def export_command(
 
 
 def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) -> None:
-    from graph.postgres.connect import database_of  # First: it says what to install where psycopg is missing.
+    from graph.postgres.connect import database_of  # First: its error says what to install if psycopg is missing.
 
     database = database_of(dsn)
     from graph.export.postgres import SCHEMA, export_index
     from graph.index.index import open_index
 
     schema = schema or SCHEMA
-    done = export_index(open_index(folder), dsn, schema)
-    memory = done.maintenance_work_mem
+    report = export_index(open_index(folder), dsn, schema)
+    memory = report.maintenance_work_mem
     if as_json:
-        told = {"index": str(folder), "database": database, "schema": schema}
-        print_json({**told, **done.rows, "maintenance_work_mem": memory})
+        target = {"index": str(folder), "database": database, "schema": schema}
+        print_json({**target, **report.rows, "maintenance_work_mem": memory})
     else:
-        print(f"{database}, schema {schema}: {_listed(done.rows)}; indexes built with maintenance_work_mem = {memory}")
+        print(
+            f"{database}, schema {schema}: {_listed(report.rows)}; indexes built with maintenance_work_mem = {memory}"
+        )
 
 
 def _export_file(folder: Path, flag: str, target: Path, limit: int, as_json: bool) -> None:
@@ -108,7 +110,7 @@ def _export_file(folder: Path, flag: str, target: Path, limit: int, as_json: boo
         raise UserError(f"{flag} {target}: no folder to put it in", "a folder that exists", "make it first")
     from graph.index.index import open_index
 
-    counts = write_whole(target, _writer(flag, limit), open_index(folder))
+    counts = write_atomically(target, _writer(flag, limit), open_index(folder))
     if as_json:
         print_json({"index": str(folder), "file": str(target), **counts})
     else:
@@ -133,13 +135,13 @@ def _writer(flag: str, limit: int) -> "Callable[[Index, Path], dict[str, int]]":
     return lambda index, file: write_page(index, file, limit)
 
 
-def write_whole(target: Path, write: "Callable[[Index, Path], dict[str, int]]", index: "Index") -> dict[str, int]:
-    """Write under another name first, so that `target` appears whole or not at all; UserError when it cannot be written."""
+def write_atomically(target: Path, write: "Callable[[Index, Path], dict[str, int]]", index: "Index") -> dict[str, int]:
+    """Write under a temporary name first, so that `target` appears complete or not at all; UserError when it cannot be written."""
     try:
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=target.absolute().parent) as place:
-            made = Path(place) / target.name
-            counts = write(index, made)
-            made.replace(target)
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=target.absolute().parent) as folder:
+            temporary = Path(folder) / target.name
+            counts = write(index, temporary)
+            temporary.replace(target)
             return counts
     except OSError as problem:
         raise UserError(

@@ -58,10 +58,12 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
             yield Node(f"document:{source}", kind, {"id": source, "title": title, "metadata": metadata})
     elif kind == "passage":
         for row in range(len(data.passage_ids)):
-            found = index.passage(row)
-            values: dict[str, Value] = {"id": found.id, "source": found.source, "order": found.order}
+            passage = index.passage(row)
+            values: dict[str, Value] = {"id": passage.id, "source": passage.source, "order": passage.order}
             yield Node(
-                f"passage:{found.id}", kind, {**values, "start": found.start, "end": found.end, "text": found.text}
+                f"passage:{passage.id}",
+                kind,
+                {**values, "start": passage.start, "end": passage.end, "text": passage.text},
             )
     elif kind == "summary":
         for row in range(len(data.summary_ids)):
@@ -82,7 +84,7 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
 
 
 def edges(index: Index) -> Iterator[Edge]:
-    """All edges, kind by kind; those without a direction once."""
+    """All edges, kind by kind; undirected ones once."""
     data = index.data
     document, passage = _keys("document", data.document_sources), _keys("passage", data.passage_ids)
     proposition, entity = _keys("proposition", data.proposition_ids), _keys("entity", data.entity_ids)

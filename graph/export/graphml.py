@@ -1,6 +1,6 @@
 """GraphML, for graph tools (igraph, networkx, Gephi): one directed graph, every node and edge with its kind.
 
-Written as it is read, so that memory does not grow with the index.
+Elements are written as they are read, so memory does not grow with the index.
 """
 
 import re
@@ -15,7 +15,7 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REPLACEMENT = "\ufffd"
 _RENAMED = re.compile(f"{_FORBIDDEN.pattern}|{_REPLACEMENT}")
 _ESCAPED = {"\r": "&#13;"}
-"""A reader of XML turns a bare carriage return into a line feed."""
+"""XML parsers turn a bare carriage return into a line feed."""
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 """
@@ -35,9 +35,9 @@ NODE_FIELDS = {
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
-    """Write all nodes and edges; how many of each were written.
+    """Write all nodes and edges; how many of each.
 
-    Characters that XML cannot hold become U+FFFD in texts, and U+FFFD with their number in keys, which stay unique.
+    Characters that XML cannot hold become U+FFFD in texts, and U+FFFD with their code point in keys, which stay unique.
     """
     counts = {"nodes": 0, "edges": 0}
     with file.open("w", encoding="utf-8", newline="\n") as out:
@@ -75,4 +75,4 @@ def _key(key: str) -> str:
     >>> _key("document:a\\x0b"), _key("document:a\\ufffdb;")
     ('"document:a\ufffdb;"', '"document:a\ufffdfffd;b;"')
     """
-    return quoteattr(_RENAMED.sub(lambda found: f"{_REPLACEMENT}{ord(found[0]):x};", key))
+    return quoteattr(_RENAMED.sub(lambda match: f"{_REPLACEMENT}{ord(match[0]):x};", key))

@@ -1,6 +1,6 @@
-"""One HTML page to look around in an index, offline: find an entity, see what is said of it and what stands beside it; the layers.
+"""One HTML page to explore an index offline: find an entity, see its propositions and their sources, and the layers of summaries.
 
-The page is templates/index.html with the index as JSON in it. Document text is data there: it reaches the page as text nodes only.
+The page is templates/index.html with the index embedded as JSON. Document text is data: it reaches the page only as text nodes.
 
 Legend: X entries of a block, C its columns; N propositions, P passages, E entities, S summaries.
 """
@@ -25,19 +25,19 @@ KINDS = ("entities", "propositions", "passages", "summaries")
 
 
 def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
-    """Write the page with at most `limit` of each kind; how many of each kind it holds, and how many it leaves out."""
-    held = page_data(index, limit)
+    """Write the page with at most `limit` nodes of each kind; how many of each kind it holds, and how many it leaves out."""
+    content = page_data(index, limit)
     template = Template(files("graph").joinpath("export/templates/index.html").read_text(encoding="utf-8"))
-    text = template.substitute(title=escape(index.folder.resolve().name), data=script_json(held))
+    text = template.substitute(title=escape(index.folder.resolve().name), data=script_json(content))
     file.write_text(text, encoding="utf-8", errors="replace")
-    counts = {kind: len(held[kind]) for kind in KINDS}
-    return counts | {f"{kind}_left_out": held["totals"][kind] - counts[kind] for kind in KINDS}
+    counts = {kind: len(content[kind]) for kind in KINDS}
+    return counts | {f"{kind}_left_out": content["totals"][kind] - counts[kind] for kind in KINDS}
 
 
 def page_data(index: Index, limit: int) -> dict[str, Any]:
-    """What the page shows, at most `limit` of each kind.
+    """The content of the page, at most `limit` nodes of each kind.
 
-    The most mentioned entities; of each entity some propositions and of each proposition and summary some passages, in turns
+    The most mentioned entities; some propositions of each entity and some passages of each proposition and summary, in turns
     (`take_turns`); the summaries of the highest layers. Links are positions in the lists of the page.
     """
     data = index.data
@@ -49,10 +49,10 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
     holders = sp.csr_array(sp.vstack([index.proposition_passage_NP, data.summary_member_SX[:, :passage_total]]))
     passages = take_turns(holders, np.concatenate([propositions, proposition_total + summaries]), limit)
 
-    place_E = {row: place for place, row in enumerate(entities.tolist())}
-    place_P = {row: place for place, row in enumerate(passages.tolist())}
-    nodes = {row: ("passage", place) for row, place in place_P.items()}
-    nodes |= {passage_total + row: ("summary", place) for place, row in enumerate(summaries.tolist())}
+    position_E = {row: position for position, row in enumerate(entities.tolist())}
+    position_P = {row: position for position, row in enumerate(passages.tolist())}
+    nodes = {row: ("passage", position) for row, position in position_P.items()}
+    nodes |= {passage_total + row: ("summary", position) for position, row in enumerate(summaries.tolist())}
     return {
         "totals": {
             "entities": len(data.entity_ids),
@@ -64,27 +64,27 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
             {
                 "text": data.entity_texts[row],
                 "mentions": int(mentions_E[row]),
-                "synonyms": _places_of_row(data.synonym_EE, row, place_E),
+                "synonyms": _positions_of_row(data.synonym_EE, row, position_E),
             }
             for row in entities.tolist()
         ],
         "propositions": [
             {
                 "text": data.proposition_texts[row],
-                "entities": _places_of_row(data.proposition_entity_NE, row, place_E),
-                "passages": _places_of_row(index.proposition_passage_NP, row, place_P),
+                "entities": _positions_of_row(data.proposition_entity_NE, row, position_E),
+                "passages": _positions_of_row(index.proposition_passage_NP, row, position_P),
             }
             for row in propositions.tolist()
         ],
         "passages": [
-            {"title": found.title or found.source, "text": found.text}
-            for found in map(index.passage, passages.tolist())
+            {"title": passage.title or passage.source, "text": passage.text}
+            for passage in map(index.passage, passages.tolist())
         ],
         "summaries": [
             {
                 "layer": int(data.summary_layer_S[row]),
                 "text": data.summary_texts[row],
-                "members": _places_of_row(data.summary_member_SX, row, nodes),
+                "members": _positions_of_row(data.summary_member_SX, row, nodes),
                 "parts": int(np.diff(data.summary_member_SX.indptr)[row]),
             }
             for row in summaries.tolist()
@@ -106,7 +106,7 @@ def take_turns(block: sp.csr_array, rows: Ints, limit: int) -> Ints:
 
 
 def script_json(value: object) -> str:
-    """JSON that cannot end the script element it stands in, nor open a comment there.
+    """JSON that cannot end the script element that contains it, nor open a comment there.
 
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'
@@ -115,7 +115,7 @@ def script_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _places_of_row(block: sp.csr_array, row: int, places: Mapping[int, T]) -> list[T]:
-    """The places on the page of a row's columns, without those that are left out."""
+def _positions_of_row(block: sp.csr_array, row: int, positions: Mapping[int, T]) -> list[T]:
+    """The positions on the page of a row's columns, without those that are left out."""
     columns = block.indices[block.indptr[row] : block.indptr[row + 1]].tolist()
-    return [places[column] for column in columns if column in places]
+    return [positions[column] for column in columns if column in positions]

@@ -1,4 +1,4 @@
-"""Parquet, for data tools (datasets, pandas, DuckDB): a table for each kind of node, with its vectors, one of occurrences, one of edges."""
+"""Parquet, for data tools (datasets, pandas, DuckDB): one table for each kind of node, with vectors, one of occurrences, one of edges."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -39,8 +39,8 @@ EDGE_COLUMNS = {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": pa.float
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; how many rows were written.
 
-    Tables of what has vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", the columns of
-    occurrences are ids. Tables have columns of their own, so a reader opens them one by one.
+    Nodes with vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", the columns of occurrences are
+    ids. Tables have different columns, so a reader opens them one by one.
     """
     folder.mkdir()
     written = [_write_nodes(index, kind, folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS]
@@ -71,7 +71,7 @@ def _write_rows(rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataTyp
 
 
 def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:
-    """Write the tables one after another, one in memory at a time; how many rows there were."""
+    """Write the tables one after another, with one in memory at a time; how many rows were written."""
     first = next(tables)
     count = 0
     with pq.ParquetWriter(file, first.schema) as out:
@@ -91,10 +91,10 @@ def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
 def _tables(
     rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Matrix | None = None
 ) -> Iterator[pa.Table]:
-    """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows one empty table."""
-    found, schema, count = iter(rows), pa.schema(columns), 0
+    """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows, one empty table."""
+    iterator, schema, count = iter(rows), pa.schema(columns), 0
     vector = pa.list_(pa.float32(), 0 if vectors_ND is None else vectors_ND.shape[1])
-    for part in chain(_parts(found), [[]]):
+    for part in chain(_parts(iterator), [[]]):
         if part or not count:
             table = pa.Table.from_pylist(part, schema)
             if vectors_ND is not None:

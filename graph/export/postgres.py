@@ -1,8 +1,8 @@
-"""An index into a schema of its own in PostgreSQL, for others to query by SQL and pgvector.
+"""Exports an index into a separate schema in PostgreSQL, to be queried by SQL and pgvector.
 
-One transaction: tables are filled beside the former export, indexed, analysed and renamed into its place; whatever ends it earlier leaves
-the former export as it was. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and the kind of an edge
-tells what they are of (`EDGES` in docs/postgres.md).
+One transaction: tables are filled beside the previous export, indexed, analysed and renamed into its place; a failure leaves the previous
+export unchanged. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and the kind of an edge determines
+the kinds of its ends (`EDGES` in docs/postgres.md).
 Legend: N rows, D dimensions."""
 
 import json
@@ -28,11 +28,11 @@ from graph.store.data import VECTOR_FIELDS
 from graph.store.vectors import Matrix
 
 EXPORT_FORMAT = 1
-"""Of the tables; `export` holds it, with what was exported."""
+"""Format of the tables, stored in the table `export` with the source of the export."""
 SCHEMA = "modegraph"
 OLDEST_PGVECTOR = (0, 8, 4)
 MOST_DIMENSIONS = 4_000
-"""That pgvector can index as halfvec."""
+"""The most that pgvector can index as halfvec."""
 _SCHEMA_NAME = re.compile("[a-z_][a-z0-9_]{0,39}")
 _EXPORT_TABLE = """CREATE TABLE export (format int4 NOT NULL, index text COLLATE "C" NOT NULL, encoder text COLLATE "C" NOT NULL,
     fingerprint text COLLATE "C" NOT NULL, exported_at timestamptz NOT NULL DEFAULT now())"""
@@ -40,7 +40,7 @@ _EXPORT_TABLE = """CREATE TABLE export (format int4 NOT NULL, index text COLLATE
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written: rows by table, and the server's setting that vector indexes were built under."""
+    """Rows written by table, and the server's maintenance_work_mem while it built the vector indexes."""
 
     rows: dict[str, int]
     maintenance_work_mem: str
@@ -49,8 +49,8 @@ class ExportReport:
 def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     """Write the tables and their indexes.
 
-    UserError, with the former export left as it was, when the database cannot be reached or has no pgvector of 0.8.4 or newer, when the
-    schema is somebody else's or of a newer format, or when the role may not write.
+    UserError, with the previous export unchanged, when the database cannot be reached or has no pgvector 0.8.4 or newer, when the schema
+    belongs to another role, is no export or has a newer format, or when the role may not write.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise UserError(f"--schema {schema}", "up to 40 of a-z, 0-9 and _, no pg_ in front", "choose another name")
@@ -61,43 +61,45 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     with transaction(dsn) as connection:
         extension_schema = _check_pgvector(connection, database_of(dsn))
         replaces = _check_schema(connection, database_of(dsn), schema)
-        made = f"{schema}_partial"
-        _run(connection, "CREATE SCHEMA {}", made)
-        _run(connection, "SET LOCAL search_path = {}, {}", made, extension_schema)
+        partial_schema = f"{schema}_partial"
+        _run(connection, "CREATE SCHEMA {}", partial_schema)
+        _run(connection, "SET LOCAL search_path = {}, {}", partial_schema, extension_schema)
         _run(connection, "SET LOCAL statement_timeout = 0")
         rows = _fill(connection, index, dimensions)
         if replaces:
             _drop(connection, database_of(dsn), schema)
-        _run(connection, "ALTER SCHEMA {} RENAME TO {}", made, schema)
+        _run(connection, "ALTER SCHEMA {} RENAME TO {}", partial_schema, schema)
         (memory,) = connection.execute("SELECT current_setting('maintenance_work_mem')").fetchone() or ("",)
     return ExportReport(rows, str(memory))
 
 
 def _check_pgvector(connection: Connection, database: str) -> str:
-    """The schema that pgvector is in."""
+    """The schema that contains pgvector; UserError if it is missing or too old."""
     query = "SELECT extversion, nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
     found = connection.execute(query).fetchone()
-    wanted = "pgvector " + ".".join(map(str, OLDEST_PGVECTOR)) + " or newer"
+    required = "pgvector " + ".".join(map(str, OLDEST_PGVECTOR)) + " or newer"
     if found is None:
-        raise UserError(f"{database}: no pgvector", wanted, "run there, as a superuser: CREATE EXTENSION vector")
+        raise UserError(f"{database}: no pgvector", required, "run there, as a superuser: CREATE EXTENSION vector")
     version, extension_schema = map(str, found)
     if tuple(map(int, re.findall(r"\d+", version))) < OLDEST_PGVECTOR:
         remedy = "install it, then run there: ALTER EXTENSION vector UPDATE"
-        raise UserError(f"{database}: pgvector {version}", f"{wanted}, whose indexes are sound", remedy)
+        raise UserError(f"{database}: pgvector {version}", f"{required}, whose indexes are sound", remedy)
     return extension_schema
 
 
 def _check_schema(connection: Connection, database: str, schema: str) -> bool:
-    """Whether there is a former export in the schema, for this one to replace."""
-    alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
-    if alone.fetchone() != (True,):
-        raise UserError(f"{database}: schema {schema} is being exported to", "one export at a time", "wait for its end")
+    """Whether the schema holds a previous export to replace; UserError if it may not be replaced, or is being exported to."""
+    lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
+    if lock.fetchone() != (True,):
+        raise UserError(
+            f"{database}: schema {schema} is being exported to", "one export at a time", "wait until it ends"
+        )
     query = """SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'export'), pg_has_role(nspowner, 'USAGE')
         FROM pg_namespace n WHERE nspname = %s"""
-    found = connection.execute(query, (schema,)).fetchone()
-    if found is None:
+    row = connection.execute(query, (schema,)).fetchone()
+    if row is None:
         return False
-    is_export, owned = found
+    is_export, owned = row
     if not is_export:
         remedy = "name another with --schema"
         raise UserError(f"{database}: schema {schema} is no export of an index", "one that is, or none", remedy)
@@ -109,13 +111,13 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
     ).fetchone() or (0,)
     if int(str(version)) > EXPORT_FORMAT:
         remedy = "install that one, or name another with --schema"
-        found_there = f"{database}: schema {schema} has format {version}, of a newer modegraph"
-        raise UserError(found_there, f"at most format {EXPORT_FORMAT}", remedy)
+        found = f"{database}: schema {schema} has format {version}, of a newer modegraph"
+        raise UserError(found, f"at most format {EXPORT_FORMAT}", remedy)
     return True
 
 
 def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, int]:
-    """Tables, then their indexes, then what the planner wants to know of them; rows by table."""
+    """Create and fill the tables, then build indexes, then analyse for the planner; rows by table."""
     halfvec = TypeInfo.fetch(connection, "halfvec")
     assert halfvec is not None
     halfvec.register(connection)
@@ -139,7 +141,7 @@ def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, in
 
 
 def _copy(connection: Connection, index: Index, table: str) -> int:
-    """Rows go over the wire as the server holds them, and are frozen, which only a table of the same transaction may be."""
+    """Copy rows in binary format, frozen: possible as the table is created in the same transaction."""
     count = 0
     with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary, FREEZE)") as rows:
         rows.set_types(list(TABLES[table].values()))
@@ -150,21 +152,21 @@ def _copy(connection: Connection, index: Index, table: str) -> int:
 
 
 def _drop(connection: Connection, database: str, schema: str) -> None:
-    """Drop the former export; UserError when others hold on to it or have put something into its schema."""
+    """Drop the previous export; UserError when other objects depend on it or are in its schema."""
     try:
         for table in (*TABLES, "export"):
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(schema, table)))
         _run(connection, "DROP SCHEMA {}", schema)
     except errors.DependentObjectsStillExist as problem:
         found = " ".join((problem.diag.message_detail or "").split()).rstrip(".")
-        remedy = "drop that, or name another with --schema; the former export is as it was"
+        remedy = "drop that, or name another with --schema; the previous export is unchanged"
         raise UserError(
             f"{database}: schema {schema} cannot be replaced: {found}", "nothing but the export", remedy
         ) from None
 
 
 def _run(connection: Connection, statement: str, *names: str) -> None:
-    """A statement of ours, with names in the places of {}."""
+    """Run a statement with quoted names for each {}."""
     connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
@@ -179,7 +181,7 @@ def storable(text: str) -> str:
 
 
 def storable_key(key: str) -> str:
-    """The same of a key, with a number, so that different keys stay different.
+    """The same for a key, with a number, so that different keys stay different.
 
     >>> storable_key("a\\x00b")
     'a\ufffd0;b'
@@ -188,7 +190,7 @@ def storable_key(key: str) -> str:
 
 
 def storable_json(text: str) -> Any:
-    """The value of a JSON text, as jsonb can hold it.
+    """The value of a JSON text, with U+FFFD for NUL, as jsonb requires.
 
     >>> storable_json('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
     {'a': 'x\ufffd', 'b': '\\\\u0000'}
@@ -197,7 +199,7 @@ def storable_json(text: str) -> Any:
 
 
 def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:
-    """Each vector as pgvector's halfvec goes over the wire: D and 0 in 16 bits each, then D halves, all big-endian."""
+    """Each vector in pgvector's binary halfvec format: D and 0 in 16 bits each, then D halves, all big-endian."""
     head = np.array([vectors_ND.shape[1], 0], ">u2").tobytes()
     for start in range(0, len(vectors_ND), ROWS_AT_ONCE):
         for half_D in np.asarray(vectors_ND[start : start + ROWS_AT_ONCE]).astype(">f2"):
@@ -205,7 +207,7 @@ def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:
 
 
 def halfvec_dumper(number: int) -> type[Dumper]:
-    """What `halfvecs` made, handed on as it is; `number` is the type's in this database."""
+    """A dumper that passes the bytes of `halfvecs` on unchanged; `number` is the type's oid in this database."""
 
     class HalfvecDumper(Dumper):
         oid = number
@@ -253,12 +255,12 @@ INDEXES = (
     "CREATE INDEX edges_by_target ON edges (target, kind)",
     *(f"CREATE INDEX {table}_by_vector ON {table} USING hnsw (vector halfvec_cosine_ops)" for table in VECTOR_FIELDS),
 )
-"""Made when the tables are full: inserting row by row under an HNSW index takes many times as long."""
+"""Built when the tables are full: inserting row by row under an HNSW index takes many times as long."""
 Row = tuple[object, ...]
 
 
 def create_table(table: str, dimensions: int) -> str:
-    """The statement that makes a table, for vectors of that many dimensions."""
+    """The statement that creates a table, for vectors of `dimensions`."""
     types = {TEXT: 'text COLLATE "C"', VECTOR: f"halfvec({dimensions})"}
     columns = [f'"{name}" {types.get(kind, kind)} NOT NULL' for name, kind in TABLES[table].items()]
     return f"CREATE TABLE {table} ({', '.join(columns)})"
@@ -267,8 +269,8 @@ def create_table(table: str, dimensions: int) -> str:
 def rows_of(index: Index, table: str) -> Iterator[Row]:
     """The rows of a table, in canonical order."""
     if table == "occurrences":
-        for found in occurrences(index):
-            yield found.proposition, found.passage, found.start, found.end
+        for occurrence in occurrences(index):
+            yield occurrence.proposition, occurrence.passage, occurrence.start, occurrence.end
     elif table == "edges":
         for edge in edges(index):
             yield edge.kind, _node_id(edge.source), _node_id(edge.target), edge.weight
@@ -278,8 +280,8 @@ def rows_of(index: Index, table: str) -> Iterator[Row]:
         vectors = halfvecs(getattr(index.data, VECTOR_FIELDS[table][1])) if table in VECTOR_FIELDS else repeat(None)
         for node, vector in zip(nodes(index, kind), vectors, strict=False):
             values = [
-                make(value) if isinstance(value, str) else value
-                for make, value in zip(clean, node.values.values(), strict=True)
+                convert(value) if isinstance(value, str) else value
+                for convert, value in zip(clean, node.values.values(), strict=True)
             ]
             yield (*values, vector) if vector is not None else tuple(values)
 

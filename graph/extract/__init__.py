@@ -1,1 +1,1 @@
-"""Passages to propositions, entities and topics: by rules, by a model, or imported; entities that are the same."""
+"""Passages to propositions, entities and topics, by rules, by a model, or imported; and the merging of equal entities."""

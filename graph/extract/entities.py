@@ -1,7 +1,7 @@
 """Entities in a sentence by rules (capitalised runs, quoted titles, dates, quantities), and spellings of one person.
 
-No statistics of the corpus enter `find_entities`: the same sentence in the same document gives the same entities. Where letters have no case,
-graph/extract/terms.py finds the rest. What is in doubt gives no alias."""
+`find_entities` uses no corpus statistics: the same sentence in the same document gives the same entities. In scripts without case,
+graph/extract/terms.py finds the rest. An ambiguous name gives no alias."""
 
 import re
 from collections import defaultdict
@@ -53,7 +53,7 @@ _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
 def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     """Entities as written, in order of first appearance, without repetition.
 
-    `known` are keys (`entity_key`) of the document's entities, which count even as the single first word of a sentence.
+    `known` are keys (`entity_key`) of the document's entities, which count even as a sentence's single first word.
 
     >>> find_entities("In 1911 the ferry Lantern of Port Ellery carried J. Brandt over 12 km.")
     ('Lantern of Port Ellery', 'J. Brandt', '12 km')
@@ -75,12 +75,12 @@ def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
         if lone and entity_key(run) not in known_keys and not caseless:
             continue
         spans.append((start, end))
-    found = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
-    return distinct_entities(found)
+    spellings = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
+    return distinct_entities(spellings)
 
 
 def distinct_entities(spellings: Iterable[str]) -> tuple[str, ...]:
-    """The first spelling of each entity (by `entity_key`), in order; keys of fewer than two characters are none."""
+    """The first spelling of each entity (by `entity_key`), in order; a key of one character is no entity."""
     first: dict[str, str] = {}
     for spelling in spellings:
         first.setdefault(entity_key(spelling), spelling)
@@ -88,7 +88,7 @@ def distinct_entities(spellings: Iterable[str]) -> tuple[str, ...]:
 
 
 def entity_key(spelling: str) -> str:
-    """What makes two spellings one entity: case, a leading "the", possessives, bracketed qualifiers and spacing do not.
+    """The key that all spellings of an entity share: without case, a leading "the", possessives, bracketed qualifiers and spacing.
 
     >>> entity_key("The Lantern (ferry)") == entity_key("lantern")
     True
@@ -101,9 +101,9 @@ def entity_key(spelling: str) -> str:
 
 
 def title_keys(title: str) -> tuple[str, ...]:
-    """Keys under which a text may name a document: its title, and what stands before a comma ("Quill, Port Ellery").
+    """Keys by which a text may name a document: its title, and the part before a comma ("Quill, Port Ellery").
 
-    Two letters make no key, two characters that are words by themselves do.
+    Two letters are too short for a key; two characters of a script where they form words are not.
 
     >>> title_keys("West Quill, Port Ellery"), title_keys("Lantern (ferry)"), title_keys("IT"), title_keys("东京")
     (('west quill, port ellery', 'west quill'), ('lantern',), (), ('东京',))
@@ -114,7 +114,7 @@ def title_keys(title: str) -> tuple[str, ...]:
 
 
 def _capitalised_runs(sentence: str, words: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """Spans of neighbouring capitalised words, joined over links ("of", "de la") and by numbers ("Apollo 11")."""
+    """Spans of consecutive capitalised words, including links ("of", "de la") and numbers ("Apollo 11")."""
     run: tuple[int, int] | None = None
     for match in words.finditer(sentence):
         word = match[0]
@@ -139,7 +139,7 @@ def _function_words() -> frozenset[str]:
 
 
 def _joins(before: str, gap: str) -> bool:
-    """Whether a capitalised word that ends `before` and another one after `gap` make one entity."""
+    """Whether a capitalised word at the end of `before` and another after `gap` are one entity."""
     if gap == ". ":
         last = before.rsplit(None, 1)[-1].rsplit(".", 1)[-1]
         return len(last) == 1 or last.casefold() in _ABBREVIATED
@@ -156,7 +156,7 @@ national new north of old on port republic river royal saint san santa south st 
 upper west east
 """
 _OF_NO_PERSON = frozenset(_PLACES_AND_PEOPLES.split())
-"""Words of places, peoples and titles: no name with one of them is a person's ("New York" is nobody York)."""
+"""Words of places, peoples and titles: a name with one of them is no person's ("New York" is no one called York)."""
 _MONTHS = frozenset(MONTHS.casefold().split("|"))
 
 Person = tuple[str, ...]
@@ -164,7 +164,7 @@ Person = tuple[str, ...]
 
 
 def full_names(keys: Sequence[str]) -> list[tuple[int, int]]:
-    """(row, row of the full name) for every key of initials and a surname that exactly one full name fits, by row.
+    """(row, row of the full name) for every key of initials and a surname that fits exactly one full name, by row.
 
     >>> full_names(["j. smith", "john smith", "j. r. smith", "ann smith"])
     [(0, 1)]
@@ -207,16 +207,16 @@ def people_by_surname(names: Iterable[str]) -> dict[str, str]:
         if person and all(word[0].isupper() for word in name.split()):
             by_surname[person[-1]].add(person)
             spelling.setdefault(person, name)
-    found = {}
+    name_of = {}
     for surname, people in by_surname.items():
         full = [person for person in people if not _INITIAL.fullmatch(person[0])]
         if len(full) == 1 and surname not in _MONTHS and all(_fits(person, full[0]) for person in people - {*full}):
-            found[surname] = spelling[full[0]]
-    return found
+            name_of[surname] = spelling[full[0]]
+    return name_of
 
 
 def may_be_person(name: str) -> bool:
-    """Whether a name may be a person's: two to four capitalised words or initials, none of them of places or peoples.
+    """Whether a name may be a person's: two to four capitalised words or initials, none typical of places or peoples.
 
     >>> may_be_person("Ada Marlow"), may_be_person("New York"), may_be_person("Staff Handbook"), may_be_person("Lantern")
     (True, False, True, False)
@@ -225,7 +225,7 @@ def may_be_person(name: str) -> bool:
 
 
 def _person(key: str) -> Person:
-    """The words of a key that may be a person's name, without a form of address; none of any other key."""
+    """The words of a key that may be a person's name, without a form of address; () for any other key."""
     words = tuple(_FORM_OF_ADDRESS.sub("", key, count=1).replace(".", ". ").split())
     may_be = (
         2 <= len(words) <= 1 + MAX_GIVEN_NAMES and _OF_NO_PERSON.isdisjoint(words) and _NAME_WORD.fullmatch(words[-1])
@@ -240,6 +240,6 @@ def _is_short(person: Person) -> bool:
 
 
 def _fits(short: Person, full: Person) -> bool:
-    """Whether initials are those of the first given names of a person with that surname."""
+    """Whether initials and surname abbreviate a full name."""
     letters = zip(short[:-1], full[:-1], strict=False)
     return _is_short(short) and len(short) <= len(full) and all(given[0] == initial[0] for initial, given in letters)

@@ -1,4 +1,4 @@
-"""What an extraction gives: facts, occurrences of propositions, readings of passages, failures."""
+"""The results of extraction: facts, occurrences of propositions, readings of passages, failures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from graph.types import Document, Passage
 
 @dataclass(frozen=True)
 class Fact:
-    """A subject–relation–object fact inside a proposition; subject and object are among its entities."""
+    """A subject–relation–object fact of a proposition; subject and object are among its entities."""
 
     subject: str
     relation: str
@@ -17,7 +17,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One proposition as read at one place: self-contained text, entities as written, and offsets in the document."""
+    """One proposition as extracted at one place: self-contained text, entities as written, and offsets in the document."""
 
     text: str
     entities: tuple[str, ...]
@@ -29,7 +29,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class PendingDocument:
-    """Passages of one document that are still to be read, and how many times a model was asked for them in vain."""
+    """The passages of one document that are still to be read, and the number of failed model calls for them."""
 
     document: Document
     passages: tuple[Passage, ...]
@@ -38,7 +38,7 @@ class PendingDocument:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a passage could not be read: the last problem, what the model wrote (cut), and all attempts so far."""
+    """Why a passage could not be read: the last problem, the model's reply (cut), and the number of attempts."""
 
     problem: str
     reply: str
@@ -47,7 +47,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came of one passage: occurrences (`dropped` counts the parts of a reply that the passage does not support), or a failure."""
+    """The result for one passage: occurrences (`dropped` counts the parts of a reply that the passage does not support), or a failure."""
 
     passage: Passage
     reader: str
@@ -60,4 +60,4 @@ Extract = Callable[[Document, Sequence[Passage]], list[tuple[Occurrence, ...]]]
 """A document and all its passages -> the occurrences of each passage, in order."""
 
 ReadDocuments = Callable[[Iterator[PendingDocument]], Iterator[list[Reading]]]
-"""The one signature of an extractor: it pulls what waits as it has room, and yields groups of readings, each to be kept at once."""
+"""An extractor: it pulls pending documents as it has capacity, and yields groups of readings, each to be stored at once."""

@@ -1,4 +1,4 @@
-"""Where in a passage a proposition stands, and how much of it the passage supports."""
+"""The location of a proposition in its passage, and the share of it that the passage supports."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from graph.text.sentences import split_units
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0
-"""Words of its own that a neighbouring sentence must share with a proposition to belong to it too."""
+"""The least weight of further shared words for a neighbouring sentence to join the span."""
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
@@ -26,7 +26,7 @@ def words_of(text: str) -> set[str]:
 
 
 def share_supported(text: str, source: str) -> float:
-    """The share of the words of `text` that stand in `source`; 0 for a text without words.
+    """The share of the words of `text` that are in `source`; 0 for a text without words.
 
     >>> share_supported("Ada sails home", "Ada Marlow sails.")
     0.6666666666666666
@@ -36,25 +36,25 @@ def share_supported(text: str, source: str) -> float:
 
 
 def best_span(proposition: str, passage: str) -> tuple[int, int]:
-    """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) whose words the proposition shares most.
+    """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) that shares most words with the proposition.
 
-    A shared word counts one over the number of sentences that hold it; the first of equal sentences is taken, the whole
-    passage when it shares no word.
+    A shared word counts one over the number of sentences with it; the first of equal sentences wins. The whole passage if
+    no word is shared.
     """
     units = list(split_units(passage))
     words = [words_of(unit.text) for unit in units]
     frequency = Counter(word for of_unit in words for word in of_unit)
-    wanted = words_of(proposition)
+    needed = words_of(proposition)
 
     def weight(shared: Iterable[str]) -> float:
         return sum(1 / frequency[word] for word in shared)
 
-    scores = [weight(wanted & of_unit) for of_unit in words]
+    scores = [weight(needed & of_unit) for of_unit in words]
     if not any(scores):
         return 0, len(passage)
     first = last = scores.index(max(scores))
     while last - first + 1 < MAX_SENTENCES:
-        missing = wanted - set().union(*words[first : last + 1])
+        missing = needed - set().union(*words[first : last + 1])
         gains = {at: weight(missing & words[at]) for at in (first - 1, last + 1) if 0 <= at < len(units)}
         nearest = max(gains, key=lambda at: gains[at], default=first)
         if gains.get(nearest, 0.0) < MIN_GAIN:
@@ -63,26 +63,28 @@ def best_span(proposition: str, passage: str) -> tuple[int, int]:
     return units[first].start, units[last].end
 
 
-def entities_within(text: str, given: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The `given` entities that stand in `text`, then the `others` that do; and how many given ones do not.
+def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """The `entities` that are in `text`, then the `others` that are; and how many of `entities` are not.
 
-    An entity stands in a text when all of its words do (spelling may differ in case, brackets and a leading article).
+    An entity is in a text if all of its words are (spelling may differ in case, brackets and a leading article).
     """
     words = words_of(text)
 
-    def stands(entity: str) -> bool:
+    def is_present(entity: str) -> bool:
         needed = words_of(entity_key(entity))
         return bool(needed) and needed <= words
 
-    own = list(given)
-    kept = [entity for entity in own if stands(entity)]
+    candidates = list(entities)
+    present = [entity for entity in candidates if is_present(entity)]
     within = f" {' '.join(_WORD.findall(text.casefold()))} "
-    also = [each for each in others if stands(each) and f" {' '.join(_WORD.findall(entity_key(each)))} " in within]
-    return distinct_entities([*kept, *also]), len(own) - len(kept)
+    further = [
+        other for other in others if is_present(other) and f" {' '.join(_WORD.findall(entity_key(other)))} " in within
+    ]
+    return distinct_entities([*present, *further]), len(candidates) - len(present)
 
 
 def ends_within(fact: Fact, entities: Iterable[str]) -> bool:
-    """Whether subject and object of a fact are two different ones of `entities`.
+    """Whether subject and object of a fact are two different members of `entities`.
 
     >>> ends_within(Fact("the Lantern", "was built by", "Ada"), ("Ada", "Lantern"))
     True

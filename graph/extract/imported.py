@@ -1,8 +1,8 @@
-"""Propositions from an extraction made elsewhere: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
+"""Propositions from an external extraction: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
-A triple is a fact of the sentence that it was taken from, found by its words: the sentence, made to stand on its own as by
-rules, is the proposition, and the extraction says which entities it has. (Bare triples "s p o" as propositions were tried: they
-are too short to be found by a question, docs/log.md.) Documents without a row are read by rules.
+A triple is a fact of the sentence that it came from, which is matched by its words: the sentence, made self-contained by the
+rules, is the proposition, with the entities of the extraction. (Bare triples "s p o" as propositions are too short for a question to
+find, docs/log.md.) Documents without a row are read by rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ READER, RULES = "import", "rules"
 
 @dataclass(frozen=True)
 class Row:
-    """What the file says of one document."""
+    """The file's row of one document."""
 
     entities: tuple[str, ...]
     triples: tuple[tuple[str, str, str], ...]
 
     @property
     def hash(self) -> str:
-        """Changes with the row, so that a document whose row changed is read again."""
+        """A hash of the row, so that a document whose row changed is read again."""
         return content_id(*self.entities, "", *(part for triple in self.triples for part in triple))
 
 
@@ -58,26 +58,28 @@ def load_extraction(file: Path) -> dict[str, Row]:
 
 
 def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Reading]:
-    """The readings of one document, all of whose passages wait: its row's triples, or what rules find."""
+    """The readings of one document, all of whose passages are pending: by its row's triples, or by rules without a row."""
     row = rows.get(item.document.source)
     if row is None:
         return read_by_rules(item)
-    read = place_triples(row, item.document, item.passages)
-    return [Reading(passage, READER, found) for passage, found in zip(item.passages, read, strict=True)]
+    occurrences = place_triples(row, item.document, item.passages)
+    return [
+        Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
+    ]
 
 
 def read_by_rules(item: PendingDocument) -> list[Reading]:
-    """The readings of one document, all of whose passages wait, without a model."""
-    read = extract_by_rules(item.document, item.passages)
-    return [Reading(passage, RULES, found) for passage, found in zip(item.passages, read, strict=True)]
+    """The readings of one document by rules, all of whose passages are pending."""
+    occurrences = extract_by_rules(item.document, item.passages)
+    return [Reading(passage, RULES, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)]
 
 
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
-    """The occurrences of each passage: its sentences, with the entities and facts that the row has of them.
+    """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
-    A triple belongs to the passage that holds most of its words, and there to the sentence that does, the first of equals;
-    one whose words no sentence holds becomes the proposition "s p o" by itself. An end that is no entity ("a politician",
-    "1960") is left out, for it would lead from everywhere to everywhere, and its triple is no fact.
+    A triple belongs to the passage with most of its words, and there to the sentence with most of them, the first of equals;
+    if no sentence has any of its words, "s p o" becomes a proposition of its own. A subject or object that is no entity ("a politician",
+    "1960") is omitted, because it would link unrelated documents, and its triple is no fact.
     """
     sentences = extract_by_rules(document, passages)
     entities = tuple(filter(is_entity, row.entities))
@@ -85,20 +87,20 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     alone: list[list[Occurrence]] = [[] for _ in passages]
     for triple in dict.fromkeys(row.triples) if passages else ():
         fact, text = Fact(*triple), " ".join(triple)
-        at = _closest(text, [passage.text for passage in passages])
-        within = _closest(text, [sentence.text for sentence in sentences[at]]) if sentences[at] else -1
-        if within >= 0 and share_supported(text, sentences[at][within].text) > 0:
-            facts.setdefault((at, within), []).append(fact)
+        passage = _closest(text, [each.text for each in passages])
+        within = _closest(text, [each.text for each in sentences[passage]]) if sentences[passage] else -1
+        if within >= 0 and share_supported(text, sentences[passage][within].text) > 0:
+            facts.setdefault((passage, within), []).append(fact)
         else:
-            alone[at].append(_triple_alone(fact, text, entities, passages[at]))
+            alone[passage].append(_triple_alone(fact, text, entities, passages[passage]))
     return [
-        (*(_with_facts(sentence, facts.get((at, n), []), entities) for n, sentence in enumerate(read)), *alone[at])
-        for at, read in enumerate(sentences)
+        (*(_with_facts(each, facts.get((row, n), []), entities) for n, each in enumerate(of_passage)), *alone[row])
+        for row, of_passage in enumerate(sentences)
     ]
 
 
 def is_entity(text: str) -> bool:
-    """Whether what the extraction calls an entity, or the end of a triple, is one to us: a capital letter inside a sentence, a full date or a quantity.
+    """Whether an extracted entity, subject or object is one by the rules: capitalised inside a sentence, a full date or a quantity.
 
     >>> [is_entity(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
     [True, False, False, True]
@@ -107,20 +109,20 @@ def is_entity(text: str) -> bool:
 
 
 def _closest(text: str, candidates: Sequence[str]) -> int:
-    """Which of the candidates holds the largest share of the words of `text`; the first of equals."""
+    """The row of the candidate with the largest share of the words of `text`; the first of equals."""
     shares = [share_supported(text, candidate) for candidate in candidates]
     return shares.index(max(shares))
 
 
 def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
-    """The sentence with the ends of its facts and the entities that stand in it as its entities."""
+    """The sentence with its facts, and as its entities their subjects and objects and the `entities` in its text."""
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
-    own = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
-    return replace(sentence, entities=own, facts=tuple(fact for fact in facts if ends_within(fact, own)))
+    found = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
+    return replace(sentence, entities=found, facts=tuple(fact for fact in facts if ends_within(fact, found)))
 
 
 def _triple_alone(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Occurrence:
-    """A triple as a proposition of its own, at the whole passage."""
+    """A triple as a proposition of its own; its span is the whole passage."""
     end = passage.start + len(passage.text)
     return _with_facts(Occurrence(text, (), passage.start, end), [fact], entities)
 

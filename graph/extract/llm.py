@@ -1,7 +1,7 @@
-"""Propositions by a language model (ToPG §2.1, HLG §6.2): the collection's domain by one call, then one structured-output call a passage.
+"""Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
-Calls go out in waves, two at a time. A passage whose reply is unusable is asked for once more, in the next wave; then it is a Failure.
-Of a reply only what the passage supports is kept. Every attempt has its own seed, so that a ledger of finished calls never answers a new one."""
+Calls run in waves, two at a time. An unusable reply is requested once more, in the next wave; a second one is a Failure. Only those parts of
+a reply are used that the passage supports. Every attempt has its own seed, so that a ledger of finished calls never answers a new one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -32,14 +32,14 @@ Words = Annotated[
 
 
 class Domain(ReplyModel):
-    """Entity types and topics of a collection; none of either when they are not to be inferred, or could not be."""
+    """Entity types and topics of a collection; empty if they are not, or could not be, inferred."""
 
     entity_types: Words = Field(default_factory=list)
     topics: Words = Field(default_factory=list)
 
 
 def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Domain, str]:
-    """The domain of the collection that `passages` were sampled from, by one call; and why it is empty, if the reply was bad."""
+    """The domain of the collection that `passages` are a sample of, by one call; and why it is empty, if the reply was unusable."""
     completion = model.complete([domain_request(passages)])[0]
     if completion.finish_reason == "refused":
         return Domain(), f"refused: {completion.text}"
@@ -52,17 +52,17 @@ def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Dom
 
 
 def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
-    """The call that asks for the domain."""
+    """The request for the domain."""
     quoted = "\n".join(quote_passage(passage.title, passage.text) for passage in passages)
     messages = (Message("system", fill("graph/domain.txt")), Message("user", quoted))
     return CompletionRequest(messages, MAX_DOMAIN_TOKENS, schema=strict_schema(Domain))
 
 
 MIN_SUPPORT = 0.5
-"""Share of a proposition's words that must stand in its passage or in the document's title."""
+"""The least share of a proposition's words that must be in its passage or the document's title."""
 MAX_NAMES, MAX_PROPOSITIONS, MAX_NAMES_OF_ONE, MAX_FACTS_OF_ONE = 64, 64, 48, 24
-"""Bounds of lists, which a small model fills with one name without end; 64 names are some 500 tokens. By rules, no passage of HotpotQA
-(8,256 of up to 200 tokens) has more than 43 names and 13 propositions, no proposition looked at more than 27 names."""
+"""Bounds of lists, because a small model may repeat one name without end; 64 names are some 500 tokens. By rules, no passage of HotpotQA
+(8,256 of up to 200 tokens) has more than 43 names and 13 propositions, and no inspected proposition more than 27 names."""
 
 
 class FactReply(ReplyModel):
@@ -90,26 +90,26 @@ class Reply(ReplyModel):
 
 
 def read_reply(text: str, passage: Passage) -> tuple[tuple[Occurrence, ...], int]:
-    """The occurrences of a reply that its passage supports, and how many parts were dropped; BadReply when none can be had."""
+    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if all were dropped."""
     dropped: list[object] = []
     reply = parse_reply(Reply, text, dropped)
     entities = [plain(entity, passage.text) for entity in reply.entities]
     occurrences: dict[str, Occurrence] = {}
-    lost = len(dropped)
+    dropped_parts = len(dropped)
     for proposition in reply.propositions:
-        occurrence, parts = _occurrence(proposition, entities, passage)
-        lost += parts
+        occurrence, lost = _occurrence(proposition, entities, passage)
+        dropped_parts += lost
         if occurrence is not None:
             occurrences.setdefault(occurrence.text, occurrence)
-    if lost and not occurrences:
+    if dropped_parts and not occurrences:
         raise BadReply("none of its propositions is both well formed and supported by the passage")
-    return tuple(occurrences.values()), lost
+    return tuple(occurrences.values()), dropped_parts
 
 
 def _occurrence(
     proposition: PropositionReply, entities: Sequence[str], passage: Passage
 ) -> tuple[Occurrence | None, int]:
-    """One proposition as an occurrence, or None without support; and how many of its parts were dropped."""
+    """One proposition as an occurrence, or None without support; and the number of its dropped parts."""
     text = plain(proposition.text, passage.text)
     if share_supported(text, f"{passage.title} {passage.text}") < MIN_SUPPORT:
         return None, 1
@@ -118,36 +118,36 @@ def _occurrence(
         for fact in proposition.facts
     ]
     ends = [end for fact in facts for end in (fact.subject, fact.object)]
-    own = [plain(entity, passage.text) for entity in proposition.entities]
-    named, lost = entities_within(text, own, [*ends, *entities])
-    facts = [fact for fact in facts if fact.relation and ends_within(fact, named)]
+    entity_names = [plain(entity, passage.text) for entity in proposition.entities]
+    supported, dropped = entities_within(text, entity_names, [*ends, *entities])
+    facts = [fact for fact in facts if fact.relation and ends_within(fact, supported)]
     start, end = best_span(text, passage.text)
     topic = plain(proposition.topic, passage.text)
     occurrence = Occurrence(
-        text, named, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
+        text, supported, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
     )
-    return occurrence, lost + len(proposition.facts) - len(facts)
+    return occurrence, dropped + len(proposition.facts) - len(facts)
 
 
 READER = "llm"
 WAVE_CALLS = 16
 WAVES_IN_FLIGHT = 2
 RETRY_TEMPERATURE = 0.7
-"""Of passages that failed in an earlier run: at 0 the same model would write the same again."""
+"""The temperature for passages that failed in an earlier run: at 0 the same model would repeat its reply."""
 MAX_REPLY_CHARS = 2000
-"""Of an unusable reply, shown to the model when it is asked again and kept in quarantine."""
+"""Characters of an unusable reply that the model sees on a retry and that quarantine stores."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is said to the model besides the passage: few-shot examples, and the longest reply."""
+    """The settings of the prompt: few-shot examples, and the longest reply."""
 
     examples: str
     max_reply_tokens: int
 
     @property
     def version(self) -> str:
-        """Changes with anything in the prompts or the schema."""
+        """A hash of the prompts and the schema."""
         parts = (
             read_prompt("graph/extract.txt"),
             read_prompt("graph/again.txt"),
@@ -157,7 +157,7 @@ class Prompt:
         return content_id(*parts)[:12]
 
     def request(self, passage: Passage, domain: Domain, attempt: int, first: bool) -> CompletionRequest:
-        """The call for one passage; `attempt` counts all calls ever made for it, from 0."""
+        """The request for one passage; `attempt` counts all earlier calls for it."""
         types, topics = ", ".join(map(quote, domain.entity_types)), ", ".join(map(quote, domain.topics))
         system = fill(
             "graph/extract.txt",
@@ -185,25 +185,25 @@ class _Call:
 def read_by_model(
     waiting: Iterator[PendingDocument], model: LanguageModel, prompt: Prompt, domain: Callable[[], Domain]
 ) -> Iterator[list[Reading]]:
-    """Readings in groups, as waves of calls come back; `domain` is asked for once something waits. (A `Read` when bound.)
+    """Readings in groups, one per finished wave of calls; `domain` is called for the first pending document. (A ReadDocuments when bound.)
 
-    Raises UserError when the model cannot answer at all; what was yielded before that stands.
+    Raises UserError if the model cannot answer at all; groups yielded before remain valid.
     """
     new = (call for group in waiting for call in _first_calls(group, prompt, domain()))
-    again: deque[_Call] = deque()
+    retries: deque[_Call] = deque()
     running: deque[tuple[list[_Call], Future[list[Completion]]]] = deque()
     with ThreadPoolExecutor(WAVES_IN_FLIGHT, thread_name_prefix="wave") as pool:
         try:
             while True:
-                while len(running) < WAVES_IN_FLIGHT and (wave := _next_wave(again, new)):
+                while len(running) < WAVES_IN_FLIGHT and (wave := _next_wave(retries, new)):
                     running.append((wave, pool.submit(model.complete, [call.request for call in wave])))
                 if not running:
                     return
-                wave, answers = running.popleft()
+                wave, future = running.popleft()
                 readings: list[Reading] = []
-                for call, completion in zip(wave, answers.result(), strict=True):
+                for call, completion in zip(wave, future.result(), strict=True):
                     outcome = _outcome(call, completion)
-                    again.append(outcome) if isinstance(outcome, _Call) else readings.append(outcome)
+                    retries.append(outcome) if isinstance(outcome, _Call) else readings.append(outcome)
                 yield readings
         finally:
             pool.shutdown(cancel_futures=True)
@@ -215,14 +215,14 @@ def _first_calls(waiting: PendingDocument, prompt: Prompt, domain: Domain) -> It
         yield _Call(passage, request, waiting.attempts, last=False)
 
 
-def _next_wave(again: deque[_Call], new: Iterator[_Call]) -> list[_Call]:
-    """Calls to repeat before new ones."""
-    wave = [again.popleft() for _ in range(min(len(again), WAVE_CALLS))]
+def _next_wave(retries: deque[_Call], new: Iterator[_Call]) -> list[_Call]:
+    """The next calls: retries before new ones."""
+    wave = [retries.popleft() for _ in range(min(len(retries), WAVE_CALLS))]
     return wave + list(islice(new, WAVE_CALLS - len(wave)))
 
 
 def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
-    """What a completed call comes to: occurrences, the call that asks again, or a failure (at once if it was refused)."""
+    """The outcome of a completed call: a reading with occurrences, a retry, or a reading with a failure (at once if refused)."""
     if completion.finish_reason == "refused":
         return Reading(call.passage, READER, failure=Failure(f"refused: {completion.text}", "", call.attempt + 1))
     try:
@@ -238,7 +238,7 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
 
 
 def _retry(call: _Call, reply: str, problem: str) -> _Call:
-    """The same question, followed by the unusable reply and what was wrong with it."""
+    """The same request, followed by the unusable reply and the reason."""
     turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("graph/again.txt", problem=problem)))
     request = replace(call.request, messages=call.request.messages + turns, seed=call.attempt + 1)
     return _Call(call.passage, request, call.attempt + 1, last=True)

@@ -1,9 +1,9 @@
-"""Propositions without a model: one per sentence, list item or table row, made to stand on its own as far as rules go.
+"""Propositions without a model: one per sentence, list item or table row, made self-contained as far as rules can.
 
 De-contextualising: a sentence, list item or table row that does not name the document's title (in long documents: the nearest heading) gets it
-in front, which claims nothing; a table row becomes "header: value" pairs (HLG §4.3.2). A pronoun that opens a sentence is replaced where it is
-plain who is meant: by the title, if the document's first sentence has it as its subject, or by the person who is the subject of the sentence
-before. A title or heading that is a topic ("Leave and holidays") is no entity.
+as a prefix, which claims nothing; a table row becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
+its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the previous
+sentence. A title or heading that is a topic ("Leave and holidays") is no entity.
 """
 
 import re
@@ -24,17 +24,17 @@ from graph.text.sentences import Unit, split_units
 from graph.types import Document, Passage
 
 MAX_TITLED_PASSAGES = 8
-"""A longer document is about many things: there the nearest heading, not the title, is the subject."""
+"""In a longer document, which is about many things, the nearest heading is the subject instead of the title."""
 
 _PRONOUN = re.compile(r"^(He|She|It|They|His|Her|Its|Their)\b(?!['’])")
 _POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
-_OF_PEOPLE = frozenset({"He", "She", "His", "Her"})
-_OF_WOMEN = frozenset({"She", "Her"})
-_OF_SEVERAL = frozenset({"They", "Their"})
+_PERSONAL = frozenset({"He", "She", "His", "Her"})
+_FEMALE = frozenset({"She", "Her"})
+_PLURAL_PRONOUNS = frozenset({"They", "Their"})
 _DETERMINER = re.compile(r"\A(?:The|A|An) ", re.IGNORECASE)
 _PLURAL = re.compile(r"[^s]s\b|\band\b")
-_APART = 4
-"""Words that may stand between the first and the last word of a name where it is written out: "Ada Jane (Lovett) Marlow"."""
+_MAX_EXTRA_WORDS = 4
+"""Most extra words between the first and the last word of a name: "Ada Jane (Lovett) Marlow"."""
 _OBJECT_AFTER_HER = re.compile(r"^Her (?:was|is|had|has|were)\b")
 _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
 _PLACED = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
@@ -43,42 +43,42 @@ CHARACTERS_A_WORD = 2
 
 
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
-    """The occurrences of every passage, read from this document alone (an `Extract`)."""
+    """The occurrences of every passage, from this document alone (an `Extract`)."""
     titled = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
     inner = _inner_entities(passages)
     surnames = _surnames(passages, [*inner.values(), title])
     known = {*inner, *surnames, entity_key(title)}
-    about = opens_with(next(_sentences(passages), ""), title)
+    about_title = opens_with(next(_sentences(passages), ""), title)
     lead = title if titled else ""
     results = []
     for passage in passages:
         occurrences = []
-        reader = _Reader(title if about else "")
+        resolver = _PronounResolver(title if about_title else "")
         for unit in split_units(passage.text):
             if unit.kind == "heading":
                 lead = title if titled and title else unit.text
-                reader = _Reader(title if about else "")
+                resolver = _PronounResolver(title if about_title else "")
                 continue
             body = _text_of(unit)
-            if not says_something(body):
+            if not has_words(body):
                 continue
-            own = body if unit.cells else reader.with_subject(body, find_entities(body, known))
-            named = own.startswith(lead) or names_subject(own, lead)
-            headed = bool(lead) and (bool(unit.cells) or not named)
-            found = find_entities(own, known)
-            whole = tuple(surnames[entity_key(entity)] for entity in found if entity_key(entity) in surnames)
-            is_entity = headed and (is_name(lead, inner) or (about and lead == title))
-            entities = ((lead,) if is_entity else ()) + found + whole
+            resolved = body if unit.cells else resolver.with_subject(body, find_entities(body, known))
+            named = resolved.startswith(lead) or names_subject(resolved, lead)
+            prefixed = bool(lead) and (bool(unit.cells) or not named)
+            mentioned = find_entities(resolved, known)
+            full_names = tuple(surnames[entity_key(entity)] for entity in mentioned if entity_key(entity) in surnames)
+            is_entity = prefixed and (is_name(lead, inner) or (about_title and lead == title))
+            entities = ((lead,) if is_entity else ()) + mentioned + full_names
             start = passage.start + unit.start
-            text = f"{lead}: {own}" if headed else own
+            text = f"{lead}: {resolved}" if prefixed else resolved
             occurrences.append(Occurrence(text, distinct_entities(entities), start, start + len(unit.text)))
         results.append(tuple(occurrences))
     return results
 
 
 def is_name(title: str, inner: Collection[str]) -> bool:
-    """Whether a title or heading is somebody's or something's name, not a topic: the text has it among its names (`inner`, by key), or all its words are capitalised.
+    """Whether a title or heading is a name, not a topic: its key is among the names in the text (`inner`), or all its words are capitalised.
 
     >>> is_name("Port Ellery, Quill", {"port ellery"}), is_name("Great Orrin", ()), is_name("Leave and holidays", ()), is_name("Complaints", ())
     (True, True, False, False)
@@ -90,7 +90,7 @@ def is_name(title: str, inner: Collection[str]) -> bool:
 
 
 def opens_with(sentence: str, name: str) -> bool:
-    """Whether a sentence has a name as its subject: it begins with it, or with its first word and then, few words on, its last.
+    """Whether a name is the subject of a sentence: it begins with the name, or with its first word and, a few words later, its last.
 
     >>> opens_with("Ada Jane Marlow (1881–1950) built boats.", "Ada Marlow"), opens_with("The Lantern is a ferry.", "Lantern")
     (True, True)
@@ -101,49 +101,49 @@ def opens_with(sentence: str, name: str) -> bool:
         return False
     if unspaced_runs(name):
         return sentence.startswith(name)
-    own = re.findall(r"\w+", _DETERMINER.sub("", name, count=1).casefold())
-    words = re.findall(r"\w+", _DETERMINER.sub("", sentence, count=1).casefold())[: len(own) + _APART]
-    return bool(own) and words[:1] == own[:1] and own[-1] in words[len(own) - 1 :]
+    name_words = re.findall(r"\w+", _DETERMINER.sub("", name, count=1).casefold())
+    words = re.findall(r"\w+", _DETERMINER.sub("", sentence, count=1).casefold())[: len(name_words) + _MAX_EXTRA_WORDS]
+    return bool(name_words) and words[:1] == name_words[:1] and name_words[-1] in words[len(name_words) - 1 :]
 
 
 @dataclass
-class _Reader:
-    """Reads the sentences below one heading in order, and knows whom a pronoun at the beginning of the next one means.
+class _PronounResolver:
+    """Resolves the pronouns at the start of the sentences below one heading, which it reads in order.
 
-    `title` is the document's, where that is about a person or thing of this name, else "".
+    `title` is the document's title if the document is about a person or thing of this name, else "".
     """
 
     title: str
     person: str = field(init=False)
     thing: str = field(init=False)
     female: dict[str, bool] = field(init=False, default_factory=dict)
-    """What pronouns have said of people."""
+    """The gender of people, by the pronouns used for them."""
 
     def __post_init__(self) -> None:
         self.person = self._titled_person()
         self.thing = self.title
 
     def with_subject(self, text: str, entities: Sequence[str]) -> str:
-        """The sentence with its subject in the place of the pronoun that opens it, where that is plain; else as it stands."""
+        """The sentence with its first pronoun replaced by the subject, if that is clear; else unchanged."""
         pronoun = _PRONOUN.match(text)
         if pronoun is None:
             self._remember(text, entities)
             return text
-        subject = self._meant(pronoun[1])
+        subject = self._antecedent(pronoun[1])
         if not subject:
             return text
         possessive = pronoun[1] in _POSSESSIVE_PRONOUNS and not _OBJECT_AFTER_HER.match(text)
         return subject + ("'s" if possessive else "") + text[pronoun.end() :]
 
-    def _meant(self, pronoun: str) -> str:
-        if pronoun in _OF_PEOPLE:
+    def _antecedent(self, pronoun: str) -> str:
+        if pronoun in _PERSONAL:
             self.thing = ""
-            female = pronoun in _OF_WOMEN
+            female = pronoun in _FEMALE
             if self.female.setdefault(self.person, female) != female:
                 self.person = ""
             return self.person
         self.person = self.person if self.person == self.title else ""
-        if pronoun in _OF_SEVERAL:
+        if pronoun in _PLURAL_PRONOUNS:
             return self.thing if _PLURAL.search(self.thing) else ""
         return "" if may_be_person(self.thing) or _PLURAL.search(self.thing) else self.thing
 
@@ -151,8 +151,10 @@ class _Reader:
         return self.title if len(self.title.split()) == 1 or may_be_person(self.title) else ""
 
     def _remember(self, text: str, entities: Sequence[str]) -> None:
-        """A sentence's own subject is meant by the next pronoun; another person in it leaves in doubt who is."""
-        people = [one for one in entities if may_be_person(one) and not (self.title and names_subject(one, self.title))]
+        """Note the subject of a sentence as the next antecedent; none if the sentence mentions another person."""
+        people = [
+            name for name in entities if may_be_person(name) and not (self.title and names_subject(name, self.title))
+        ]
         opens = bool(self.title) and (opens_with(text, self.title) or _opens_with_part(text, self.title))
         self.thing = self.title if opens else ""
         if opens:
@@ -162,10 +164,10 @@ class _Reader:
             self.person = people[0] if len(people) == 1 and first else ""
 
 
-def says_something(text: str) -> bool:
-    """Whether a text has two words, or in a script without spaces as many characters as two words have.
+def has_words(text: str) -> bool:
+    """Whether a text has two words, or in a script without spaces as many characters as two words.
 
-    >>> says_something("Contents"), says_something("It burned."), says_something("塔"), says_something("塔は高い。")
+    >>> has_words("Contents"), has_words("It burned."), has_words("塔"), has_words("塔は高い。")
     (False, True, False, True)
     """
     words = sum(any(map(str.isalpha, word)) for word in text.split())
@@ -173,14 +175,14 @@ def says_something(text: str) -> bool:
 
 
 def _text_of(unit: Unit) -> str:
-    """A unit's text with line ends folded; a row as "header: value" pairs."""
+    """A unit's text with line ends folded; a table row as "header: value" pairs."""
     if unit.cells:
         return "; ".join(f"{header}: {value}" if header else value for header, value in unit.cells)
     return " ".join(unit.text.split())
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
-    """What the passages say in sentences, line ends folded."""
+    """The sentences of the passages, line ends folded."""
     return (_text_of(unit) for passage in passages for unit in split_units(passage.text) if unit.kind == "sentence")
 
 
@@ -190,7 +192,7 @@ def _opens_with_part(text: str, name: str) -> bool:
 
 
 def names_subject(text: str, subject: str) -> bool:
-    """Whether `text` already names `subject`: by its whole name, or by a word of it that no other name would share.
+    """Whether `text` already names `subject`: by the full name, or by its last long word.
 
     >>> names_subject("Gábor directed 20 films.", "Pál Gábor"), names_subject("He directed 20 films.", "Pál Gábor")
     (True, False)
@@ -198,18 +200,18 @@ def names_subject(text: str, subject: str) -> bool:
     if unspaced_runs(subject):
         return subject in text
     words = {word.casefold() for word in re.findall(r"\w+", text)}
-    own = [word.casefold() for word in re.findall(r"\w+", subject) if len(word) > 3] or [subject.casefold()]
-    return own[-1] in words or all(word in words for word in own)
+    subject_words = [word.casefold() for word in re.findall(r"\w+", subject) if len(word) > 3] or [subject.casefold()]
+    return subject_words[-1] in words or all(word in words for word in subject_words)
 
 
 def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str, str]:
-    """The full name behind each surname of the document's people, unless a place in it is called so too."""
+    """The full name behind each surname of the document's people, except surnames that are also places in it."""
     places = {match[1].casefold() for passage in passages for match in _PLACED.finditer(passage.text)}
     return {surname: full for surname, full in people_by_surname(entities).items() if surname not in places}
 
 
 def _inner_entities(passages: Sequence[Passage]) -> dict[str, str]:
-    """Entities, by key, that stand inside a sentence somewhere in the document, where a capital letter means a name."""
+    """Entities, by key, that occur inside a sentence of the document, where a capital letter means a name."""
     entities: dict[str, str] = {}
     for passage in passages:
         for unit in split_units(passage.text):

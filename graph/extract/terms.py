@@ -1,9 +1,9 @@
-"""Entities in languages without casing: noun-like n-grams by corpus statistics, found when the arrays are derived.
+"""Entities in languages without case: noun-like n-grams by corpus statistics, computed when the arrays are derived.
 
-A text gives all its n-grams: of characters between particles where a script puts no space between words, of words elsewhere,
-with and without what is written onto a noun (Korean endings, Arabic and Hebrew prefixes). One is kept as an entity if at least two
-propositions have it, if it is not as frequent as a function word, and if no longer one stands wherever it does. A document's
-title is an entity wherever it stands. All of it follows from what the index holds, so the order in which documents came has no say.
+All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
+without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions have it, if
+it is rarer than a function word, and if no longer candidate covers all its occurrences. A document's title is an entity wherever it
+occurs. All of it follows from the contents of the index, independent of the order in which documents were added.
 """
 
 import re
@@ -22,14 +22,14 @@ _TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
 _CHARACTER = re.compile(
     "[\u0e40-\u0e44\u0ec0-\u0ec4]?.[\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b6-\u17d3]*"
 )
-"""A character of an unspaced script with the vowels and signs that belong to it (Thai, Lao, Burmese, Khmer)."""
+"""A character of an unspaced script with its vowels and signs (Thai, Lao, Burmese, Khmer)."""
 _PARTICLES = re.compile(
     "[のはがをにでともへやかなりるたてしれすられさせまでき的了是在也被把而于與与這这那它他她我你们們吗嗎呢个個]+"
     "|ที่|และ|ของ|เป็น|ได้|จาก|โดย|ซึ่ง|เมื่อ|คือ|ใน|กับ|แต่|ไม่|นี้"
 )
-"""What mostly stands between nouns: cut there. The statistics would find most of it, given enough text."""
+"""Particles, which mostly separate nouns: runs are cut at them. Given enough text, the statistics would find most of them."""
 _NOT_FIRST = frozenset("和及有为為由從从对對向")
-"""Characters before nouns that stand inside nouns too: no term begins with one."""
+"""Characters that precede nouns but also occur inside nouns: no term begins with one."""
 _GRAMMATICAL = """
 على إلى الى عن هذا هذه ذلك التي الذي كان كانت قبل بعد هل
 של את על הוא היא הם זה עם אל לא גם אשר
@@ -39,31 +39,31 @@ _GRAMMATICAL = """
 """
 _FUNCTION_WORDS = frozenset(_GRAMMATICAL.split())
 """Words that no term begins or ends with."""
-_WRITTEN_ON = re.compile(
+_AFFIXES = re.compile(
     r"^[وفبك]{1,2}(?=ال\w{2})|^(?:ו[בלמשכה]?|[בלמשכה])(?=[א-ת]{3})"
     r"|(?<=[가-힣]{2})(?:에서는|에서|에게|으로|까지|부터|이다|은|는|이|가|을|를|의|에|로|와|과|도|만)$"
 )
-"""Prefixes and endings of a noun that are no part of it."""
+"""Prefixes and endings that are written together with a noun."""
 
 
 def caseless_terms(texts: Sequence[str], known: Iterable[str]) -> list[tuple[int, str]]:
     """(row, term) for every term of every caseless text, by row, then term; `known` are the keys of documents' names."""
     rows = [row for row, text in enumerate(texts) if is_caseless(text)]
-    called = frozenset(known if rows else ())
-    lengths = _title_lengths(called)
+    names = frozenset(known if rows else ())
+    lengths = _title_lengths(names)
 
     def terms_of(row: int) -> set[str]:
-        return {*candidates(texts[row]), *titles_within(texts[row], called, lengths)}
+        return {*candidates(texts[row]), *titles_within(texts[row], names, lengths)}
 
     counts: Counter[str] = Counter()
     for row in rows:
         counts.update(terms_of(row))
-    most = max(RARE, MAX_SHARE * len(rows))
-    kept = {term for term, count in counts.items() if MIN_PROPOSITIONS <= count <= most}
-    kept -= {part for term in kept for part in _parts(term) if counts[part] <= counts[term]}
-    kept -= {term for term in kept if (bare := bare_form(term)) != term and counts[bare] > counts[term]}
-    kept |= counts.keys() & called
-    return [(row, term) for row in rows for term in sorted(terms_of(row) & kept)]
+    max_count = max(RARE, MAX_SHARE * len(rows))
+    terms = {term for term, count in counts.items() if MIN_PROPOSITIONS <= count <= max_count}
+    terms -= {part for term in terms for part in _parts(term) if counts[part] <= counts[term]}
+    terms -= {term for term in terms if (bare := bare_form(term)) != term and counts[bare] > counts[term]}
+    terms |= counts.keys() & names
+    return [(row, term) for row in rows for term in sorted(terms_of(row) & terms)]
 
 
 def candidates(text: str) -> Iterator[str]:
@@ -81,29 +81,29 @@ def candidates(text: str) -> Iterator[str]:
             yield from filter(_long_enough, dict.fromkeys((term, bare_form(term))))
 
 
-def titles_within(text: str, called: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
-    """Keys of documents' names in a text, of any length; `lengths` are those of the keys that open with two characters."""
-    yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in called)
+def titles_within(text: str, names: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
+    """Keys of documents' names in a text, of any length; `lengths` has the lengths of the keys by their first two characters."""
+    yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in names)
     for run in _TITLE_RUN.findall(text.casefold()):
         for start in range(len(run) - 1):
             for length in lengths.get(run[start : start + 2], ()):
-                if run[start : start + length] in called:
+                if run[start : start + length] in names:
                     yield run[start : start + length]
 
 
 def bare_form(term: str) -> str:
-    """A term without what is written onto it: before its first word, after its last.
+    """A term without the affixes of its first and last word.
 
     >>> bare_form("부산에서"), bare_form("والقاهرة"), bare_form("东京")
     ('부산', 'القاهرة', '东京')
     """
-    return _WRITTEN_ON.sub("", term)
+    return _AFFIXES.sub("", term)
 
 
-def _title_lengths(called: Collection[str]) -> dict[str, set[int]]:
-    """Of keys in unspaced scripts, the lengths by the first two characters."""
+def _title_lengths(names: Collection[str]) -> dict[str, set[int]]:
+    """The lengths of keys in unspaced scripts, by their first two characters."""
     lengths: dict[str, set[int]] = defaultdict(set)
-    for key in called:
+    for key in names:
         if unspaced_runs(key):
             lengths[key[:2]].add(len(key))
     return lengths
@@ -125,7 +125,7 @@ def _long_enough(term: str) -> bool:
 
 
 def _parts(term: str) -> tuple[str, ...]:
-    """What is left of a term without its first or its last unit, or without what is written onto it."""
+    """A term without its first unit, without its last unit, and without affixes."""
     if unspaced_runs(term):
         units = _CHARACTER.findall(term)
         return "".join(units[1:]), "".join(units[:-1])

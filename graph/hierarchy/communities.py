@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graph.types import Ints
 
 MOST_ITERATIONS = 10
-"""Graphs of real documents change in 3 to 9 (8k nodes); one of invented documents goes on for dozens, and is .4 % below the modularity at their end."""
+"""Graphs of real documents converge in 3 to 9 (8k nodes); one of invented documents takes dozens, and is then .4 % below its final modularity."""
 _GENERATOR = Lock()
 """igraph has one random number generator for the whole process."""
 
@@ -23,7 +23,7 @@ def find_communities(
     """The community of every node: int64[N], numbered from 0 by each community's smallest node.
 
     `graph` is symmetric with positive weights; a node without edges is a community of its own. Leiden runs until nothing changes, at
-    most `iterations` times, each from where the last one ended.
+    most `iterations` times, each starting from the previous partition.
     """
     import igraph
 
@@ -54,52 +54,52 @@ def _by_leidenalg(network: Any, weights: NDArray[np.float64], seed: int, iterati
 def _by_igraph(network: Any, weights: NDArray[np.float64], iterations: int) -> list[int]:
     membership: list[int] | None = None
     for _ in range(iterations):
-        before = membership
+        previous = membership
         membership = network.community_leiden(
-            "modularity", weights=weights, n_iterations=1, initial_membership=before
+            "modularity", weights=weights, n_iterations=1, initial_membership=previous
         ).membership
-        if membership == before:
+        if membership == previous:
             break
     return membership or []
 
 
 def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
-    """The communities of a graph that has new nodes, without looking for them again: int64[N], numbered as above.
+    """The communities of a graph with new nodes, without detecting them again: int64[N], numbered as in `find_communities`.
 
-    Nodes keep the community that is known of them. A new one (−1), in order, joins the one that it is tied to most closely, of equals
-    the lowest, and is a community of its own when it is tied to none.
+    Nodes keep their known communities. New ones (−1) are assigned in order, each to the community with the largest sum of edge weights
+    (of equals the lowest), or to one of its own if it has no edge to any.
     """
-    found_N = known_N.copy()
+    community_N = known_N.copy()
     for node in np.flatnonzero(known_N < 0).tolist():
         entries = slice(*graph.indptr[node : node + 2])
-        near, weights = found_N[graph.indices[entries]], graph.data[entries]
+        near, weights = community_N[graph.indices[entries]], graph.data[entries]
         choices, choice = np.unique(near[near >= 0], return_inverse=True)
         ties = np.bincount(choice, weights[near >= 0], len(choices))
-        found_N[node] = choices[ties.argmax()] if len(choices) else found_N.max() + 1
-    return number_by_first(found_N)
+        community_N[node] = choices[ties.argmax()] if len(choices) else community_N.max() + 1
+    return number_by_first(community_N)
 
 
 @dataclass(frozen=True)
 class NestedCommunities:
-    """Communities within communities. `members[c]` are rows of the graph, ascending; `parents[c]` is the one above, or −1."""
+    """Communities within communities. `members[c]` are rows of the graph, ascending; `parents[c]` is the enclosing one, or −1."""
 
     members: tuple[Ints, ...]
     parents: Ints
 
 
 def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest: int, seed: int) -> NestedCommunities:
-    """The communities `top_N` that hold one of the nodes `around`, split again by Leiden as far as they split.
+    """The communities of `top_N` that contain a node of `around`, split recursively by Leiden.
 
-    A community that holds less than two of `smallest` nodes, or none of `around`, is not split. A parent comes before its
+    A community with fewer than 2 `smallest` nodes, or none of `around`, is not split. A parent comes before its
     children; equal graphs give equal communities.
     """
     members: list[Ints] = []
     parents: list[int] = []
     waiting = [(np.arange(graph.shape[0]), top_N, -1)]
     while waiting:
-        rows, found_n, parent = waiting.pop()
-        order = np.argsort(found_n, kind="stable")
-        for part in np.split(rows[order], np.flatnonzero(np.diff(found_n[order])) + 1):
+        rows, community_n, parent = waiting.pop()
+        order = np.argsort(community_n, kind="stable")
+        for part in np.split(rows[order], np.flatnonzero(np.diff(community_n[order])) + 1):
             if not np.isin(around, part, assume_unique=True).any():
                 continue
             members.append(part)
@@ -115,7 +115,7 @@ def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest:
 
 
 def modularity(graph: sp.csr_array, membership_N: Ints) -> float:
-    """Newman's weighted modularity: share of weight within communities, less what their degrees alone would give."""
+    """Newman's weighted modularity: the share of weight within communities, minus the share expected from degrees alone."""
     total = graph.sum()
     edges = graph.tocoo()
     inside = edges.data[membership_N[edges.coords[0]] == membership_N[edges.coords[1]]].sum()

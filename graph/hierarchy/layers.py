@@ -1,8 +1,8 @@
 """The hierarchical similarity graph (GraphMPA §3.1, Algorithm 1): layers of ever fewer, ever wider summaries.
 
-Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of layer ℓ. A node stands for
-propositions (its "pool"), and an extractive summary chooses among its members' pools; a model, if there is one, writes the summary
-from its members' texts instead. First: what stays of the hierarchy of the last generation where documents come and go.
+Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of layer ℓ. A node represents
+propositions (its "pool"), and an extractive summary selects from its members' pools; a model, if there is one, writes the summary
+from its members' texts instead. The file begins with the reuse of the last generation's hierarchy after edits.
 Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, P passages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,35 +26,35 @@ from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, IdBytes, Ints
 
 MOST_CHANGED_MEMBERS = 0.1
-"""Of a carried community: when more have come and gone in one edit, it is summarised again."""
+"""Share of a carried community's members: when one edit adds and removes more, it is summarised again."""
 
 
 @dataclass(frozen=True)
 class LastHierarchy:
     """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
 
-    With `carry`, its communities stay as they are (graph/hierarchy/communities.py), and their summaries while few members come or go; else
-    they are found again. With `extractive`, a summary stays where its members do: passages that stay have the propositions that they
-    had, and no model was or is asked.
+    With `carry`, its communities are carried over (graph/hierarchy/communities.py), and so are their summaries while few members change;
+    else communities are detected again. With `extractive`, a summary is reused if its members are unchanged: their passages have the same
+    propositions, and no model wrote or will write summaries.
     """
 
     last_P: Ints
-    """The row that each passage had, −1 for a new one."""
+    """The last row of each passage, −1 for a new one."""
     passages: int
-    """How many there were."""
+    """The number of passages of the last generation."""
     summary_ids: Strings
     summary_texts: Strings
     layer_S: Ints
     member_SX: sp.csr_array
     edges: Block | None
-    """None: all nodes are searched again."""
+    """The similarity graph; None: all nodes are searched again."""
     carry: bool
     extractive: bool
     gone: Sequence[str] = ()
-    """The propositions that stand nowhere any more: no summary that has one stays."""
+    """Texts of deleted propositions: a summary that contains one is not reused."""
 
     def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
-        """What it knows of the similarity graph of a layer of nodes that had these numbers."""
+        """The known similarity graph of a layer whose nodes had these numbers; None without edges."""
         if self.edges is None:
             return None
         first, end = np.searchsorted(self.layer_S, [layer, layer + 1]) + self.passages
@@ -63,67 +63,67 @@ class LastHierarchy:
         return KnownGraph(self.edges, merge, int(first))
 
     def summaries_of(self, last_L: Ints, layer: int) -> Ints:
-        """The summary of that layer over each node that had these numbers, −1 where there is none."""
+        """The summary of this layer that covers each node, given by last number; −1 where there is none."""
         summaries = np.flatnonzero(self.layer_S == layer)
         rows = self.member_SX[summaries, :]
-        above_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
-        above_X[rows.indices] = np.repeat(summaries, np.diff(rows.indptr))
-        return above_X[last_L]
+        summary_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
+        summary_X[rows.indices] = np.repeat(summaries, np.diff(rows.indptr))
+        return summary_X[last_L]
 
     def communities(self, last_L: Ints, layer: int) -> Ints:
-        """The community of each node of a layer that had these numbers; −1 for a new one."""
-        above_L = self.summaries_of(last_L, layer + 1)
-        return np.where(above_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), above_L)
+        """The community of each node of a layer, given by last number; −1 for a new node."""
+        summary_L = self.summaries_of(last_L, layer + 1)
+        return np.where(summary_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), summary_L)
 
     def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
-        """The summary of that layer that stays for each group: it has just these members, or, with `carry`, nearly. −1 where none does.
+        """The reusable summary of each group: one with the same members or, with `carry`, nearly the same; −1 where there is none.
 
-        `last_X` are the numbers that nodes had.
+        `last_X` are the last numbers of the nodes.
         """
         if not self.extractive or not groups:
             return np.full(len(groups), -1, np.int64)
         lengths = np.array([len(group) for group in groups], np.int64)
         starts = np.cumsum(lengths) - lengths
         last_Y = last_X[np.concatenate(groups)]
-        above_Y = self.summaries_of(last_Y, layer)
-        summary = np.maximum.reduceat(above_Y, starts)
-        of_it = np.add.reduceat(above_Y == np.repeat(summary, lengths), starts)
+        summary_Y = self.summaries_of(last_Y, layer)
+        summary = np.maximum.reduceat(summary_Y, starts)
+        shared = np.add.reduceat(summary_Y == np.repeat(summary, lengths), starts)
         new = np.add.reduceat(last_Y < 0, starts)
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
-        stays = (summary >= 0) & (of_it + new == lengths) & (members - of_it + new <= members * self._most_changed)
-        # Above layer 1 a summary may have a sentence of a document whose own summary lost it and stayed.
-        for place in np.flatnonzero(stays & ((of_it < members) | (layer > 1))).tolist() if self.gone else ():
-            text = self.summary_texts[int(summary[place])]
-            stays[place] = not any(sentence in text for sentence in self.gone)
-        return np.where(stays, summary, -1)
+        reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * self._max_changed)
+        # Above layer 1 a summary may contain a sentence of a document whose own summary lost it and was reused.
+        for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.gone else ():
+            text = self.summary_texts[int(summary[group])]
+            reusable[group] = not any(sentence in text for sentence in self.gone)
+        return np.where(reusable, summary, -1)
 
     @property
-    def _most_changed(self) -> float:
-        """Of a summary's members, the share that may come and go while it stays."""
+    def _max_changed(self) -> float:
+        """The share of a summary's members that may change while it is reused."""
         return MOST_CHANGED_MEMBERS if self.carry else 0.0
 
 
 MOST_READ = 8_192
-"""Sentences whose vectors are read from files before the memory of these is given back: what surrounds each comes with it."""
+"""Sentence vectors to read from files before their memory is released: whole pages are read with each."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
-"""Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
+"""Ids and texts to unit vectors [N, D]; texts already encoded under the same id are not encoded again."""
 
 
 @dataclass(frozen=True)
 class Passages:
-    """The nodes of layer 0 that are passages: ids, texts (asked for when a model summarises), and where propositions occur in them."""
+    """The passages among the nodes of layer 0: ids, texts (read only when a model summarises), and the occurrences of propositions in them."""
 
     ids: Ids
     texts: Sequence[str]
     occurrences: PropositionColumns
 
     def pools(self, rows: Ints) -> dict[int, list[int]]:
-        """The propositions of each of these passages, in reading order; what stands in one twice is there twice."""
+        """The propositions of each of these passages, in reading order, with repetitions."""
         propositions = np.unique(taken(self.occurrences.passage_proposition_PN, rows).indices).astype(np.int64)
-        found = rows_with_numbers(self.occurrences.occurrence_proposition_M, propositions)
-        found = found[np.isin(self.occurrences.occurrence_passage_M[found], rows)]
+        occurrences = rows_with_numbers(self.occurrences.occurrence_proposition_M, propositions)
+        occurrences = occurrences[np.isin(self.occurrences.occurrence_passage_M[occurrences], rows)]
         passage_M, start_M, end_M, proposition_M = (
-            column[found]
+            column[occurrences]
             for column in (
                 self.occurrences.occurrence_passage_M,
                 self.occurrences.occurrence_start_M,
@@ -140,8 +140,8 @@ class Passages:
 
 @dataclass
 class SummaryNode:
-    """A summary: its id, its text, its layer, its direct members (node numbers, ascending), and the propositions (rows, in reading order) that
-    it stands for; None while nobody has asked for those of a summary that is as it was.
+    """A summary: id, text, layer, direct members (node numbers, ascending), and the propositions (rows, in reading order) that it
+    represents; None for a reused summary until they are needed.
     """
 
     id: str
@@ -168,20 +168,20 @@ class Sentences:
     text: Callable[[int], str]
     count_tokens: Callable[[str], int]
 
-    def let_go(self) -> None:
-        """Give back the memory that reading their vectors took, where those lie in files."""
+    def release_memory(self) -> None:
+        """Release the memory that reading vectors from files took."""
         if isinstance(self.vectors_ND, Vectors):
             self.vectors_ND.let_go()
 
     def read(self, pool: Sequence[int]) -> Floats:
-        """The vectors of a pool, so few at a time that a large one does not bring whole files into memory."""
+        """The vectors of a pool, read in batches so that a large pool does not bring whole files into memory."""
         if len(pool) <= MOST_READ:
             return self.vectors_ND[list(pool)]
         vectors_RD = np.empty((len(pool), self.vectors_ND.shape[1]), np.float32)
         for start in range(0, len(pool), MOST_READ):
             part = slice(start, start + MOST_READ)
             vectors_RD[part] = self.vectors_ND[list(pool[part])]
-            self.let_go()
+            self.release_memory()
         return vectors_RD
 
     def summarise(self, pool: Sequence[int], max_tokens: int) -> tuple[str, tuple[int, ...]]:
@@ -198,7 +198,7 @@ class _Builder:
     max_tokens: int
     vectors: list[Vectors]
     last_X: Ints
-    """The number that each node had, rising, −1 for a new one."""
+    """The last number of each node, ascending; −1 for a new one."""
     summaries: list[SummaryNode] = field(default_factory=list)
     edges: list["_Edges"] = field(default_factory=list)
 
@@ -207,8 +207,8 @@ class _Builder:
 
     def summary(self, number: int) -> SummaryNode | None:
         """The summary of this number; None for a passage."""
-        above = number - len(self.passages.ids)
-        return self.summaries[above] if above >= 0 else None
+        position = number - len(self.passages.ids)
+        return self.summaries[position] if position >= 0 else None
 
     def text(self, number: int) -> str:
         """The text of a node."""
@@ -218,8 +218,8 @@ class _Builder:
     def ids(self, numbers: Ints) -> IdBytes:
         """The ids of nodes, passages first."""
         passages = len(self.passages.ids)
-        above = [self.summaries[number - passages].id for number in numbers[numbers >= passages].tolist()]
-        return np.concatenate([ids_at(self.passages.ids, numbers[numbers < passages]), id_bytes(above)])
+        summary_ids = [self.summaries[number - passages].id for number in numbers[numbers >= passages].tolist()]
+        return np.concatenate([ids_at(self.passages.ids, numbers[numbers < passages]), id_bytes(summary_ids)])
 
     def pools(self, groups: Sequence[Ints]) -> list[tuple[int, ...]]:
         """The propositions of all members of each group, each once."""
@@ -229,7 +229,7 @@ class _Builder:
         return [self._pool(group, known) for group in groups]
 
     def _under(self, numbers: Ints) -> Iterator[int]:
-        """The passages whose propositions have to be read for those of these nodes."""
+        """The passages whose propositions are needed for the pools of these nodes."""
         for number in numbers.tolist():
             summary = self.summary(number)
             if summary is None:
@@ -259,19 +259,19 @@ def build_hierarchy(
 ) -> Hierarchy:
     """Build `settings.layers` layers over the passages.
 
-    `chunks` are runs of passage numbers that make one large chunk each, of two passages at least. A community
-    of one node is not summarised either: the node itself says it all.
+    `chunks` are runs of at least two passage numbers, each one large chunk. A community of one node is not summarised: the node
+    represents itself.
     """
     last_P = np.full(len(passages.ids), -1, np.int64) if last is None else last.last_P
-    building = _Builder(passages, sentences, settings.max_summary_tokens, [passage_vectors_PD], last_P)
-    _add_summaries(building, chunks, 0, encode, write, last)
-    first, end = 0, len(building)
+    builder = _Builder(passages, sentences, settings.max_summary_tokens, [passage_vectors_PD], last_P)
+    _add_summaries(builder, chunks, 0, encode, write, last)
+    first, end = 0, len(builder)
     for layer in range(settings.layers):
-        vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else Vectors.join(building.vectors)
-        last_L = building.last_X[first:end]
+        vectors_LD = builder.vectors[-1] if layer or len(builder.vectors) == 1 else Vectors.join(builder.vectors)
+        last_L = builder.last_X[first:end]
         known = None if last is None else last.known_graph(last_L, layer)
         edges = _Edges.of(vectors_LD, settings, first, known)
-        building.edges.append(edges)
+        builder.edges.append(edges)
         if layer + 1 == settings.layers or end - first < 2:
             break
         if last is not None and last.carry:
@@ -279,55 +279,53 @@ def build_hierarchy(
         else:
             community_L = find_communities(edges.graph, settings.communities, settings.seed)
         groups = [first + group for group in _groups(community_L) if len(group) > 1]
-        _add_summaries(building, groups, layer + 1, encode, write, last)
-        first, end = end, len(building)
+        _add_summaries(builder, groups, layer + 1, encode, write, last)
+        first, end = end, len(builder)
         if first == end:
             break
-    vectors_SD = encode(
-        [summary.id for summary in building.summaries], [summary.text for summary in building.summaries]
-    )
-    joined = _join_edges(building.edges, building.last_X, None if last is None else last.edges)
-    return Hierarchy(tuple(building.summaries), vectors_SD, joined)
+    vectors_SD = encode([summary.id for summary in builder.summaries], [summary.text for summary in builder.summaries])
+    joined = _join_edges(builder.edges, builder.last_X, None if last is None else last.edges)
+    return Hierarchy(tuple(builder.summaries), vectors_SD, joined)
 
 
 def _add_summaries(
-    building: _Builder,
+    builder: _Builder,
     groups: Sequence[Ints],
     layer: int,
     encode: EncodeByIds,
     write: WriteSummaries | None,
     last: LastHierarchy | None,
 ) -> None:
-    """Summarise each group that has propositions; those whose summary the last hierarchy has keep it."""
-    same = np.full(len(groups), -1) if last is None else last.same_summaries(groups, building.last_X, layer)
-    pools = iter(building.pools([group for group, summary in zip(groups, same.tolist(), strict=True) if summary < 0]))
+    """Summarise each group that has propositions; reusable summaries of the last hierarchy are kept."""
+    same = np.full(len(groups), -1) if last is None else last.same_summaries(groups, builder.last_X, layer)
+    pools = iter(builder.pools([group for group, summary in zip(groups, same.tolist(), strict=True) if summary < 0]))
     added: list[SummaryNode] = []
-    made: list[SummaryNode] = []
+    new: list[SummaryNode] = []
     for group, summary in zip(groups, same.tolist(), strict=True):
         if last is not None and summary >= 0:
             added.append(SummaryNode(last.summary_ids[summary], last.summary_texts[summary], layer, group, None))
         elif pool := next(pools):
-            made.append(SummaryNode("", "", layer, group, pool))
-            added.append(made[-1])
-    texts = [[building.text(member) for member in summary.members.tolist()] for summary in made] if write else []
-    written = write(texts) if write and texts else [""] * len(made)
+            new.append(SummaryNode("", "", layer, group, pool))
+            added.append(new[-1])
+    texts = [[builder.text(member) for member in summary.members.tolist()] for summary in new] if write else []
+    written = write(texts) if write and texts else [""] * len(new)
     read = 0
-    for each, by_model in zip(made, written, strict=True):
-        read += len(each.pool or ())
-        extract, each.pool = building.sentences.summarise(each.pool or (), building.max_tokens)
-        if read > MOST_READ or each is made[-1]:
-            building.sentences.let_go()
+    for node, by_model in zip(new, written, strict=True):
+        read += len(node.pool or ())
+        extract, node.pool = builder.sentences.summarise(node.pool or (), builder.max_tokens)
+        if read > MOST_READ or node is new[-1]:
+            builder.sentences.release_memory()
             read = 0
-        each.text = by_model or extract
-        members = sorted(identity.decode() for identity in building.ids(each.members).tolist())
-        each.id = content_id("summary", str(layer), each.text, *members)
+        node.text = by_model or extract
+        members = sorted(identity.decode() for identity in builder.ids(node.members).tolist())
+        node.id = content_id("summary", str(layer), node.text, *members)
     if added:
         ids = [summary.id for summary in added]
-        building.vectors.append(encode(ids, [summary.text for summary in added]))
-        building.summaries += added
+        builder.vectors.append(encode(ids, [summary.text for summary in added]))
+        builder.summaries += added
         last_S = np.full(len(added), -1, np.int64) if last is None else rows_among(last.summary_ids, ids)
-        building.last_X = np.concatenate(
-            [building.last_X, in_order(np.where(last_S < 0, -1, last_S + (last.passages if last else 0)))]
+        builder.last_X = np.concatenate(
+            [builder.last_X, in_order(np.where(last_S < 0, -1, last_S + (last.passages if last else 0)))]
         )
 
 
@@ -338,12 +336,12 @@ def _groups(membership_N: Ints) -> Iterator[Ints]:
 
 @dataclass(frozen=True)
 class _Edges:
-    """The similarity graph of a layer whose first node has the number `first`: what is known of it and what is to change, or else all of it."""
+    """The similarity graph of a layer whose first node has the number `first`: a known graph and its edit, or a full graph."""
 
     first: int
     known: KnownGraph | None
     edit: GraphEdit | None
-    made: sp.csr_array | None
+    full: sp.csr_array | None
 
     @classmethod
     def of(cls, vectors_LD: Vectors, settings: IndexSettings, first: int, known: KnownGraph | None) -> "_Edges":
@@ -353,12 +351,12 @@ class _Edges:
 
     @cached_property
     def graph(self) -> sp.csr_array:
-        """All of it."""
-        return self.made if self.edit is None or self.known is None else self.known.after(self.edit)
+        """The full graph."""
+        return self.full if self.edit is None or self.known is None else self.known.after(self.edit)
 
     @property
     def of_new(self) -> sp.csr_array:
-        """A graph with all edges of its new nodes, and perhaps more."""
+        """A graph with at least all edges of the new nodes."""
         if self.edit is None:
             return self.graph
         count, added = self.edit.nodes, self.edit.added
@@ -366,7 +364,7 @@ class _Edges:
 
 
 def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> Block:
-    """The graphs of all layers as one; what is above the last one has no edges."""
+    """The graphs of all layers as one; nodes above the last layer have no edges."""
     edits = [(layer.first, layer.edit) for layer in layers if layer.edit is not None]
     if last is not None and len(edits) == len(layers):
         return _edited_edges(edits, last_X, last)
@@ -378,10 +376,10 @@ def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> B
 
 
 def _edited_edges(edits: Sequence[tuple[int, GraphEdit]], last_X: Ints, last: Block) -> Block:
-    """The edges that are known, with what has changed in each layer, which begins at a node."""
+    """The known edges with the edit of each layer applied; `edits` are pairs (first node of the layer, edit)."""
     moves, added = RowMap.of_last(last_X, last.shape[0]), Entries.none()
     for first, edit in edits:
-        own = edit.added
-        added = added.and_(Entries(own.row_X + first, own.column_X + first, own.value_X))
+        new = edit.added
+        added = added.and_(Entries(new.row_X + first, new.column_X + first, new.value_X))
     replaced = np.concatenate([edit.replaced_R + first for first, edit in edits])
     return moved_block(last, moves, moves, added, replaced, both_ways=True)

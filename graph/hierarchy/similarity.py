@@ -1,8 +1,8 @@
 """The similarity graph of one layer: k nearest neighbours by cosine, from τ up (GraphMPA §3.1, Eq. 1 and 3).
 
-Up to FLAT_LIMIT nodes the graph is exact and follows from the vectors alone, bit by bit: every cosine that decides is computed pair by pair,
-so a graph that gains or loses nodes is searched for those alone. Above, candidates come from an inverted file of faiss (at the end of this
-file), some neighbours are missed, and all edges of nodes that stay do: the graph depends on its life until it is made at once again.
+Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit by bit: every deciding cosine is computed pair by pair, so
+when nodes are added or removed only those are searched. Above, candidates come from an inverted file of faiss (at the end of this file),
+some neighbours are missed, and edges of remaining nodes are kept: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs."""
 
 import math
@@ -23,17 +23,17 @@ from graph.types import Floats, Ints
 
 FLAT_LIMIT = 20_000
 SPARE = 8
-"""Found beyond k, so that those whose cosines are nearly equal to the last one's are among them."""
+"""Candidates beyond k, so that those with cosines nearly equal to the last one's are included."""
 SLACK = 1e-5
-"""More than a cosine out of a matrix product is ever wrong by."""
+"""Upper bound on the error of a cosine from a matrix product."""
 BATCH_ROWS, BATCH_PAIRS = 64, 8_192
 
 
 @dataclass(frozen=True)
 class KnownGraph:
-    """A similarity graph of T nodes, as part of a block: its first node is the `first` of that. It was made with the same k and τ.
+    """A similarity graph of T nodes, built with the same k and τ, as part of a block that it starts at node `first` of.
 
-    `merge` tells how its nodes have moved.
+    `merge` maps its nodes to the current ones.
     """
 
     edges: Block
@@ -42,17 +42,17 @@ class KnownGraph:
 
     def rows(self, nodes_T: Ints) -> sp.csr_array:
         """The edges of some of its nodes: CSR[·, T]."""
-        found = taken(self.edges, nodes_T + self.first)
+        rows = taken(self.edges, nodes_T + self.first)
         shape = len(nodes_T), self.merge.count
-        return sp.csr_array((found.data, found.indices - self.first, found.indptr), shape=shape)
+        return sp.csr_array((rows.data, rows.indices - self.first, rows.indptr), shape=shape)
 
     def neighbours(self, nodes_T: Ints) -> Ints:
-        """The nodes that are still there and have an edge to one of the given ones, in order."""
+        """The remaining nodes that have an edge to one of these, ascending."""
         near = np.unique(self.rows(nodes_T).indices).astype(np.int64)
         return near[self.merge.places(near) >= 0]
 
     def after(self, edit: "GraphEdit") -> sp.csr_array:
-        """The whole graph as it is after an edit."""
+        """The full graph after an edit."""
         all_rows = self.rows(np.arange(self.merge.count))
         moved = moved_block(all_rows, self.merge, self.merge, edit.added, edit.replaced_R, both_ways=True)
         return sp.csr_array(whole(moved))
@@ -60,9 +60,7 @@ class KnownGraph:
 
 @dataclass(frozen=True)
 class GraphEdit:
-    """What has changed in a graph of so many nodes: all edges of the nodes that are `replaced`, in order, new ones among them, are those that
-    are `added`, both ways.
-    """
+    """An edit of a graph of `nodes` nodes: `added` are all edges, both ways, of the nodes in `replaced_R` (ascending, new ones included)."""
 
     nodes: int
     replaced_R: Ints
@@ -86,7 +84,7 @@ class _Pairs:
         return _Pairs(self.row_X[chosen], self.other_X[chosen], self.cosine_X[chosen])
 
     def moved(self, merge: RowMap) -> "_Pairs":
-        """Nodes as they are numbered now, without what is gone."""
+        """The pairs in current numbers, without deleted nodes."""
         moved = _Pairs(merge.places(self.row_X), merge.places(self.other_X), self.cosine_X)
         return moved.only((moved.row_X >= 0) & (moved.other_X >= 0))
 
@@ -101,8 +99,8 @@ _NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.
 def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> sp.csr_array:
     """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ.
 
-    `vectors_ND` are unit rows. No node neighbours itself, however many duplicates it has; an edge stands once in each
-    direction with one weight; of equally near nodes the first ones count.
+    `vectors_ND` are unit rows. No node neighbours itself, however many duplicates it has; each edge is stored once per
+    direction, with the same weight; ties go to the first nodes.
     """
     count = len(vectors_ND)
     if count < 2:
@@ -111,13 +109,13 @@ def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float)
 
 
 def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
-    """The graph of what is near, each pair both ways."""
+    """The graph of these pairs, both ways."""
     edges = sp.coo_array((found.cosine_X, (found.row_X, found.other_X)), shape=(count, count)).tocsr()
     return sp.csr_array(edges.maximum(edges.T))
 
 
 def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> _Pairs:
-    """Every node with its nearest: exact up to FLAT_LIMIT nodes, by graph/hierarchy/similarity.py from there on."""
+    """Every node with its nearest: exact up to FLAT_LIMIT nodes, from `likely_neighbours` above."""
     if len(vectors_ND) <= FLAT_LIMIT:
         return _exact_nearest(vectors_ND, neighbours, min_similarity)
     likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
@@ -129,24 +127,24 @@ def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) 
 
 
 def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> _Pairs:
-    """Every node with its nearest, without a copy of the vectors if they lie in one segment."""
+    """Every node with its nearest, without copying vectors that are in one segment."""
     import faiss
 
     vectors_ND, count = np.ascontiguousarray(vectors_ND, np.float32), len(vectors_ND)
-    asked = min(count, neighbours + 1 + SPARE)
-    cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, asked, metric=faiss.METRIC_INNER_PRODUCT)
+    candidates = min(count, neighbours + 1 + SPARE)
+    cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, candidates, metric=faiss.METRIC_INNER_PRODUCT)
     rows_NK = np.broadcast_to(np.arange(count)[:, None], found_NK.shape)
     likely_NK = (found_NK != rows_NK) & (cosines_NK >= min_similarity - SLACK)
     pairs = _measured(vectors_ND, rows_NK[likely_NK], found_NK[likely_NK], min_similarity)
     found = _k_nearest(pairs, neighbours)
-    if asked == count:
+    if candidates == count:
         return found
     unsure = np.flatnonzero(cosines_NK[:, -1] >= _last_cosines(found, count, neighbours, min_similarity) - SLACK)
     return _k_nearest(_Pairs.join([pairs, *_near_pairs(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
 
 
 def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
-    """What is to be done to a known graph for it to be that of vectors that have come or gone since; None where that is no less than making it anew."""
+    """The edit that turns a known graph into that of the current vectors; None if it would cost no less than a new graph."""
     count, searched = len(vectors_ND), known.merge.new_K
     exact = count <= FLAT_LIMIT
     if exact:
@@ -162,12 +160,12 @@ def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known
 
 
 def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float) -> _Pairs:
-    """Each of the given rows with what is likely to be nearest to it: by the ANN indexes of the vectors where they have one."""
-    found = vectors_ND.candidates(vectors_ND[rows_R], neighbours + 1) if isinstance(vectors_ND, Vectors) else None
-    if found is None:
+    """Each of these rows with its likely nearest nodes, from the ANN indexes of the vectors if they have any."""
+    candidates = vectors_ND.candidates(vectors_ND[rows_R], neighbours + 1) if isinstance(vectors_ND, Vectors) else None
+    if candidates is None:
         near = _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, rows_R, neighbours, min_similarity)])
         return near.only(np.isin(near.row_X, rows_R))
-    row_X, other_X = np.repeat(rows_R, [len(each) for each in found]), np.concatenate([NO_ROWS, *found])
+    row_X, other_X = np.repeat(rows_R, [len(each) for each in candidates]), np.concatenate([NO_ROWS, *candidates])
     others = row_X != other_X
     return _measured(vectors_ND, row_X[others], other_X[others], min_similarity)
 
@@ -181,7 +179,7 @@ def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
 
 
 def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
-    """The nodes whose nearest are others now, searched ones and those that one of them is nearer to than the last of their k; and all their edges, one way."""
+    """The nodes whose nearest have changed (searched ones, and those that got a nearer one), and all their edges, one way."""
     changed = np.union1d(searched, near.row_X)
     gained = known.merge.lasts(np.setdiff1d(changed, searched))
     own = _k_nearest(_Pairs.join([near, _own_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
@@ -192,34 +190,34 @@ def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: in
 
 
 def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
-    """All edges of the changed nodes are these, each once both ways."""
+    """The edit that gives the changed nodes exactly these edges, each once per direction."""
     both = _Pairs.join([edges, edges.turned()])
     once = np.unique(both.row_X * nodes + both.other_X, return_index=True)[1]
     return GraphEdit(nodes, changed, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
 
 
 def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
-    """The own k nearest of nodes of a graph. A row holds them and those nodes that it is among the nearest of; the first k are its own."""
+    """The k nearest of some nodes of a graph. A row also has the nodes that the node is among the nearest of; the first k are its own."""
     rows = known.rows(rows_T)
     starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
     row_X = np.repeat(np.arange(len(rows_T)), degree_B)
-    # Cosines are above 0, so that they have the order of their bits; rows are told by the upper half.
+    # Cosines are above 0, so they sort like their bits; the upper half of each key is the row.
     ordered_X = np.sort(row_X.astype(np.uint64) << np.uint64(32) | (_LARGEST - rows.data.view(np.uint32)))
     crowded = np.flatnonzero(degree_B > neighbours)
     last_B = np.zeros(len(rows_T), np.float32)
     last_B[crowded] = (_LARGEST - ordered_X[starts[crowded] + neighbours - 1].astype(np.uint32)).view(np.float32)
     last_X = last_B[row_X]
     nearer_X, equal_X = rows.data > last_X, rows.data == last_X
-    room_B = neighbours - np.bincount(row_X[nearer_X], minlength=len(rows_T))
+    ties_B = neighbours - np.bincount(row_X[nearer_X], minlength=len(rows_T))
     equals = np.concatenate([[0], np.cumsum(equal_X)])
     rank_X = equals[1:] - equals[starts][row_X]
     pairs = _Pairs(rows_T[row_X], rows.indices.astype(np.int64), rows.data)
-    return pairs.only(nearer_X | (equal_X & (rank_X <= room_B[row_X])))
+    return pairs.only(nearer_X | (equal_X & (rank_X <= ties_B[row_X])))
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """From which cosine a node is likely to be among the nearest of one that is not searched: the least of its row, τ while that has fewer than k."""
+    """The lowest cosine at which a node may be among the nearest of an unsearched one: the lowest of its row, or τ with fewer than k."""
 
     known: KnownGraph
     searched: Ints
@@ -227,7 +225,7 @@ class _Bounds:
     min_similarity: float
 
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
-        """Whether a node so near may be among the nearest of each of these."""
+        """Whether a node with this cosine may be among the nearest of each of these."""
         others, place_X = np.unique(other_X, return_inverse=True)
         rows = self.known.rows(np.maximum(self.known.merge.lasts(others), 0))
         degree_O = np.diff(rows.indptr)
@@ -243,7 +241,7 @@ class _Bounds:
 def _near_pairs(
     vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, bounds: _Bounds | None = None
 ) -> Iterator[_Pairs]:
-    """Pairs, both ways, that hold the nearest of the given rows, and all in which a row is near enough for the `bounds` of another."""
+    """Pairs, both ways, that include the nearest of these rows, and all in which a row meets the `bounds` of another."""
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
         cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
@@ -263,7 +261,7 @@ def _near_pairs(
 
 
 def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:
-    """From which cosine another node would be among a node's nearest: its k-th, or τ while it has fewer: float[N]."""
+    """The lowest cosine among a node's nearest: that of its k-th, or τ with fewer than k: float[N]."""
     least_N = np.full(count, np.inf)
     np.minimum.at(least_N, found.row_X, found.cosine_X)
     full_N = np.bincount(found.row_X, minlength=count) >= neighbours
@@ -271,7 +269,7 @@ def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: fl
 
 
 def _measured(vectors_ND: Matrix, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
-    """The pairs that are similar enough, with their cosines: the same bits for a pair whatever else is measured, both ways."""
+    """The sufficiently similar pairs with their cosines; a pair's bits do not depend on the others, nor on its direction."""
     cosine_X = np.empty(len(row_X), np.float32)
     for start in range(0, len(row_X), BATCH_PAIRS):
         part = slice(start, start + BATCH_PAIRS)
@@ -281,7 +279,7 @@ def _measured(vectors_ND: Matrix, row_X: Ints, other_X: Ints, min_similarity: fl
 
 
 def _k_nearest(pairs: _Pairs, neighbours: int) -> _Pairs:
-    """The k nearest of each row, each once; of equally near ones the first."""
+    """The k nearest of each row, each once; ties go to the first."""
     order = np.lexsort((pairs.other_X, -pairs.cosine_X, pairs.row_X))
     row_X, other_X = pairs.row_X[order], pairs.other_X[order]
     again = np.flatnonzero((np.diff(row_X) == 0) & (np.diff(other_X) == 0)) + 1
@@ -291,17 +289,17 @@ def _k_nearest(pairs: _Pairs, neighbours: int) -> _Pairs:
 
 
 PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
-"""Lists that a node is compared with, and how many of them where only cosines from NEAR up count, as what is so near lies in few. Of the edges of 10k propositions
-they hold .995, of those of 22k entities .9999 (docs/log.md)."""
+"""Lists probed for a node, and fewer if only cosines from NEAR up count, as such neighbours are in few lists. They contain .995 of the
+edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
 ROUGH = 0.2
-"""More than a cosine of these codes is too small by, but for one in thousands."""
+"""Upper bound on how much these codes underestimate a cosine, except for one in thousands."""
 TRAINED_PER_CODE = 64
-"""Vectors among which each of the 16 codes of two dimensions is found."""
+"""Training vectors per code, of 16 codes for two dimensions."""
 SEARCHED_ROWS = 8_192
 
 
 def likely_neighbours(vectors_ND: Matrix, count: int, min_similarity: float) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs (node, one that is likely to be among its `count` nearest and no less than `min_similarity` near), batch by batch of nodes, in order."""
+    """Pairs (node, likely one of its `count` nearest with at least `min_similarity`), in batches of nodes, in order."""
     inverted, nodes = _inverted_file(vectors_ND), len(vectors_ND)
     probed = PROBED_WHERE_NEAR if min_similarity >= NEAR else PROBED_LISTS
     inverted.nprobe = min(probed, inverted.nlist)

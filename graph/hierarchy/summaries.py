@@ -1,7 +1,7 @@
 """Summaries of chunks and communities: a few of their own sentences, or a text by a language model (GraphMPA §3.1).
 
-Sentences are chosen by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities in
-a tree: parts under a token cap, then a summary of summaries; its finished calls are in the ledger, so no group is summarised twice."""
+Sentences are selected by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities
+as a tree: parts under a token limit, then a summary of summaries. Finished calls are in the ledger, so no group is summarised twice."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,15 +16,15 @@ from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Me
 
 RELEVANCE = 0.7
 REPEATS = 0.95
-"""Cosine from which a sentence says what a chosen one says."""
+"""Cosine from which a sentence counts as repeating a chosen one."""
 MAX_CANDIDATES = 200
 
 
 def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max_tokens: int) -> list[int]:
     """Rows of the chosen sentences, ascending, together at most `max_tokens` long; at least one, whatever its length.
 
-    `count_tokens(row)` is the length of a sentence. A sentence that is too long for the room left is skipped, it does
-    not end the choice. Ties go to the earlier row.
+    `count_tokens(row)` is the length of a sentence. A sentence longer than the remaining budget is skipped; selection goes on. Ties go
+    to the earlier row.
     """
     centre_D = vectors_SD.mean(axis=0)
     centre_D /= np.linalg.norm(centre_D) or 1.0
@@ -32,46 +32,46 @@ def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max
     candidates = np.argsort(-relevance_S, kind="stable")[:MAX_CANDIDATES]
     vectors_CD, relevance_C = vectors_SD[candidates], relevance_S[candidates]
     nearest_C = np.zeros(len(candidates), np.float32)
-    open_C = np.ones(len(candidates), bool)
+    eligible_C = np.ones(len(candidates), bool)
     chosen: list[int] = []
-    room = max_tokens
-    while open_C.any():
-        gain_C = np.where(open_C, RELEVANCE * relevance_C - (1 - RELEVANCE) * nearest_C, -np.inf)
+    budget = max_tokens
+    while eligible_C.any():
+        gain_C = np.where(eligible_C, RELEVANCE * relevance_C - (1 - RELEVANCE) * nearest_C, -np.inf)
         best = int(gain_C.argmax())
-        open_C[best] = False
+        eligible_C[best] = False
         length = count_tokens(int(candidates[best]))
-        if chosen and length > room:
+        if chosen and length > budget:
             continue
         chosen.append(int(candidates[best]))
-        room -= length
-        if room <= 0:
+        budget -= length
+        if budget <= 0:
             break
         nearest_C = np.maximum(nearest_C, vectors_CD @ vectors_CD[best])
-        open_C &= nearest_C < REPEATS
+        eligible_C &= nearest_C < REPEATS
     return sorted(chosen)
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
-    """Sentences as one running text, each closed by a mark."""
+    """Sentences joined into one text, each ending with punctuation."""
     return " ".join(text if text.endswith((".", "!", "?", "…", '"', "”", "。")) else text + "." for text in sentences)
 
 
 WriteSummaries = Callable[[Sequence[Sequence[str]]], list[str]]
-"""The texts of each group to its summary; "" where none could be had."""
+"""A function from the texts of each group to its summary; "" where there is none."""
 
 MAX_INPUT_TOKENS = 3_000
 CALLS_AT_ONCE = 64
 WORDS_PER_TOKEN = 0.75
-ROOM_FOR_LONGER = 2
-"""A reply may be this many times longer than asked for before it is cut."""
+MAX_LENGTH_FACTOR = 2
+"""A reply is cut at this many times the requested length."""
 _SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
-"""A sentence that is whole."""
+"""The end of a complete sentence."""
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
-    """One summary a group, each layer of all trees asked together; "" where a reply was refused, empty, or cut in its first sentence.
+    """One summary per group, requested level by level for all trees together; "" where a reply was refused, empty, or cut in its first sentence.
 
-    What was cut or refused is not in the ledger, so the next run asks for it again.
+    Cut and refused replies are not in the ledger, so the next run requests them again.
     """
     levels: list[list[str]] = [list(group) for group in groups]
     summaries = [""] * len(groups)
@@ -81,7 +81,7 @@ def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Seque
         parts = {number: pack(levels[number], model.count_tokens, MAX_INPUT_TOKENS) for number in waiting}
         requests = [_summary_request(part, max_summary_tokens) for number in waiting for part in parts[number]]
         replies = iter(_write_all(model, requests))
-        climbing = []
+        unfinished = []
         for number in waiting:
             written = [next(replies) for _ in parts[number]]
             if not all(written) or 1 < len(levels[number]) == len(written):
@@ -90,30 +90,30 @@ def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Seque
                 summaries[number] = written[0]
             else:
                 levels[number] = written
-                climbing.append(number)
-        waiting = climbing
+                unfinished.append(number)
+        waiting = unfinished
     if unusable:
         say(
-            f"{unusable:,} of {len(groups):,} summaries by {model.name} could not be used; sentences of the texts stand in"
+            f"{unusable:,} of {len(groups):,} summaries by {model.name} could not be used; sentences of the texts replace them"
         )
     return summaries
 
 
 def pack(texts: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[list[str]]:
-    """The texts in order, in runs of at most `max_tokens`; one that is longer makes a run of its own.
+    """The texts in order, in runs of at most `max_tokens`; a longer text makes a run of its own.
 
     >>> pack(["a b", "c", "d e f g", "h"], lambda text: len(text.split()), 3)
     [['a b', 'c'], ['d e f g'], ['h']]
     """
     runs: list[list[str]] = []
-    room = -1
+    budget = -1
     for text in texts:
         length = count_tokens(text)
-        if length > room:
+        if length > budget:
             runs.append([])
-            room = max_tokens
+            budget = max_tokens
         runs[-1].append(text)
-        room -= length
+        budget -= length
     return runs
 
 
@@ -121,7 +121,7 @@ def _summary_request(texts: Sequence[str], max_summary_tokens: int) -> Completio
     words = max(1, int(max_summary_tokens * WORDS_PER_TOKEN))
     lines = "\n".join(f"- {quote(text)}" for text in texts)
     messages = (Message("system", fill("graph/summarise.txt", max_words=str(words))), Message("user", lines))
-    return CompletionRequest(messages, ROOM_FOR_LONGER * max_summary_tokens)
+    return CompletionRequest(messages, MAX_LENGTH_FACTOR * max_summary_tokens)
 
 
 def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[str]:
@@ -134,27 +134,27 @@ def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> l
 
 
 def _usable_text(completion: Completion) -> str:
-    """The text of a reply, of one that was cut its whole sentences, "" of one that was refused."""
+    """The text of a reply; only the complete sentences if it was cut, "" if it was refused."""
     if completion.finish_reason == "refused":
         return ""
     text = plain(without_thinking(completion.text))
-    return text if completion.finish_reason == "stop" else whole_sentences(text)
+    return text if completion.finish_reason == "stop" else complete_sentences(text)
 
 
-def whole_sentences(text: str) -> str:
-    """A text that was cut, without its last sentence unless that is whole, and up to where it begins to say a sentence again.
+def complete_sentences(text: str) -> str:
+    """A truncated text without an incomplete last sentence, and up to the first repeated sentence.
 
-    >>> whole_sentences("The yard built ferries. It burned in 1911. It was reb")
+    >>> complete_sentences("The yard built ferries. It burned in 1911. It was reb")
     'The yard built ferries. It burned in 1911.'
     """
     units = list(split_units(text))
     if units and not _SENTENCE_END.search(units[-1].text):
         units.pop()
-    said: set[str] = set()
+    emitted: set[str] = set()
     end = 0
     for unit in units:
-        if unit.text in said:
+        if unit.text in emitted:
             break
-        said.add(unit.text)
+        emitted.add(unit.text)
         end = unit.end
     return text[:end]

@@ -1,6 +1,6 @@
-"""Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), that a whole retrieval then obeys.
+"""Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), that restrict a whole retrieval.
 
-Keys are `source`, `title` and what the documents' own metadata holds; a value may have `*` as in file names.
+Keys are `source`, `title` and those of the documents' metadata; a value may contain the wildcard `*`.
 """
 
 import json
@@ -27,24 +27,24 @@ class Condition:
     operator: str
     value: str
 
-    def holds(self, found: object) -> bool:
-        """Whether a document's value meets it; numbers compare as numbers, all else as text. No value meets only !=."""
-        if found is None:
+    def holds(self, value: object) -> bool:
+        """Whether a document's value meets it; numbers compare as numbers, all else as text. A missing value meets only !=."""
+        if value is None:
             return self.operator == "!="
-        if isinstance(found, list):
-            some = any(Condition(self.key, "=", self.value).holds(each) for each in found)
+        if isinstance(value, list):
+            some = any(Condition(self.key, "=", self.value).holds(each) for each in value)
             return some if self.operator == "=" else not some if self.operator == "!=" else False
-        text = json.dumps(found) if isinstance(found, bool) else str(found)
+        text = json.dumps(value) if isinstance(value, bool) else str(value)
         if self.operator in ("=", "!="):
             return (_equal(text, self.value)) == (self.operator == "=")
-        ours, theirs = _comparable(text, self.value)
-        return bool(ours < theirs if "<" in self.operator else ours > theirs) or (
-            "=" in self.operator and bool(ours == theirs)
+        left, right = _comparable(text, self.value)
+        return bool(left < right if "<" in self.operator else left > right) or (
+            "=" in self.operator and bool(left == right)
         )
 
 
 def parse_condition(text: str) -> Condition:
-    """A condition as a user writes it; UserError with the form when it is none.
+    """Parse a condition as a user writes it; UserError with the syntax when it is invalid.
 
     >>> parse_condition("year >= 1990")
     Condition(key='year', operator='>=', value='1990')
@@ -56,7 +56,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
-    """bool[U]: which documents meet all conditions. UserError for a key that no document has, and when none meets them."""
+    """bool[U]: which documents meet all conditions. UserError for a key that no document has, and when no document meets them."""
     rows = [_values(data, row) for row in range(len(data.document_sources))]
     known = sorted({key for values in rows for key in values})
     for condition in conditions:
@@ -69,29 +69,29 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
             )
     allowed_U = documents_meeting(data, conditions)
     if not allowed_U.any():
-        told = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
-        raise UserError(f"filter {told}: no document of {len(rows):,} meets it", "one at least", "loosen the filter")
+        text = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
+        raise UserError(f"filter {text}: no document of {len(rows):,} meets it", "at least one", "loosen the filter")
     return allowed_U
 
 
 def documents_meeting(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
-    """bool[U]: which documents meet all conditions, whatever keys there are."""
+    """bool[U]: which documents meet all conditions, without checking the keys."""
     rows = (_values(data, row) for row in range(len(data.document_sources)))
     return np.array([all(each.holds(values.get(each.key)) for each in conditions) for values in rows], bool)
 
 
 def _values(data: IndexData, row: int) -> dict[str, Any]:
-    own: dict[str, Any] = json.loads(data.document_metadata[row])
-    return {**own, "source": data.document_sources[row], "title": data.document_titles[row]}
+    metadata: dict[str, Any] = json.loads(data.document_metadata[row])
+    return {**metadata, "source": data.document_sources[row], "title": data.document_titles[row]}
 
 
 def _equal(text: str, pattern: str) -> bool:
-    ours, theirs = _comparable(text, pattern)
-    return bool(ours == theirs) or fnmatchcase(text.casefold(), pattern.casefold())
+    left, right = _comparable(text, pattern)
+    return bool(left == right) or fnmatchcase(text.casefold(), pattern.casefold())
 
 
-def _comparable(ours: str, theirs: str) -> tuple[Any, Any]:
+def _comparable(left: str, right: str) -> tuple[Any, Any]:
     try:
-        return float(ours), float(theirs)
+        return float(left), float(right)
     except ValueError:
-        return ours.casefold(), theirs.casefold()
+        return left.casefold(), right.casefold()

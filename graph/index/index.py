@@ -1,7 +1,7 @@
-"""The reader's view of an index: arrays in memory, nouns on demand, and the encoder that its vectors came from.
+"""The reader's view of an index: arrays in memory, objects on demand, and the encoder that made its vectors.
 
-Nothing here is written to, so any number of threads may share one Index. Before it: the row of a thing by its name, and BM25 of all
-passages, of which frequent terms are cached. After it: an index that is opened again when somebody has written it.
+An Index is read-only, so any number of threads may share it. Before it: lookup of rows by name, and BM25 over all passages, with scores
+of frequent terms cached. After it: an index that is reopened when it has been written.
 Legend: P passages, W terms."""
 
 from bisect import bisect_left
@@ -38,7 +38,7 @@ NodeKind: TypeAlias = Literal["document", "passage", "proposition", "entity", "s
 
 
 def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
-    """The row of a document by its source, of another thing by its id; None for what is not there."""
+    """The row of a document by its source, or of another node by its id; None if it is not in the index."""
     if kind == "document":
         row = bisect_left(data.document_sources, name)
         return row if row < len(data.document_sources) and data.document_sources[row] == name else None
@@ -55,33 +55,33 @@ def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
 
 
 def entity_rows(data: IndexData, keys: Sequence[str]) -> Ints:
-    """The row of each entity by its key, whose hash its id is; −1 for one that is not there: int64[K].
+    """The row of each entity by its key (whose hash is its id); −1 if it is not in the index: int64[K].
 
     >>> from graph.store.columns.strings import Strings
     >>> from types import SimpleNamespace
-    >>> here = SimpleNamespace(entity_ids=Strings.of([content_id("entity", "tarn")]))
-    >>> entity_rows(here, ["isle", "tarn"]).tolist()
+    >>> data = SimpleNamespace(entity_ids=Strings.of([content_id("entity", "tarn")]))
+    >>> entity_rows(data, ["isle", "tarn"]).tolist()
     [-1, 0]
     """
     return find_ids(data.entity_ids, [content_id("entity", key) for key in keys])
 
 
 FREQUENT_SHARE = 8
-"""A term is frequent that stands in one passage of so many."""
+"""A term is frequent if at least one passage in this many contains it."""
 MOST_CACHED_BYTES = 128 << 20
-"""Of what frequent terms add; that of the one that was asked for longest ago goes first."""
+"""Size limit of the cached scores of frequent terms; the least recently used are evicted first."""
 
 
 class TermScores:
-    """The scores of one index. Any number of threads may ask."""
+    """BM25 scores of one index; thread-safe."""
 
     def __init__(self, count_WP: Block, texts_W: Ints, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
         self._count_WP, self._texts_W, self._idf_W, self._norm_P = count_WP, texts_W, idf_W, norm_P
-        self._kept: OrderedDict[int, Floats] = OrderedDict()
+        self._cached: OrderedDict[int, Floats] = OrderedDict()
         self._lock = Lock()
 
     def sum(self, rows: Sequence[int]) -> Floats:
-        """BM25 of every passage for the terms in `rows`, a repeated one counted as often: float32[P]."""
+        """BM25 of every passage for the terms in `rows`, counted as often as they are repeated: float32[P]."""
         scores_P = np.zeros(self._count_WP.shape[1], np.float32)
         for row in rows:
             if FREQUENT_SHARE * self._texts_W[row] >= len(scores_P):
@@ -91,31 +91,31 @@ class TermScores:
         return scores_P
 
     def _add(self, row: int, scores_P: Floats) -> None:
-        """Add what a term adds to each of the passages that it stands in."""
-        found = taken(self._count_WP, np.array([row]))
-        scores_P[found.indices] += bm25(found.data, self._idf_W[row], self._norm_P[found.indices])
+        """Add a term's scores to those of the passages that contain it."""
+        counts = taken(self._count_WP, np.array([row]))
+        scores_P[counts.indices] += bm25(counts.data, self._idf_W[row], self._norm_P[counts.indices])
 
     def _frequent(self, row: int) -> Floats:
-        """What a frequent term adds to every passage: float32[P], kept."""
+        """A frequent term's scores for all passages: float32[P], cached."""
         with self._lock:
-            if row in self._kept:
-                self._kept.move_to_end(row)
-                return self._kept[row]
-        worth_P = np.zeros(self._count_WP.shape[1], np.float32)
-        self._add(row, worth_P)
+            if row in self._cached:
+                self._cached.move_to_end(row)
+                return self._cached[row]
+        scores_P = np.zeros(self._count_WP.shape[1], np.float32)
+        self._add(row, scores_P)
         with self._lock:
-            self._kept[row] = worth_P
-            while len(self._kept) > max(1, MOST_CACHED_BYTES // max(1, worth_P.nbytes)):
-                self._kept.popitem(last=False)
-        return worth_P
+            self._cached[row] = scores_P
+            while len(self._cached) > max(1, MOST_CACHED_BYTES // max(1, scores_P.nbytes)):
+                self._cached.popitem(last=False)
+        return scores_P
 
 
 MAX_CLIQUE_ENTITIES = 8
 LEIDEN_ITERATIONS = 2
+"""For communities that a reader detects itself: a tenth of the time, .004 less modularity than at convergence (8k passages)."""
 SAMPLED_PROPOSITIONS = 1_000
-"""Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
 MOST_RESTRICTED_BYTES = 256 << 20
-"""Of filtered indexes that are kept, what they copied and computed; the one that was used longest ago goes first."""
+"""Size limit of cached filtered indexes (copies and computed data); the least recently used are evicted first."""
 
 
 @dataclass(frozen=True)
@@ -137,17 +137,17 @@ class Index:
         return unit_rows(self.encoder_source.get().encode_queries(texts))
 
     def encode_texts(self, texts: Sequence[str]) -> Floats:
-        """The unit vectors [N, D] of texts, as those of the index are made."""
+        """The unit vectors [N, D] of texts, made like those of the index."""
         return unit_rows(self.encoder_source.get().encode(texts))
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, as the index's encoder counts them."""
+        """Tokens of a text, by the index's encoder."""
         return self.encoder_source.get().count_tokens(text)
 
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
-        """The index of the documents that meet all conditions, and of nothing else; itself when there are none.
+        """The index of only the documents that meet all conditions; itself when there are none.
 
-        Those used last are kept, as many as fit MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
+        The most recently used are cached, as many as fit MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
         """
         if not conditions:
             return self
@@ -156,22 +156,22 @@ class Index:
             if part is None:
                 part = replace(self, data=restrict(self.data, allowed_documents(self.data, conditions)))
             self._restricted[conditions] = part
-            held = {key: each.own_bytes(self.data) for key, each in self._restricted.items()}
-            for key in held:
-                if sum(held[each] for each in self._restricted) > MOST_RESTRICTED_BYTES:
+            sizes = {key: each.own_bytes(self.data) for key, each in self._restricted.items()}
+            for key in sizes:
+                if sum(sizes[each] for each in self._restricted) > MOST_RESTRICTED_BYTES:
                     del self._restricted[key]
             return part
 
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
-        """The index for a reader who may know of nothing but the documents that meet all conditions; an empty one where none does.
+        """The index for a reader with access to only the documents that meet all conditions; empty if none does.
 
-        Unlike `where`, it has no name, term or weight that only the other documents have (graph/index/restrict.py), and is not kept.
+        Unlike `where`, it has no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_rest(self.data, part))
 
     def own_bytes(self, whole: IndexData) -> int:
-        """What this index, a part of `whole`, takes in memory beside it: copies, and what was computed from them."""
+        """The memory that this index, a part of `whole`, takes in addition to it: copies, and data computed from them."""
         computed = [value for name, value in list(self.__dict__.items()) if name != "data"]
         arrays = own_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
         return sum(array.nbytes for array in arrays)
@@ -190,7 +190,7 @@ class Index:
         )
 
     def proposition(self, row: int) -> Proposition:
-        """The proposition in a row, with its entities and every place it stands at."""
+        """The proposition in a row, with its entities and the spans of all its occurrences."""
         data = self.data
         entities = data.proposition_entity_NE[[row], :].indices
         first, last = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
@@ -233,12 +233,12 @@ class Index:
         return TermScores(data.term_count_WP, data.term_passages_W, data.term_idf_W, data.term_norm_P)
 
     def entity_rows(self, keys: Sequence[str]) -> Ints:
-        """The row of each entity by its key, −1 for one that is not there: int64[K]."""
+        """The row of each entity by its key, −1 if it is not in the index: int64[K]."""
         return entity_rows(self.data, keys)
 
     @cached_property
     def sample_SD(self) -> Floats:
-        """The vectors of at most SAMPLED propositions, evenly spaced: what a question is like the bulk of them is told by these."""
+        """The vectors of at most SAMPLED_PROPOSITIONS evenly spaced propositions, to estimate a question's similarity to most of them."""
         count = len(self.data.proposition_ids)
         rows = np.arange(0, count, max(1, -(-count // SAMPLED_PROPOSITIONS)))
         return np.asarray(self.data.proposition_vectors_ND[rows], np.float32)
@@ -269,19 +269,19 @@ class Index:
 
     @cached_property
     def association_VV(self) -> sp.csr_array:
-        """PropRAG's graph as a walk: entities that stand in one proposition or are synonyms, entities and their passages.
+        """PropRAG's graph as a walk: edges between entities of one proposition, between synonyms, and between entities and passages.
 
-        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled: what holds twice counts once,
-        and a proposition with more than MAX_CLIQUE_ENTITIES entities ties them to its passage only.
+        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if it has two reasons;
+        a proposition with more than MAX_CLIQUE_ENTITIES entities links them to its passage only.
         """
         data = self.data
         entities_N = np.diff(data.proposition_entity_NE.indptr)
         small_NE = sp.csr_array(data.proposition_entity_NE[np.flatnonzero(entities_N <= MAX_CLIQUE_ENTITIES), :])
-        together_EE = sp.csr_array(small_NE.T @ small_NE + data.synonym_EE)
-        together_EE.setdiag(0)
-        together_EE.eliminate_zeros()
-        stands_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_entity_NE)
-        graph = sp.csr_array(sp.block_array([[together_EE, stands_PE.T], [stands_PE, None]], format="csr"))
+        adjacent_EE = sp.csr_array(small_NE.T @ small_NE + data.synonym_EE)
+        adjacent_EE.setdiag(0)
+        adjacent_EE.eliminate_zeros()
+        mentions_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_entity_NE)
+        graph = sp.csr_array(sp.block_array([[adjacent_EE, mentions_PE.T], [mentions_PE, None]], format="csr"))
         graph.data[:] = 1
         return row_normalised(graph)
 
@@ -292,7 +292,7 @@ class Index:
 
     @cached_property
     def hub_graph_VV(self) -> sp.csr_array:
-        """Propositions tied to their hubs: symmetric CSR[V, V] of ones, rows as those of `bipartite_chain`."""
+        """Propositions linked to their hubs: symmetric CSR[V, V] of ones, with the rows of `bipartite_chain`."""
         incidence_NB = self.incidence_NB
         return sp.csr_array(sp.block_array([[None, incidence_NB], [incidence_NB.T, None]], format="csr"))
 
@@ -319,7 +319,7 @@ class Index:
 
 
 class EncoderSource:
-    """Loads the encoder once, when it is first needed, and refuses one whose fingerprint is not the index's."""
+    """Loads the encoder once, on first use, and refuses one whose fingerprint is not the index's."""
 
     def __init__(self, spec: str, manifest: Manifest, folder: Path, open_by_spec: OpenEncoder) -> None:
         self._spec, self._manifest, self._folder, self._open = spec, manifest, folder, open_by_spec
@@ -328,7 +328,7 @@ class EncoderSource:
         self._encoder: Encoder | None = None
 
     def get(self) -> Encoder:
-        """The encoder; UserError when the one that the index names now has other weights or prompts."""
+        """The encoder; UserError when the one that the index names has other weights or prompts than the index."""
         with self._lock:
             if self._encoder is None:
                 encoder = self._open(self._spec)
@@ -338,7 +338,7 @@ class EncoderSource:
 
 
 def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> Index:
-    """The current generation of the index in `folder`; UserError when there is none or a file of it is cut short."""
+    """The current generation of the index in `folder`; UserError when there is none or a file of it is truncated."""
     folder = Path(folder)
     manifest, data = _load(folder)
     settings = parse_settings(IndexSettings, manifest.settings, str(folder / MANIFEST))
@@ -347,7 +347,7 @@ def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> 
 
 
 def _load(folder: Path) -> tuple[Manifest, IndexData]:
-    """The manifest and its arrays; those that came after it, where writers were so quick that its files are gone."""
+    """The manifest and its arrays; of a later generation if a writer removed the files meanwhile."""
     manifest = read_manifest(folder)
     try:
         return manifest, load_arrays(folder, IndexData, manifest)
@@ -358,7 +358,7 @@ def _load(folder: Path) -> tuple[Manifest, IndexData]:
 
 
 class FreshIndex:
-    """The current generation of the index in `folder`; its encoder is opened once for all of them. Threads may share it."""
+    """The current generation of the index in `folder`, reopened after writes; the encoder is opened once. Threads may share it."""
 
     def __init__(self, folder: Path, open_by_spec: OpenEncoder) -> None:
         self.folder = folder
@@ -367,7 +367,7 @@ class FreshIndex:
         self._index = open_index(folder, self.open_encoder)
 
     def get(self) -> Index:
-        """The index as it is now; UserError when it cannot be opened."""
+        """The current index; UserError when it cannot be opened."""
         with self._lock:
             if read_manifest(self.folder).identity != self._index.manifest.identity:
                 self._index = open_index(self.folder, self.open_encoder)

@@ -1,8 +1,8 @@
-"""Nearness: cosines on one scale for every encoder. All constants of retrieval that are compared with how near two texts are, are on it.
+"""Normalised similarity: cosines on one scale for every encoder. Retrieval's similarity thresholds are on this scale.
 
-The cosines of one encoder lie around 0, those of another between .7 and 1. What texts of the index that have nothing to do with each other
-have is 0 here, and what a text has with itself is 1: (c − u) / (1 − u), u being a quantile of the cosines of the index. If all vectors
-share a part of length √u, this is the cosine of what is left of them, so it can be had of sums of vectors too (`square_of_sum`).
+The cosines of one encoder are around 0, those of another between .7 and 1. Here, unrelated texts of the index have similarity 0, and
+identical texts 1: (c − u) / (1 − u), where u is a quantile of the cosines of the index. If all vectors share a component of length √u,
+this is the cosine of the remainders, so it can be computed for sums of vectors too (`square_of_sum`).
 
 Legend: Z quantiles.
 """
@@ -16,29 +16,29 @@ from graph.store.vectors import QUANTILE_LEVELS_Z
 from graph.types import Floats
 
 USUAL = 0.05
-"""The share of pairs of propositions that are farther from each other than u. Not half of them: in documents about one thing most pairs
-have something to do with each other, and with u their median Recall@5 is lower (docs/log.md)."""
+"""The share of pairs of propositions with a cosine below u. Not one half: in documents about one subject most pairs are related, and with
+the median as u Recall@5 is lower (docs/log.md)."""
 MOST_USUAL = 0.99
-"""Where all texts are the same text, any other is as far as it can be."""
+"""Upper bound on u, for an index whose texts are all the same."""
 LEAST_SQUARE = 0.05
-"""As of two vectors of nearness −.9 (links.py)."""
+"""As of two vectors of similarity −.9."""
 
 
 def usual_cosine(index: Index) -> float:
-    """u: the cosine that has nearness 0."""
+    """u: the cosine with normalised similarity 0."""
     return min(float(index.data.cosine_quantiles_Z[bisect_left(QUANTILE_LEVELS_Z, USUAL)]), MOST_USUAL)
 
 
 def normalised_similarity(index: Index, cosines: Floats) -> Floats:
-    """(c − u) / (1 − u) of cosines of the index's own vectors, of any shape: 1 at most, and the same order."""
+    """(c − u) / (1 − u) of cosines between vectors of the index, of any shape: at most 1, in the same order."""
     return _scaled(cosines, np.float32(usual_cosine(index)))
 
 
 def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -> Floats:
-    """The same of cosines with a query's vector [D], or those of queries [n, D], which are the last axis of `cosines`.
+    """The same for cosines with a query's vector [D], or those of queries [n, D], which are the last axis of `cosines`.
 
-    u is at most the median of what a query has with the propositions: where these are more like each other than like any question (turns
-    of one conversation, an encoder with a prompt for each), what is usual among them is not so for a question.
+    u is at most the median of a query's cosines with the propositions: where these are more similar to each other than to any question
+    (turns of one conversation, an encoder with separate prompts), their own quantile would be too high for a question.
     """
     usual = np.float32(usual_cosine(index))
     if len(index.sample_SD):
@@ -51,9 +51,9 @@ def _scaled(cosines: Floats, usual: Floats | np.float32) -> Floats:
 
 
 def square_of_sum(squares: Floats, weights: Floats | float, usual: float) -> Floats:
-    """|Σ w e|² of what unit vectors e have apart from the part that they share, given |Σ w e|² and Σ w of the vectors themselves.
+    """|Σ w e|² of unit vectors e without their shared component, given |Σ w e|² and Σ w of the vectors themselves.
 
-    At least LEAST_SQUARE (Σ w)²: the sum of opposites points nowhere.
+    At least LEAST_SQUARE (Σ w)²: a sum of opposites has no direction.
 
     >>> vectors = np.array([[0.6, 0.8, 0], [0.6, 0, 0.8]])
     >>> float(square_of_sum(np.square(vectors.sum(axis=0)).sum(), np.float64(2), 0.36).round(6))

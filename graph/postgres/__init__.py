@@ -1,1 +1,1 @@
-"""An index and PostgreSQL: its tables with pgvector, for other tools to query; its rows, copied either way."""
+"""An index in PostgreSQL: connections, schema, store, writers' turns, call ledger and feedback."""

@@ -1,4 +1,4 @@
-"""The kept calls of language models in the database of an index: the ledger of serve/ledger.py, which several processes write at once."""
+"""The ledger of model calls in the database of an index: serve/ledger.py's, but written by several processes at once."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s"
 
 
 class PostgresCalls:
-    """The table `calls` in the database of the index in a folder. UserError where it cannot be reached, or as `check_schema`."""
+    """The table `calls` in the database of the index in a folder. UserError if it cannot be reached, and as `check_schema`."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)
@@ -24,11 +24,11 @@ class PostgresCalls:
         self._connection = connect(self._dsn)
 
     def get(self, key: str) -> CallRow | None:
-        """The row of a call, as it stands."""
+        """The row of a call, None if there is none."""
         return self._run(_GET, (key,)).fetchone()  # type: ignore[return-value]
 
     def put(self, row: CallRow) -> None:
-        """Commit a row, unless one with its key was first, or a text in it has a NUL, which PostgreSQL cannot hold."""
+        """Commit a row, unless one with its key exists, or a text in it has a NUL, which PostgreSQL cannot hold."""
         if not any(isinstance(value, str) and "\0" in value for value in row):
             self._run(_PUT, row)
 
@@ -37,7 +37,7 @@ class PostgresCalls:
         self._run(_DROP, (key,))
 
     def _run(self, statement: str, parameters: tuple[object, ...]) -> "psycopg.Cursor[tuple[object, ...]]":
-        """A statement as a transaction, tried on a new connection where the server has let go of this one: done twice, it does no more."""
+        """Run a statement as a transaction, once more on a new connection if this one broke: all statements are idempotent."""
         with report_refusals(self._dsn):
             try:
                 return self._connection.execute(statement, parameters)

@@ -28,13 +28,13 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
         The rows of the index and of its call ledger are copied, all or none. In a new folder, arrays and vectors are derived from
         them again, as `modegraph resume` would.
         """
-        from_database, to_database = (place.startswith(SCHEMES) for place in (src, dst))
+        from_database, to_database = (name.startswith(SCHEMES) for name in (src, dst))
         if from_database == to_database:
             found = "copy: two databases" if to_database else "copy: two folders"
             raise UserError(found, "a folder and postgresql://USER@HOST/DATABASE, in either order", "name one of each")
-        from graph.postgres.connect import database_of  # First: it says what to install where psycopg is missing.
+        from graph.postgres.connect import database_of  # First: its error says what to install if psycopg is missing.
 
-        shown_src, shown_dst = (database_of(place) if place.startswith(SCHEMES) else place for place in (src, dst))
+        shown_src, shown_dst = (database_of(name) if name.startswith(SCHEMES) else name for name in (src, dst))
         from graph.build.copy_index import copy_to_database, copy_to_folder
         from graph.models.encoder import open_encoder
 

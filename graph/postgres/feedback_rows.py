@@ -1,4 +1,4 @@
-"""Rows of feedback in the database of an index (graph/feedback/): what graph/feedback.py keeps in a folder, for all servers of the index."""
+"""Rows of feedback (graph/feedback.py) in the database of an index, shared by all servers of the index."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,17 +17,17 @@ FeedbackRow = tuple[str, str, str, int, str, str, str]
 
 
 class PostgresFeedback:
-    """The table `feedback` of the index in a folder; Unavailable where it cannot be reached, and as `check_schema`."""
+    """The table `feedback` of the index in a folder; Unavailable if it cannot be reached, and as `check_schema`."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)
 
     def put(self, row: FeedbackRow, max_bytes: int) -> bool:
-        """Commit a row; False, with nothing written, where the table has `max_bytes` already. The schema is brought up to date first."""
+        """Commit a row; False, with nothing written, if the table has reached `max_bytes`. The schema is migrated first."""
         with transaction(self._dsn) as connection:
             migrate(connection, database_of(self._dsn))
-            (held,) = connection.execute(_BYTES).fetchone() or (0,)
-            if int(str(held)) >= max_bytes:
+            (size,) = connection.execute(_BYTES).fetchone() or (0,)
+            if int(str(size)) >= max_bytes:
                 return False
             connection.execute(_PUT, row)
         return True

@@ -1,6 +1,6 @@
-"""The schema of an index in PostgreSQL, made and brought up to date by numbered migrations; and a folder for an index whose rows are there.
+"""The schema of an index in PostgreSQL, created and updated by numbered migrations; and the folder of an index whose rows are there.
 
-The table `migrations` holds those that were run."""
+The table `migrations` lists those that were run."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -18,19 +18,19 @@ _TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE 
 
 
 def known_migrations() -> dict[int, str]:
-    """The names of the migrations that this program has, by number."""
+    """The names of this version's migrations, by number."""
     folder = files("graph").joinpath("postgres/migrations")
     names = [file.name.removesuffix(".sql") for file in folder.iterdir()]
     return {int(name.partition("-")[0]): name for name in sorted(names)}
 
 
 def enter_schema(connection: Connection) -> None:
-    """Let names without a schema mean the store's, until the transaction ends."""
+    """Make unqualified names refer to the store's schema until the transaction ends."""
     connection.execute(f"SET LOCAL search_path = {SCHEMA}")
 
 
 def migrate(connection: Connection, database: str) -> None:
-    """Make the schema if it is missing, and run what is missing in it. Unavailable as `check_schema`, or when it is somebody else's."""
+    """Create the schema if it is missing, and run pending migrations. Unavailable as `check_schema`, or if another role owns the schema."""
     enter_schema(connection)
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
@@ -47,14 +47,14 @@ def migrate(connection: Connection, database: str) -> None:
 
 
 def restart_keys(connection: Connection) -> None:
-    """Let the next key of each table be one more than any that is there: rows were copied with theirs."""
+    """Set each key sequence above the highest key of its table: rows are copied with their keys."""
     for table in KEYED:
         sequence = f"pg_get_serial_sequence('{table}', 'row')"
         connection.execute(f"SELECT setval({sequence}, coalesce(max(row), 0) + 1, false) FROM {table}")
 
 
 def check_schema(connection: Connection, database: str) -> None:
-    """Unavailable when there is no index, or when its schema is not the one that this program reads; it names the migration."""
+    """Unavailable when there is no index, or when its schema is not this version's; the error names the migration."""
     enter_schema(connection)
     run, known = _check_newest(connection, database), known_migrations()
     if run < max(known):
@@ -63,7 +63,7 @@ def check_schema(connection: Connection, database: str) -> None:
 
 
 def _check_newest(connection: Connection, database: str) -> int:
-    """The number of the newest migration that was run, 0 for none."""
+    """The number of the newest migration that was run, 0 for none; Unavailable as `check_schema`."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
         remedy = "create one: modegraph copy INDEX DATABASE"
         raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
@@ -76,10 +76,10 @@ def _check_newest(connection: Connection, database: str) -> int:
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
-    """Make the folder, if it is new, one of an index with its rows in that database, and its tables there; nothing where that is so already.
+    """Make a new folder that of an index with its rows in this database, and create the tables there; an existing one stays as it is.
 
-    UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and when
-    the connection string has a password in it.
+    UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and
+    when the connection string contains a password.
     """
     parameters, database = parameters_of(dsn), database_of(dsn)
     if has_database(folder):
@@ -87,10 +87,10 @@ def place_in_database(folder: Path, dsn: str) -> None:
             raise UserError(
                 f"{folder}: its rows are in {database_of(dsn_of(folder))}, not in {database}",
                 "the database that it was made with",
-                f"if that has moved, say so in {folder / DATABASE_FILE}",
+                f"if that has moved, change its address in {folder / DATABASE_FILE}",
             )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        found = f"{folder}: exists, with its rows in no database"
+        found = f"{folder}: exists, and its rows are in no database"
         raise UserError(found, "a new or empty folder", "choose another, or leave --store out")
     with transaction(dsn) as connection:
         migrate(connection, database)

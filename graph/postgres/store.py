@@ -1,6 +1,6 @@
-"""A store over PostgreSQL (graph/store/rows.py): the same statements in another server, and what only it can do quickly or safely.
+"""A store over PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's own ways to write quickly and safely.
 
-The readings of one transaction are written a statement a table, however many they are."""
+The readings of one transaction are written with one statement per table, however many they are."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TABLES = (
     *("meta", "documents", "passages", "propositions", "entities", "occurrences", "mentions", "topics"),
     *("occurrence_topics", "facts", "quarantine", "summaries", "changed"),
 )
-"""That a store reads and writes."""
+"""The tables that a store reads and writes."""
 _TABLE_NAME = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
 class PostgresStore(Store):
-    """The store of an index in a database: a writer's, which has the turn, or without one for reading alone. UserError as `check_schema`."""
+    """The store of an index in a database: a writer's with `turn`, else read-only. UserError as `check_schema`."""
 
     def __init__(self, dsn: str, turn: Turn | None = None) -> None:
         super().__init__()
@@ -50,12 +50,12 @@ class PostgresStore(Store):
         self._connection.execute("VACUUM (ANALYZE) " + ", ".join(f"{SCHEMA}.{table}" for table in TABLES))
 
     def put_reading(self, reading: Reading) -> None:
-        """Keep what came of a passage; all of a transaction are written when it ends."""
+        """Buffer the reading of a passage; all of a transaction are written when it ends."""
         self._readings.append(reading)
 
     def _begin(self) -> None:
         self._readings.clear()
-        assert self._turn is not None, "a store that was opened to be read"
+        assert self._turn is not None, "a store opened for reading"
         with report_refusals(self._connection.dsn):
             self._turn.begin(self._connection.server)
 
@@ -64,27 +64,27 @@ class PostgresStore(Store):
             super()._undo()
 
     def _committed(self) -> None:
-        """Nothing: the server keeps its own log."""
+        """Nothing to do: the server keeps its own log."""
 
     def _finish(self) -> None:
         assert self._turn is not None
         with report_refusals(self._connection.dsn):
             if self._readings:
                 put_readings(self._connection.server, self._readings)
-            self._turn.hold(self._connection.server)
+            self._turn.renew(self._connection.server)
 
 
 class _Statements:
-    """A connection that takes the statements of graph/store/rows.py."""
+    """A connection that runs the statements of graph/store/rows.py."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
         self.server = connect(dsn)
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
-        given = [json.loads(each) for each in parameters] if AMONG in statement else parameters
+        values = [json.loads(each) for each in parameters] if AMONG in statement else parameters
         with report_refusals(self.dsn):
-            return self.server.execute(to_psycopg(statement), given)
+            return self.server.execute(to_psycopg(statement), values)
 
     def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> None:
         with report_refusals(self.dsn), self.server.cursor() as cursor:
@@ -97,7 +97,7 @@ class _Statements:
 
 @cache
 def to_psycopg(statement: str) -> str:
-    """A statement of graph/store/rows.py as psycopg takes it, with tables named by their schema: a search_path would outlive it in a pooler.
+    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables: a search_path would outlive it in a pooler.
 
     >>> to_psycopg("SELECT row FROM topics WHERE id = ?")
     'SELECT row FROM modegraph_index.topics WHERE id = %s'
@@ -114,7 +114,7 @@ _NEXT_KEYS = f"SELECT nextval(pg_get_serial_sequence('{SCHEMA}.occurrences', 'ro
 
 
 def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
-    """Keep what came of passages, each new or quarantined until now, as `Store.put_reading` does."""
+    """Store the readings of passages, new or previously quarantined, as `Store.put_reading` does."""
     passages = [each.passage for each in readings]
     changed = f"INSERT INTO {SCHEMA}.changed SELECT DISTINCT unnest(%s::text[]) ON CONFLICT DO NOTHING"
     connection.execute(changed, ([each.source for each in passages],))
@@ -125,16 +125,18 @@ def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
     row_of: dict[str, int] = {str(identity): int(str(row)) for identity, row in put}
     connection.execute(f"DELETE FROM {SCHEMA}.quarantine WHERE passage = ANY(%s)", (list(row_of.values()),))
     failures = [(row_of[each.passage.id], each.failure) for each in readings if each.failure is not None]
-    rows = ((row, _without_nul(found.problem), _without_nul(found.reply), found.attempts) for row, found in failures)
+    rows = ((row, _without_nul(each.problem), _without_nul(each.reply), each.attempts) for row, each in failures)
     _copy_rows(connection, "quarantine", ("passage", "problem", "reply", "attempts"), rows)
-    _put_occurrences(connection, [(row_of[each.passage.id], found) for each in readings for found in each.occurrences])
+    _put_occurrences(
+        connection, [(row_of[each.passage.id], occurrence) for each in readings for occurrence in each.occurrences]
+    )
 
 
 def _put_occurrences(connection: Connection, found: Sequence[tuple[int, Occurrence]]) -> None:
-    """Occurrences by the integer key of their passage, and what hangs on them: new rows all, the first of equal ones stands."""
+    """Insert (passage key, occurrence) pairs and their mentions, topics and facts; of equal rows the first is kept."""
     propositions = _keys_of_texts(connection, "propositions", "text", "proposition", (each.text for _, each in found))
-    spelt = list(chain.from_iterable(each.entities for _, each in found))
-    entities = _keys_of_texts(connection, "entities", "key", "entity", map(entity_key, spelt))
+    spellings = list(chain.from_iterable(each.entities for _, each in found))
+    entities = _keys_of_texts(connection, "entities", "key", "entity", map(entity_key, spellings))
     topics = _keys_of_texts(
         connection, "topics", "text", "topic", chain.from_iterable(each.topics for _, each in found)
     )
@@ -143,18 +145,18 @@ def _put_occurrences(connection: Connection, found: Sequence[tuple[int, Occurren
         return entities[entity_key(spelling)]
 
     keys = [int(str(key)) for (key,) in connection.execute(_NEXT_KEYS, (len(found),))]
-    placed = [(key, passage, each) for key, (passage, each) in zip(keys, found, strict=True)]
-    occurrences = ((key, propositions[each.text], passage, each.start, each.end) for key, passage, each in placed)
+    keyed = [(key, passage, each) for key, (passage, each) in zip(keys, found, strict=True)]
+    occurrences = ((key, propositions[each.text], passage, each.start, each.end) for key, passage, each in keyed)
     _copy_rows(connection, "occurrences", ("row", "proposition", "passage", "start", "end"), occurrences)
-    mentions = {(key, entity(name)): name for key, _, each in placed for name in reversed(each.entities)}
+    mentions = {(key, entity(name)): name for key, _, each in keyed for name in reversed(each.entities)}
     _copy_rows(
         connection, "mentions", ("occurrence", "entity", "spelling"), ((*at, name) for at, name in mentions.items())
     )
-    about = {(key, topics[topic]): None for key, _, each in placed for topic in each.topics}
+    about = {(key, topics[topic]): None for key, _, each in keyed for topic in each.topics}
     _copy_rows(connection, "occurrence_topics", ("occurrence", "topic"), about)
     facts = {
         (key, entity(fact.subject), fact.relation, entity(fact.object)): None
-        for key, _, each in placed
+        for key, _, each in keyed
         for fact in each.facts
     }
     _copy_rows(connection, "facts", ("occurrence", "subject", "relation", "object"), facts)

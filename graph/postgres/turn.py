@@ -1,9 +1,9 @@
-"""The line of an index's writers in its database, on whatever machine they are: first come, first served, one at a time.
+"""The queue of an index's writers in its database, across machines: first come, first served, one at a time.
 
 A writer draws a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its writer
-renews it while it waits and writes, and whoever waits throws away those that have expired, or whose process is gone from the waiter's own
-machine. Every transaction that writes renews its ticket first and so keeps it locked to its end: where it is gone, the writer slept past its lease,
-another has its turn, and the late write is refused. Time is the database's alone.
+renews it while it waits and writes, and waiting writers discard tickets that have expired, or whose process on the waiter's own machine is
+gone. Every transaction that writes first renews its ticket, which locks it until the end. If the ticket is gone, the writer slept past its
+lease and another has the turn: the late write is refused. All times are the database's.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LIMITS = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-"""Of a transaction that writes: a machine that is cut off is missed after 50 s, a writer that does nothing in the middle of one after ten minutes."""
+"""Settings of a writing transaction: a disconnected machine is detected after 50 s, a writer idle in a transaction after ten minutes."""
 _DRAW = f"""INSERT INTO {SCHEMA}.leases (writer, machine, process, expires_at)
     VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s)) RETURNING fence"""
 _RENEW = f"UPDATE {SCHEMA}.leases SET expires_at = clock_timestamp() + make_interval(secs => %s) WHERE fence = %s"
 _UNLOCKED = f"SELECT fence FROM {SCHEMA}.leases WHERE fence = %s FOR UPDATE SKIP LOCKED"
-"""A ticket that no transaction holds: one that is held need not be renewed."""
+"""A ticket that no transaction has locked: a locked one need not be renewed."""
 _DISCARD = f"""DELETE FROM {SCHEMA}.leases WHERE fence IN (SELECT fence FROM {SCHEMA}.leases
     WHERE fence = %s AND (%s OR expires_at < clock_timestamp()) FOR UPDATE SKIP LOCKED)"""
-"""Throw a ticket away, whose writer is known to be gone or has not renewed it meanwhile, and which no transaction holds."""
+"""Discard a ticket that no transaction has locked and whose writer is gone or has let it expire."""
 _AHEAD = f"""SELECT fence, writer, machine, process, expires_at < clock_timestamp() FROM {SCHEMA}.leases WHERE fence < %s ORDER BY fence"""
 
 
@@ -52,16 +52,16 @@ class Turn:
     fence: int
 
     def begin(self, connection: Connection) -> None:
-        """Begin a transaction under the lease. The server ends it where nothing is heard of this writer, which would hold up the others."""
+        """Begin a transaction under the lease. The server aborts it if this writer stops responding, as others wait for it."""
         connection.execute(f"BEGIN; {'; '.join(f'SET LOCAL {name} = {value}' for name, value in LIMITS.items())}")
         try:
-            self.hold(connection)
+            self.renew(connection)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
 
-    def hold(self, connection: Connection) -> None:
-        """Renew the lease in a transaction, and lock it to its end. UserError when it went to another."""
+    def renew(self, connection: Connection) -> None:
+        """Renew the lease within a transaction, which locks it until the end. UserError when another writer has the turn."""
         if connection.execute(_RENEW, (LEASE_S, self.fence)).rowcount == 0:
             found = f"{self.folder}: this writer did nothing for longer than its lease of {LEASE_S:g} s, and another has the turn"
             remedy = f"nothing of this step was written; go on with: modegraph resume {self.folder}"
@@ -70,42 +70,42 @@ class Turn:
 
 @contextmanager
 def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Iterator[Turn]:
-    """The turn to write, when all who came before are done; `give_up` and the errors are those of graph/store/lock.py.
+    """The turn to write, once all earlier writers are done; `give_up` and the errors are those of graph/store/lock.py.
 
-    The schema is made or brought up to date first.
+    The schema is created or migrated first.
     """
     with transaction(dsn) as connection:
-        # Its lock lets one ticket be drawn at a time, so that numbers come in the order of their transactions.
+        # The lock of `migrate` serialises the draws, so that fences follow the order of the transactions.
         migrate(connection, database_of(dsn))
         turn = Turn(folder, _draw(connection))
     done = Event()
-    renewing = Thread(target=_renew, args=(dsn, turn, done), name="lease", daemon=True)
-    renewing.start()
+    renewer = Thread(target=_renew, args=(dsn, turn, done), name="lease", daemon=True)
+    renewer.start()
     try:
         _wait(dsn, turn, give_up)
         yield turn
     except OSError:
-        # A writer that comes too late misses the files that the one after it has removed.
+        # A writer past its lease may miss files that the next writer has removed.
         with transaction(dsn) as connection:
-            turn.hold(connection)
+            turn.renew(connection)
         raise
     finally:
         done.set()
-        renewing.join()
-        # A ticket that cannot be given back expires.
+        renewer.join()
+        # A ticket that cannot be returned expires.
         with suppress(UserError), transaction(dsn) as connection:
             connection.execute(f"DELETE FROM {SCHEMA}.leases WHERE fence = %s", (turn.fence,))
 
 
 def _draw(connection: Connection) -> int:
-    """A ticket after all that are there."""
+    """Draw a ticket behind all existing ones."""
     writer = f"{os.getpid()} of {platform.node()}"
     (fence,) = connection.execute(_DRAW, (writer, _machine(), os.getpid(), LEASE_S)).fetchone() or (0,)
     return int(str(fence))
 
 
 def _renew(dsn: str, turn: Turn, done: Event) -> None:
-    """Renew the lease at a third of its time. What fails is tried again; a lease that is lost is told by the next write."""
+    """Renew the lease every third of its duration. Failures are retried; a lost lease is reported by the next write."""
     while not done.wait(LEASE_S / 3):
         with suppress(UserError), transaction(dsn) as connection:
             if connection.execute(_UNLOCKED, (turn.fence,)).fetchone():
@@ -113,33 +113,33 @@ def _renew(dsn: str, turn: Turn, done: Event) -> None:
 
 
 def _wait(dsn: str, turn: Turn, give_up: GiveUp | None) -> None:
-    """Until nobody is ahead."""
-    told = False
+    """Wait until no writer is ahead; IndexBusy when `give_up` returns True."""
+    announced = False
     with connect(dsn) as connection, report_refusals(dsn):
         while writer := _writer_ahead(connection, turn.fence):
             if give_up is not None and give_up():
                 raise IndexBusy(turn.folder, writer)
-            if give_up is None and not told:
+            if give_up is None and not announced:
                 say(f"{turn.folder}: being written by process {writer}; waiting until it is done")
-                told = True
+                announced = True
             time.sleep(POLL_S)
 
 
 def _writer_ahead(connection: Connection, fence: int) -> str:
-    """Who has the lowest ticket before this one, "" when there is none; those whose writers are gone are thrown away."""
+    """The writer with the lowest ticket before this one, "" if there is none; tickets of writers that are gone are discarded."""
     machine = _machine()
-    for each, writer, where, process, expired in connection.execute(_AHEAD, (fence,)).fetchall():
+    for ticket, writer, where, process, expired in connection.execute(_AHEAD, (fence,)).fetchall():
         gone = where == machine != "" and not _runs(int(str(process)))
-        if not (gone or expired) or connection.execute(_DISCARD, (each, gone)).rowcount == 0:
+        if not (gone or expired) or connection.execute(_DISCARD, (ticket, gone)).rowcount == 0:
             return str(writer)
     return ""
 
 
 def _machine() -> str:
-    """What tells the processes of one running system from those of all others; "" where that is not known."""
+    """An id of this boot and process namespace, within which process ids are unique; "" if unknown."""
     try:
-        started = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{started} {Path('/proc/self/ns/pid').readlink()}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
 

@@ -1,7 +1,7 @@
-"""The options that several commands take, each written once: one name, one type, one meaning, one line of help.
+"""The options shared by several commands, each defined once: one name, one type, one meaning, one line of help.
 
-What a command works on and cannot do without is an argument (INDEX, DOCUMENTS, RUN, CONFIG); everything else is an option. A command
-that means something narrower says so in its own description.
+Required inputs are arguments (INDEX, DOCUMENTS, RUN, CONFIG); everything else is an option. A command that uses an option in a narrower
+sense says so in its own description.
 """
 
 from pathlib import Path
@@ -17,22 +17,22 @@ SPEC = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:N
 
 
 def complete_mode(typed: str) -> list[str]:
-    """The modes that begin with what was typed, for the shell."""
+    """The modes that start with the typed text, for shell completion."""
     return [mode for mode in MODES if mode.startswith(typed)]
 
 
-def check_local(given: Path | None) -> Path | None:
-    """What was given; UserError for a URL."""
+def check_local(path: Path | None) -> Path | None:
+    """The path; UserError for a URL."""
     from graph.shared.home import local_path
 
-    return None if given is None else local_path(given)
+    return None if path is None else local_path(path)
 
 
-def check_all_local(given: list[Path]) -> list[Path]:
-    """What was given; UserError where a URL is among it."""
+def check_all_local(paths: list[Path]) -> list[Path]:
+    """The paths; UserError if one is a URL."""
     from graph.shared.home import local_path
 
-    return [local_path(each) for each in given]
+    return [local_path(path) for path in paths]
 
 
 _INDEX = "Folder of an index, made by `modegraph index`."
@@ -61,7 +61,7 @@ Corpus = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=INPUT,
-        help="Documents whose `sentences` the supporting_sentences of the questions count; corpus.jsonl beside --questions if there.",
+        help="Documents with the `sentences` that the questions' supporting_sentences refer to; by default corpus.jsonl beside --questions, if it exists.",
     ),
 ]
 _DATA = "Folder of data that `modegraph synth` made."
@@ -120,7 +120,7 @@ Strict = Annotated[
         "--strict",
         metavar="",
         rich_help_panel=INPUT,
-        help="Exit with 1 where there is a warning, such as of a file that was skipped.",
+        help="Exit with 1 if there was a warning, such as about a skipped file.",
     ),
 ]
 
@@ -131,7 +131,7 @@ EngineChoice = Annotated[
         "--engine",
         metavar="NAME",
         rich_help_panel=LIMITS,
-        help="What splits, reads and encodes documents: local, this process, or ray, the workers of a Ray cluster.",
+        help="Where documents are split, read and encoded: local (this process) or ray (the workers of a Ray cluster).",
     ),
 ]
 RayAddress = Annotated[
@@ -140,7 +140,7 @@ RayAddress = Annotated[
         "--ray-address",
         metavar="HOST:PORT",
         rich_help_panel=LIMITS,
-        help="A Ray cluster that is there; without one, --engine ray starts its own on this machine.",
+        help="Address of a running Ray cluster; without it, --engine ray starts one on this machine.",
     ),
 ]
 
@@ -194,7 +194,7 @@ SomeSelector = Annotated[str | None, _SELECTOR]
 _RERANKER = typer.Option(
     metavar="NAME",
     rich_help_panel=RETRIEVAL,
-    help="Cross-encoder that reranks what was found, as a folder or hub name.",
+    help="Cross-encoder that reranks the results, as a folder or hub name.",
 )
 Reranker = Annotated[str, _RERANKER]
 Verifier = Annotated[
@@ -202,7 +202,7 @@ Verifier = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=MODEL,
-        help="Trained verifier, as a folder or hub name; without one, that which comes with modegraph.",
+        help="Trained verifier, as a folder or hub name; by default the one shipped with modegraph.",
     ),
 ]
 _UNSUPPORTED = typer.Option(
@@ -218,7 +218,7 @@ SomeVerifier = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=MODEL,
-        help="Trained verifier, as a folder or hub name; without one, that which comes with modegraph.",
+        help="Trained verifier, as a folder or hub name; by default the one shipped with modegraph.",
     ),
 ]
 SomeReranker = Annotated[str | None, _RERANKER]
@@ -227,7 +227,7 @@ Abstain = Annotated[
     typer.Option(
         metavar="P",
         rich_help_panel=RETRIEVAL,
-        help="Answer “not in the documents”, without a model, where that is so at a probability of P or more, such as 0.9.",
+        help="Answer “not in the documents”, without calling the model, at a probability of absence of P or more, such as 0.9.",
     ),
 ]
 
@@ -341,7 +341,7 @@ WholePages = Annotated[
         "--whole-pages",
         metavar="",
         rich_help_panel=INPUT,
-        help="Read of HTML pages what stands around the main text too: navigation, footers, notes on cookies.",
+        help="Read HTML pages with the text around the main content: navigation, footers, cookie notices.",
     ),
 ]
 FileMemory = Annotated[

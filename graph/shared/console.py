@@ -1,6 +1,6 @@
-"""What a command shows: progress on standard error (a bar in a terminal, plain lines elsewhere), results on standard output.
+"""Output of commands: progress on standard error (a bar in a terminal, plain lines elsewhere), results on standard output.
 
-Inside `quiet()` nothing is shown: lines are logged instead (logger "modegraph", level INFO).
+Inside `quiet()` nothing is printed: lines are logged instead (logger "modegraph", level INFO).
 """
 
 import json
@@ -21,7 +21,7 @@ _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def say(line: str) -> None:
-    """One line for the person at the terminal (standard error, so that standard output stays parseable), without secrets."""
+    """Print a line without secrets to standard error, so that standard output stays parseable."""
     line = redact(line)
     if _QUIET.get():
         LOG.info("%s", line)
@@ -32,20 +32,20 @@ def say(line: str) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Show no progress within the block, in this thread or task."""
-    before = _QUIET.set(True)
+    token = _QUIET.set(True)
     try:
         yield
     finally:
-        _QUIET.reset(before)
+        _QUIET.reset(token)
 
 
 def print_json(result: Any) -> None:
-    """The result of a command run with --json: one object on standard output."""
+    """Print the result of a command with --json: one object on standard output."""
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people, in two units at most.
+    """Seconds in readable form, in at most two units.
 
     >>> duration(0.4), duration(59.6), duration(3599), duration(7320)
     ('1 s', '1 min', '1 h', '2 h 2 min')
@@ -74,7 +74,7 @@ def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = 
 
 @contextmanager
 def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many bytes of `total` there are: as a bar in a terminal, else as a line now and then."""
+    """A function that shows how many bytes of `total` are done: as a bar in a terminal, else as occasional lines."""
     if sys.stderr.isatty() and not _QUIET.get():
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,17 +1,17 @@
-"""Models of the hub (huggingface.co): asked for once, so that a wrong name or a missing network is reported at once, and loaded without noise.
+"""Models of the hub (huggingface.co): checked with one request, so that a wrong name or missing network is reported at once, and loaded quietly.
 
-The libraries that fetch ask for file after file, and retry each where there is no network; while they load they print what tells a user nothing."""
+The download libraries request file after file, retrying each without a network; while loading they print lines of no use to users."""
 
 import logging
 
 from graph.errors import UserError
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 EXPECTED_MODEL = "a model's folder, or its name on the hub"
 
 
 def only_in_cache(name: str, what: str) -> bool:
-    """Whether the model `name` can be had from the hub's cache alone, since the hub cannot be asked; UserError when it cannot be had.
+    """Whether the hub cannot be reached and the model `name` is in its cache; UserError when the model is not available at all.
 
     `what` is the model as the user wrote it.
     """
@@ -20,12 +20,12 @@ def only_in_cache(name: str, what: str) -> bool:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     try:
-        HfApi().model_info(name, timeout=PATIENCE_S)
+        HfApi().model_info(name, timeout=TIMEOUT_S)
     except (RepositoryNotFoundError, HFValidationError):
         found = f"{what}: no such folder, and the hub has no model of that name"
-        raise UserError(found, EXPECTED_MODEL, "check the name (a private model wants HF_TOKEN)") from None
+        raise UserError(found, EXPECTED_MODEL, "check the name (a private model needs HF_TOKEN)") from None
     except OfflineModeIsEnabled:
-        return _in_cache(name, what, "HF_HUB_OFFLINE forbids to ask the hub", "check the name, or unset it")
+        return _in_cache(name, what, "HF_HUB_OFFLINE forbids asking the hub", "check the name, or unset it")
     except (HfHubHTTPError, HTTPError, OSError) as problem:
         reason = str(problem).strip().split("\n")[0] or type(problem).__name__
         return _in_cache(name, what, f"the hub does not answer ({reason})", "check the name and the network")
@@ -44,22 +44,22 @@ def _in_cache(name: str, what: str, why: str, remedy: str) -> bool:
 
 
 MISSING_KERNEL_LINE = "Failed to load CPU gemm_4bit_forward"
-"""bitsandbytes, which peft imports for every model, on a processor with bf16: a faster way to compute in 4 bits is not installed."""
+"""Logged by bitsandbytes, which peft imports for every model, on a processor with bf16: a faster 4-bit kernel is not installed."""
 
 
 def quiet_bitsandbytes() -> None:
-    """At the start of a program: leave out the one line that bitsandbytes logs of a part that no dependency of ours brings."""
+    """Suppress the line that bitsandbytes logs about a missing kernel, which none of our dependencies provides; call at startup."""
     logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(_is_worth_logging)
 
 
 def quiet_loading() -> None:
-    """Keep transformers' bars of weights that are read off the terminal; the hub's, of what is being fetched, stay."""
+    """Disable transformers' progress bars for loading weights; the hub's bars for downloads stay."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
-    fetching = not are_progress_bars_disabled()
+    downloads_shown = not are_progress_bars_disabled()
     transformers_logging.disable_progress_bar()
-    if fetching:
+    if downloads_shown:
         enable_progress_bars()
 
 

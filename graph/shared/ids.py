@@ -1,4 +1,4 @@
-"""Content hashes: the external ids of everything in an index, checksums of files, and the sums that tell damage to an index."""
+"""Content hashes: the external ids of everything in an index, checksums of files, and the sums that detect damage to an index."""
 
 import hashlib
 from hashlib import blake2b
@@ -8,11 +8,11 @@ import xxhash
 
 BYTES = 16
 ID_BYTES = f"S{2 * BYTES}"
-"""How arrays hold ids."""
+"""The dtype of ids in arrays."""
 _DIGITS = frozenset("0123456789abcdef")
 SHOWN_DIGITS = 8
 QUICK = "x"
-"""What a quick sum begins with."""
+"""The prefix of a quick sum."""
 
 
 def content_id(*parts: str) -> str:
@@ -25,7 +25,7 @@ def content_id(*parts: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may be an id: what is not one cannot be looked up among them.
+    """Whether a text has the form of an id.
 
     >>> is_id("0123456789abcdef" * 2), is_id("0123456789ABCDEF" * 2), is_id("é" * 32)
     (True, False, False)
@@ -34,7 +34,7 @@ def is_id(text: str) -> bool:
 
 
 def shown_id(identity: str) -> str:
-    """The first digits of an id, by which a person names it."""
+    """The first digits of an id, as shown to people."""
     return identity[:SHOWN_DIGITS]
 
 
@@ -45,11 +45,11 @@ def checksum(file: Path) -> str:
 
 
 def quick_sum(file: Path) -> str:
-    """128-bit XXH3 of a file's bytes, which tells damage at the speed of memory; it is no proof against who would forge a file."""
+    """128-bit XXH3 of a file's bytes: detects damage at memory speed, but not deliberate forgery."""
     with file.open("rb") as data:
         return QUICK + hashlib.file_digest(data, xxhash.xxh3_128).hexdigest()
 
 
-def has_sum(file: Path, told: str) -> bool:
-    """Whether a file is there with this `quick_sum`."""
-    return file.exists() and quick_sum(file) == told
+def has_sum(file: Path, expected: str) -> bool:
+    """Whether a file exists and has this `quick_sum`."""
+    return file.exists() and quick_sum(file) == expected

@@ -1,4 +1,4 @@
-"""JSON lines with errors that name the file and the line; files are written whole or not at all."""
+"""JSON lines, with errors that name file and line; files are written atomically."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -46,13 +46,13 @@ def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 
 def append_jsonl(file: Path, row: dict[str, Any]) -> None:
-    """One more row at the end of a log."""
+    """Append a row to a log."""
     with file.open("a", encoding="utf-8") as out:
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write one JSON value, whole or not at all."""
+    """Write one JSON value atomically."""
     write_text(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 

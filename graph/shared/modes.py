@@ -1,4 +1,4 @@
-"""The ways to retrieve, by name."""
+"""The names of the retrieval modes."""
 
 from typing import Literal
 
@@ -17,6 +17,6 @@ Mode = Literal[
     "plan",
     "auto",
 ]
-"""How evidence is looked for (graph/retrieve/)."""
+"""How evidence is retrieved (graph/retrieve/)."""
 DEFAULT_MODE: Mode = "auto"
-"""Wherever a user does not say how: the command line, training data, the server, MCP, Python."""
+"""The mode where a user names none: the command line, training data, the server, MCP, Python."""

@@ -1,7 +1,7 @@
-"""A folder that can be watched while it is filled: `progress.jsonl` in it, which goes when the work is done.
+"""Progress of a folder while it is filled: `progress.jsonl` in it, deleted when the work is done.
 
-Its first line says what is done, each further one how far it is. The process that works holds a lock on it, and a lock goes with its
-process, however that ends: a file without one is of work that was stopped. Work that goes on with what is there adds another first line.
+Its first line describes the work, each further one its progress. The working process holds a lock on the file, which ends with the process:
+an unlocked file belongs to interrupted work. Resumed work appends another description.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ABOUT = "about"
 
 @dataclass(frozen=True)
 class FolderProgress:
-    """Work that has not ended: what it is, its last row of figures, and whether its process is alive.
+    """Unfinished work: its description, its last row of figures, and whether its process is alive.
 
-    `seconds_left` is what the rows since it last began let expect; None before two of them.
+    `seconds_left` is estimated from the rows since the last start; None with fewer than two.
     """
 
     about: Mapping[str, Any]
@@ -36,37 +36,36 @@ class FolderProgress:
 
 @contextmanager
 def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
-    """Say in `folder` what it is filled with, until the block ends well; after an error the file stays, for `read_watched` to tell of."""
+    """Record in `folder` what it is filled with, until the block succeeds; after an error the file stays, for `read_progress`."""
     file = folder / PROGRESS
-    with file.open("a", encoding="utf-8") as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
+    with file.open("a", encoding="utf-8") as locked:
+        fcntl.flock(locked, fcntl.LOCK_SH)
         append_jsonl(file, {ABOUT: dict(about), "at": time.time()})
         yield
         file.unlink(missing_ok=True)
 
 
 def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] | None = None) -> None:
-    """One more row, where `folder` is watched."""
+    """Append a row of progress, if `folder` has a progress file."""
     if (folder / PROGRESS).exists():
         append_jsonl(folder / PROGRESS, {"at": time.time(), "step": step, "of": of, **(figures or {})})
 
 
 def read_progress(folder: Path) -> FolderProgress | None:
-    """How far the work in `folder` is; None where nothing is under way. A last line that was cut by a kill is left out."""
+    """The progress of the work in `folder`; None if there is none. A last line that a kill truncated is skipped."""
     try:
         text = (folder / PROGRESS).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     rows = [row for line in text.splitlines() if (row := _parsed(line)) is not None]
-    begun = max((place for place, row in enumerate(rows) if ABOUT in row), default=-1)
-    since = rows[begun + 1 :]
-    about = rows[begun][ABOUT] if begun >= 0 else {}
+    start = max((number for number, row in enumerate(rows) if ABOUT in row), default=-1)
+    about = rows[start][ABOUT] if start >= 0 else {}
     last: Mapping[str, Any] = next((row for row in reversed(rows) if "step" in row), {})
-    return FolderProgress(about, last, _is_held(folder / PROGRESS), seconds_left(since))
+    return FolderProgress(about, last, _is_locked(folder / PROGRESS), seconds_left(rows[start + 1 :]))
 
 
 def seconds_left(rows: list[dict[str, Any]]) -> float | None:
-    """What the steps between the first row and the last let expect of the rest.
+    """The time for the remaining steps at the pace between the first row and the last; None without one.
 
     >>> seconds_left([{"at": 0.0, "step": 10, "of": 40}, {"at": 5.0, "step": 20, "of": 40}])
     10.0
@@ -75,8 +74,8 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
     """
     if len(rows) < 2 or rows[-1]["step"] <= rows[0]["step"]:
         return None
-    each = (rows[-1]["at"] - rows[0]["at"]) / (rows[-1]["step"] - rows[0]["step"])
-    return float(each * (rows[-1]["of"] - rows[-1]["step"]))
+    seconds_per_step = (rows[-1]["at"] - rows[0]["at"]) / (rows[-1]["step"] - rows[0]["step"])
+    return float(seconds_per_step * (rows[-1]["of"] - rows[-1]["step"]))
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
@@ -87,10 +86,10 @@ def _parsed(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _is_held(file: Path) -> bool:
+def _is_locked(file: Path) -> bool:
     try:
-        with file.open(encoding="utf-8") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with file.open(encoding="utf-8") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except FileNotFoundError:

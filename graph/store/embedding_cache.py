@@ -136,7 +136,7 @@ IN_ORDER: tuple[VectorKind, ...] = "propositions", "entities"
 class EmbeddingCache:
     """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit, as `dtype`.
 
-    New vectors are kept on disk as they come, and no more than MOST_HELD are ever held in memory; those of the last generation stay in
+    New vectors are kept on disk as they come, and no more than MOST_IN_MEMORY are ever held in memory; those of the last generation stay in
     their segments.
     """
 

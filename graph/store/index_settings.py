@@ -14,47 +14,53 @@ class IndexSettings(Settings):
 
     encoder: str = Field("minilm", description="sentence encoder: 'minilm', 'e5-small', a folder, or a hub name")
     max_passage_tokens: int = Field(200, ge=16, le=8192, description="longest passage, in the encoder's tokens")
-    max_chunk_tokens: int = Field(1000, ge=16, description="large chunk that gets a summary of its own (GraphMPA §3.1)")
+    max_chunk_tokens: int = Field(
+        1000, ge=16, description="size of a large chunk, which gets its own summary (GraphMPA §3.1)"
+    )
     max_summary_tokens: int = Field(120, ge=8, description="longest summary of a chunk or community")
     summary_model: str = Field(
-        "", description="SPEC of the language model that writes summaries; none: sentences are chosen"
+        "", description="SPEC of the language model that writes summaries; by default, sentences are extracted"
     )
     neighbours: int = Field(10, ge=1, le=1000, description="k of the similarity graph")
     min_similarity: float = Field(
         0.5, ge=-1, le=1, description="τ: edges of the similarity graph have at least this cosine"
     )
-    layers: int = Field(2, ge=1, le=8, description="L: layers of the similarity graph, the chunks' own included")
+    layers: int = Field(2, ge=1, le=8, description="L: layers of the similarity graph, including the chunks")
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
         "later",
-        description="carry communities and their summaries over edits until a tenth of the passages has changed, or compact; or find them anew at each",
+        description="carry communities and their summaries over edits until a tenth of the passages has changed, or compact (later); or recompute them at each edit (now)",
     )
     merge_factor: int = Field(
         8,
         ge=2,
         le=100,
-        description="segments of about one size that an edit makes one: few are quick to ask, many to edit",
+        description="segments of similar size that an edit merges into one: low values speed up queries, high ones edits",
     )
     vectors: VectorType = Field(
         "float32",
-        description="how vectors are kept: float16 takes half of the disk and memory, and rounds to three digits",
+        description="type of stored vectors: float16 halves disk and memory, and rounds to three digits",
     )
     ann_rows: int = Field(
         100_000,
         ge=1,
-        description="passages, propositions or entities from which their nearest are looked up in ANN indexes, not among all",
+        description="use approximate search (ANN) above this many rows (passages, propositions or entities)",
     )
     synonym_neighbours: int = Field(
         10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"
     )
-    min_synonym_similarity: float = Field(0.9, ge=0, le=1, description="cosine from which two entities are synonyms")
+    min_synonym_similarity: float = Field(0.9, ge=0, le=1, description="least cosine of two entities that are synonyms")
     seed: int = Field(0, ge=0, description="seed of Leiden")
-    extractor: Literal["rules", "llm", "import"] = Field("rules", description="what reads propositions from passages")
+    extractor: Literal["rules", "llm", "import"] = Field(
+        "rules", description="what extracts propositions from passages"
+    )
     extractor_model: str = Field("", description="SPEC of the language model of extractor llm")
-    extractor_examples: str = Field("", description="text file of few-shot examples for it, in place of our own")
+    extractor_examples: str = Field(
+        "", description="text file of few-shot examples for it, instead of the built-in ones"
+    )
     max_reply_tokens: int = Field(2048, ge=64, description="longest reply of that model for one passage")
     infer_domain: bool = Field(
-        True, description="have it infer entity types and topics once, from five passages of the first run"
+        True, description="whether it infers entity types and topics once, from five passages of the first run"
     )
     import_file: str = Field("", description="extraction made elsewhere (.jsonl), for extractor import")
     max_failed_share: float = Field(

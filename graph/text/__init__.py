@@ -1,1 +1,1 @@
-"""Text as text: scripts and words, BM25 terms, prompts and structured replies, special tokens."""
+"""Text processing: scripts and words, BM25 terms, prompts and structured replies, special tokens."""

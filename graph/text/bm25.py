@@ -1,7 +1,7 @@
-"""BM25 by terms: texts to terms, for passages and questions alike, and the counts that scores are worked out of when a question comes.
+"""BM25: texts to terms, for passages and questions alike, and the counts from which scores are computed at query time.
 
-What is counted in one text depends on no other, so an index that changes counts only its new texts; what a term weighs and what a
-text's length does to it are functions of all counts. The form is Lucene's, as in bm25s (Lù 2024, arXiv:2407.03618).
+The counts of one text depend on no other, so an edited index counts only its new texts; term weights and length normalisation are
+functions of all counts. The variant is Lucene's, as in bm25s (Lù 2024, arXiv:2407.03618).
 
 Legend: P passages, W terms, T texts of one part.
 """
@@ -27,7 +27,7 @@ _TERM = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W_]|[{MA
 
 
 def terms_of(text: str) -> list[str]:
-    """The terms of a text in order: words and numbers, case and width folded; scripts without spaces give character pairs.
+    """The terms of a text in order: words and numbers, folded in case and width; scripts without spaces yield character pairs.
 
     >>> terms_of("The Lantern, built in 1911"), terms_of("東京都の")
     (['the', 'lantern', 'built', 'in', '1911'], ['東京', '京都', '都の'])
@@ -40,50 +40,50 @@ def terms_of(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class TermCounts:
-    """How often each of W terms (sorted, none without a text) stands in each of P texts: float32 CSR[W, P]."""
+    """How often each of W terms (sorted, each in at least one text) occurs in each of P texts: float32 CSR[W, P]."""
 
     terms: list[str]
     count_WP: sp.csr_array
 
 
 def count_terms(texts: Iterable[str]) -> TermCounts:
-    """The terms of P texts, which are read one by one.
+    """Count the terms of P texts, which are read one by one.
 
     >>> counts = count_terms(["a port, the port", "the isle"])
     >>> counts.terms, counts.count_WP.toarray().astype(int).tolist()
     (['a', 'isle', 'port', 'the'], [[1, 0], [0, 1], [2, 0], [1, 1]])
     """
     number_of: dict[str, int] = {}
-    lengths, found = array("q"), array("i")
+    lengths, numbers = array("q"), array("i")
     for text in texts:
-        own = terms_of(text)
-        found.extend(number_of.setdefault(term, len(number_of)) for term in own)
-        lengths.append(len(own))
+        terms_in_text = terms_of(text)
+        numbers.extend(number_of.setdefault(term, len(number_of)) for term in terms_in_text)
+        lengths.append(len(terms_in_text))
     terms = sorted(number_of)
     row_of = np.empty(len(terms), np.int32)
     row_of[[number_of[term] for term in terms]] = np.arange(len(terms))
-    row_X = row_of[np.frombuffer(found, np.int32)]
+    row_X = row_of[np.frombuffer(numbers, np.int32)]
     text_X = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     ones_X = np.ones(len(row_X), np.float32)
     return TermCounts(terms, sp.csr_array(sp.coo_array((ones_X, (row_X, text_X)), shape=(len(terms), len(lengths)))))
 
 
 def term_weights(texts_W: Ints, length_P: Ints) -> tuple[Floats, NDArray[np.float64]]:
-    """What BM25 takes of all texts: `idf` of each term, of how many texts it stands in, and k1(1 − b + b·|d|/mean) of each text, of how many terms it has."""
+    """BM25's collection statistics: `idf` of each term, from its document frequency, and k1(1 − b + b·|d|/mean) of each text, from its length."""
     return idf(texts_W, len(length_P)), K1 * ((1 - B) + B * length_P / (length_P.mean() if length_P.any() else 1))
 
 
 def idf(texts_W: Ints, texts: int) -> Floats:
-    """ln(1 + (P − n + ½)/(n + ½)) of terms that stand in n of P `texts`: float32[W].
+    """ln(1 + (P − n + ½)/(n + ½)) of terms that occur in n of P `texts`: float32[W].
 
-    >>> [f"{each:.2f}" for each in idf(np.array([0, 3, 6]), 6)]
+    >>> [f"{weight:.2f}" for weight in idf(np.array([0, 3, 6]), 6)]
     ['2.64', '0.69', '0.07']
     """
     return np.asarray(np.log(1 + (texts - texts_W + 0.5) / (texts_W + 0.5)), np.float32)
 
 
 def bm25(count_X: Floats, idf_X: Floats, norm_X: NDArray[np.float64]) -> Floats:
-    """What a term adds to a text's score: idf · f/(f + norm), the last two of `term_weights`; nothing where it does not stand.
+    """A term's contribution to a text's score: idf · f/(f + norm), with idf and norm from `term_weights`; 0 where it does not occur.
 
     >>> bm25(np.array([0.0, 2.0]), np.array([0.5, 0.5]), np.array([1.5, 3.0])).tolist()
     [0.0, 0.20000000298023224]

@@ -1,7 +1,7 @@
-"""Prompts of the whole suite: text files with $placeholders, foreign text quoted in them as data, and special tokens that a text spells out.
+"""Prompts of all packages: text files with $placeholders, quoting of foreign text as data, and escaping of special tokens in texts.
 
-A tokenizer's special tokens are broken before a text is tokenised, so that a document cannot end a turn or open one; serving and training
-both go through `escape_special_tokens`: what a model learns from is what it is served."""
+A tokenizer's special tokens are escaped before a text is tokenised, so that a document cannot end or start a turn. Serving and training
+both use `escape_special_tokens`, so a model is served the same texts that it learned from."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 
 
 def fill(name: str, **values: str) -> str:
-    """A prompt with its placeholders filled; values are not searched for placeholders themselves."""
+    """A prompt with its placeholders filled; placeholders within values are left alone."""
     return Template(read_prompt(name)).substitute(values)
 
 
 @cache
 def read_prompt(name: str) -> str:
-    """The prompt "folder/file.txt", which is file.txt in that folder's prompts/, as it stands, outer white space apart."""
+    """The prompt "folder/file.txt", that is, file.txt in the folder's prompts/, without outer white space."""
     folder, _, file = name.partition("/")
     return files(folder).joinpath("prompts", file).read_text(encoding="utf-8").strip()
 
 
 def quote(text: str) -> str:
-    """Foreign text as one line of data: special tokens such as <|im_start|> are broken, control characters and line ends folded.
+    """Foreign text as one line of data: special tokens such as <|im_start|> are broken up, control characters and line ends folded.
 
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
@@ -38,13 +38,13 @@ def quote(text: str) -> str:
 
 
 def quote_passage(title: str, text: str) -> str:
-    """A title and a passage as two JSON strings: lines stay lines, special tokens are broken, no quotation ends early."""
+    """A title and a passage as two JSON strings: line breaks stay, special tokens are broken up, no quotation ends early."""
     lines = "\n".join(quote(line) for line in text.split("\n"))
     return f"Title: {json.dumps(quote(title), ensure_ascii=False)}\nPassage: {json.dumps(lines, ensure_ascii=False)}"
 
 
 def escape_special_tokens(text: str, tokenizer: Any) -> str:
-    """`text` with each spelling of a special token of a transformers tokenizer broken by a space after its first character."""
+    """`text` with a space after the first character of every special token of a transformers tokenizer."""
     pattern = special_token_pattern(tokenizer)
     while pattern is not None and pattern.search(text):
         text = pattern.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
@@ -55,6 +55,6 @@ def escape_special_tokens(text: str, tokenizer: Any) -> str:
 def special_token_pattern(tokenizer: Any) -> re.Pattern[str] | None:
     """Matches the spelling of every added token that is special or bracketed (<think>, [INST]), longest first."""
     added = (token for token in tokenizer.added_tokens_decoder.values())
-    spelt = {str(token) for token in added if token.special or re.fullmatch(r"[<\[]\S+[>\]]", str(token))}
-    words = sorted((word for word in spelt if len(word) > 1 and word == word.strip()), key=len, reverse=True)
+    spellings = {str(token) for token in added if token.special or re.fullmatch(r"[<\[]\S+[>\]]", str(token))}
+    words = sorted((word for word in spellings if len(word) > 1 and word == word.strip()), key=len, reverse=True)
     return re.compile("|".join(re.escape(word) for word in words)) if words else None

@@ -1,6 +1,6 @@
-"""Replies of a language model: the answer behind its thinking, and structured ones as JSON → (repaired JSON) → pydantic, item by item.
+"""Replies of a language model: the answer after its thinking, and structured replies as JSON → (repaired JSON) → pydantic, item by item.
 
-Nothing that a model writes can raise here but BadReply, which says what to tell the model when it is asked again."""
+The only error that a reply can raise is BadReply, whose message goes into the retry prompt."""
 
 import json
 import unicodedata
@@ -13,7 +13,7 @@ THINK, END_OF_THINKING = "<think>", "</think>"
 
 
 def without_thinking(text: str) -> str:
-    """A whole text behind its thinking, none where it was cut before that ended. graph/answer/prompt.py does so piece by piece.
+    """The text after its thinking, "" if it was cut within the thinking. graph/answer/prompt.py does the same for streams.
 
     >>> without_thinking("<think>Is it [7]?</think>\\n\\nYes [1]."), without_thinking("<think>Is it"), without_thinking("Yes.")
     ('\\n\\nYes [1].', '', 'Yes.')
@@ -27,11 +27,11 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class BadReply(Exception):
-    """A reply that cannot be used at all, and why, in words that a model can act on."""
+    """A reply that cannot be used at all; the message is worded for the model."""
 
 
 def sound_items(kind: Any) -> BeforeValidator:
-    """Keeps the items of a list that are of `kind`; what it drops goes on the list that is the validation's context."""
+    """A validator that keeps the items of a list that are of `kind` and appends the others to the list in the validation context."""
     adapter = TypeAdapter(kind)
 
     def keep(items: object, info: ValidationInfo) -> object:
@@ -49,17 +49,17 @@ def sound_items(kind: Any) -> BeforeValidator:
 
 
 def at_most(kind: str, count: int) -> Any:
-    """A bound ("maxLength" of a text, "maxItems" of a list) that a server is told to keep to; a reply beyond it is still read."""
+    """A limit ("maxLength" of a text, "maxItems" of a list) for the server's schema; a longer reply is still read."""
     return Field(json_schema_extra={kind: count})
 
 
 def one_of(count: int) -> Any:
-    """The bounds of a number that names one of `count` things, from 1: without them a server lets a model write digits for ever."""
+    """The bounds of a number from 1 to `count`: without them a server lets a model write digits endlessly."""
     return Field(json_schema_extra={"minimum": 1, "maximum": count})
 
 
 class ReplyModel(BaseModel):
-    """Base of what a reply holds: every field is required of the server, extra ones are refused there and ignored here."""
+    """Base of reply models: the server must require every field and refuse extra ones, which are ignored here."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -72,7 +72,7 @@ Sentence = Annotated[str, at_most("maxLength", 300)]
 
 
 def strict_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema that a server is asked to enforce: every field required, none besides."""
+    """The JSON schema for a server to enforce: every field required, no others."""
     return kind.model_json_schema(mode="serialization")
 
 
@@ -87,7 +87,7 @@ def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """The JSON object in a reply, behind its thinking, repaired if need be; BadReply when there is none.
+    """The JSON object in a reply, after its thinking, repaired if necessary; BadReply when there is none.
 
     >>> parse_object('<think>Is it {"name": "Tarn"}?</think>{"name": "Orrin"}')
     {'name': 'Orrin'}
@@ -108,14 +108,14 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def plain(text: str, passage: str = "") -> str:
-    """A model's text as one line: control characters and line ends folded, broken special tokens as `passage` has them.
+    """A model's text as one line: control characters and line ends folded, special tokens restored where `passage` has them.
 
     >>> plain("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
     'It ends with <|endoftext|>.'
     """
     spaced = "".join(" " if unicodedata.category(character) in ("Cc", "Cs") else character for character in text)
     line = " ".join(spaced.split())
-    for whole, broken in (("<|", "< |"), ("|>", "| >")):
-        if whole in passage:
-            line = line.replace(broken, whole)
+    for token, escaped in (("<|", "< |"), ("|>", "| >")):
+        if token in passage:
+            line = line.replace(escaped, token)
     return line

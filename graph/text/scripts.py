@@ -1,4 +1,4 @@
-"""Writing systems, as far as reading texts depends on them: words without spaces between them, letters without case."""
+"""Properties of writing systems: scripts without spaces between words, letters without case."""
 
 import re
 
@@ -9,7 +9,7 @@ UNSPACED = (
 )
 """Characters of scripts that put no space between words, for use inside [ ] of a regular expression."""
 MARKS = r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
-"""Signs that stand inside words but that `re` does not count as letters: accents, points, Indic vowels."""
+"""Marks inside words that `re` does not count as letters: accents, points, Indic vowels."""
 SENTENCE_ENDS = "。｡！？؟۔।॥"
 """Marks that end a sentence outside the Latin script."""
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
@@ -25,7 +25,7 @@ def unspaced_runs(text: str) -> list[str]:
 
 
 def is_caseless(text: str) -> bool:
-    """Whether most letters of a text have no upper and lower case, so that casing cannot tell a name.
+    """Whether most letters of a text have no upper and lower case, so that case cannot mark a name.
 
     >>> is_caseless("東京塔 (Tokyo)"), is_caseless("Tokyo (東京)"), is_caseless("1958")
     (False, False, False)

@@ -1,4 +1,4 @@
-"""A text as units: sentences, headings, list items and table rows, with their places."""
+"""Splits a text into units: sentences, headings, list items and table rows, with their offsets."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
-"""Marks that end a sentence whatever follows; the library does not cut where a digit does."""
+"""Marks that end a sentence whatever follows; the library does not split before a digit."""
 _LINE = re.compile(r"[^\n]*\n?")
 
 
@@ -27,7 +27,7 @@ class Unit:
 
 
 def split_units(text: str) -> Iterator[Unit]:
-    """Yield the units of `text` in order; offsets count from the start of `text`, outer white space is left out."""
+    """Yield the units of `text` in order; offsets are into `text`, outer white space is left out."""
     header: tuple[str, ...] = ()
     for block, start in _blocks(text):
         if is_row(block):
@@ -50,7 +50,7 @@ def split_units(text: str) -> Iterator[Unit]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, int]]:
-    """Lines that stand for themselves, and runs of prose lines between them."""
+    """Lines that are units of their own, and runs of prose lines between them."""
     prose_start: int | None = None
     for match in _LINE.finditer(text):
         line, start = match[0], match.start()

@@ -44,19 +44,19 @@ def _opposites() -> dict[str, frozenset[str]]:
 
 
 OPPOSITES = _opposites()
-"""A word to the words that deny it."""
+"""Maps a word to its opposites."""
 
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}]+)*")
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
 _SHORTEST_STEM = 4
 _SHARED_LETTERS = 5
-"""Two words that begin with as many equal letters count as forms of one; shorter ones have to be equal."""
+"""Two words that share this many initial letters count as forms of one; shorter words must be equal."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a text in order. `content` and `negators` are places among them: words that say something, words that deny."""
+    """The words of a text in order. `content` and `negators` are positions among them: content words and negations."""
 
     words: tuple[str, ...]
     lower: tuple[str, ...]
@@ -95,13 +95,13 @@ class Words:
         return at > 0 and self.words[at][0].isupper()
 
     def neighbours(self, at: int, behind: int, ahead: int) -> set[str]:
-        """The stems of the nearest content words in front of a place and after it."""
-        place = bisect_left(self.content, at)
-        return {self.stems[near] for near in self.content[max(0, place - behind) : place + ahead]}
+        """The stems of the nearest content words before and after a position."""
+        middle = bisect_left(self.content, at)
+        return {self.stems[near] for near in self.content[max(0, middle - behind) : middle + ahead]}
 
 
 def stem(word: str) -> str:
-    """A lower-case word without an ending that changes with grammar.
+    """A lower-case word without its inflectional ending.
 
     >>> [stem(word) for word in ("sailed", "ferries", "ada's", "bus")]
     ['sail', 'ferri', 'ada', 'bus']
@@ -114,7 +114,7 @@ def stem(word: str) -> str:
 
 
 def form(stem: str) -> str:
-    """What the stems of forms of one word have in common: their first letters, or all of a short one.
+    """The common part of the stems of one word's forms: their first letters, or all of a short stem.
 
     >>> form("observ") == form("observation"), form("ada") == form("adam")
     (True, False)
@@ -124,7 +124,7 @@ def form(stem: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def form_of(term: str) -> str:
-    """What all forms of one term have in common; kept, as passages have most of their terms in common.
+    """The common part of all forms of a term; cached, as passages share most of their terms.
 
     >>> form_of("observes") == form_of("observation"), form_of("ada") == form_of("adam")
     (True, False)

@@ -1,4 +1,4 @@
-"""The workers of one command, by the name of an engine: this process, or a Ray cluster."""
+"""The workers of one command, by engine name: this process, or a Ray cluster."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -8,7 +8,7 @@ from graph.types import Needs, R, T, Workers
 
 
 class ThisProcess:
-    """The Workers of one process: one batch after the other, each when its result is asked for."""
+    """The Workers of one process: batches run one after the other, each when its result is needed."""
 
     models = 1
 
@@ -26,9 +26,9 @@ ENGINES = ("local", "ray")
 
 @contextmanager
 def open_workers(engine: str, address: str | None = None) -> Iterator[Workers]:
-    """The workers of an engine, for as long as the block lasts; `address` is a Ray cluster's, None starts one on this machine.
+    """The workers of an engine, for the duration of the block; `address` is a Ray cluster's, None starts one on this machine.
 
-    UserError for another engine, and for a cluster that cannot be reached or is not one to work with.
+    UserError for an unknown engine, and for a cluster that cannot be reached or used.
     """
     if engine not in ENGINES:
         raise UserError(f"--engine {engine}", " or ".join(ENGINES), "")

@@ -1,6 +1,6 @@
-"""What lives in a worker of a Ray cluster: functions by their hash, kept from batch to batch, with the models that they opened.
+"""The actor of a Ray cluster: functions cached by hash from batch to batch, with the models that they opened.
 
-Ray carries this file's class by value, so it imports nothing of ours before its search path is in order.
+Ray pickles this file's class by value, so it imports none of our modules before its search path is set.
 """
 
 import pickle
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Worker:
-    """One process, whose threads run batches. `unwanted` are folders that Ray put on its search path and the command's own process does not have there."""
+    """One process, whose threads run batches. `unwanted` are folders that Ray added to its search path and that the command's process does not have."""
 
     def __init__(self, unwanted: Collection[str]) -> None:
         sys.path[:] = [folder for folder in sys.path if folder not in unwanted]
@@ -26,7 +26,7 @@ class Worker:
         return socket.gethostname(), code_hash()
 
     def run(self, key: str, function: Sequence[Any], batch: Any) -> Any:
-        """The function of that hash, on a batch; `function` holds a reference to its bytes, which are fetched once. DiskFull where this machine has no room."""
+        """Apply the function with hash `key` to a batch; `function` holds a reference to its bytes, fetched once. DiskFull if this machine's disk is full."""
         import ray
 
         from graph.shared.disk import report_full_disk

@@ -63,7 +63,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
     [
         ([], "the documents given: no documents"),
         ([{"id": "a"}], "document 1: 'text' is None"),
-        ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "document 2: id 'a' is also that of document 1"),
+        ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "document 2: id 'a' is also the id of document 1"),
         (["a text"], "document 1 is a str"),
         ({"id": "a", "text": "x"}, "documents of type dict"),
         ("nowhere", "nowhere: no such file or folder"),

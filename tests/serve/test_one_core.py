@@ -11,8 +11,8 @@ from tests.places import ROOT
 
 PROBE = """
 import json, os, threading
-from serve.cli_serve import load_for_one_core
-load_for_one_core()
+from serve.cli_serve import load_single_threaded
+load_single_threaded()
 import faiss, torch
 counts = []
 other = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))

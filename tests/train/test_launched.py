@@ -59,13 +59,13 @@ if os.environ.get("ACCELERATE_TORCH_DEVICE"):
     PartialState._prepare_backend = lambda self, *rest, **named: ("gloo", DistributedType.MULTI_GPU)
     if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
         train.run.loop.device = lambda: "one of a launch on GPUs"
-from train.model import heads
+from train.model import logps
 from train.preference.preference import train_ms
 from train.run.loop import ProgressCallback
 from train.run.settings import MsSettings
 from torch.distributed.tensor import DTensor
 settings = MsSettings.model_validate_json(Path(sys.argv[1]).read_text())
-heads.HEAD_CHUNK_TOKENS = int(sys.argv[3])
+logps.HEAD_CHUNK_TOKENS = int(sys.argv[3])
 logged = ProgressCallback.on_log
 
 def on_log(self, args, state, control, logs=None, model=None, **named):

@@ -38,7 +38,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from train import sft
-from train.preference import train as preference
+from train.preference import preference
 from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, SftSettings
 logged = ProgressCallback.on_log

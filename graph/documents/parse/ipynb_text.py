@@ -1,4 +1,4 @@
-"""The text of a Jupyter notebook: prose as it stands, code and what it printed between fences. Nothing is run."""
+"""The text of a Jupyter notebook: prose unchanged, code and its output between fences. No code is run."""
 
 import json
 from collections.abc import Iterator
@@ -10,25 +10,25 @@ from graph.errors import UserError
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title (that of the notebook's metadata, else its first heading) and text, of format 4 or 3; pictures are left out."""
+    """Title (from the notebook's metadata, else its first heading) and text, of format 4 or 3, without images."""
     notebook = json.loads(decode_text(data, file))
     cells = _cells(notebook) if isinstance(notebook, dict) else None
     if cells is None:
         raise UserError(f"{file}: not a notebook", "a JSON object with cells", "repair or remove it")
     check_count(len(cells), "cells", file)
-    about = notebook.get("metadata", {})
-    language = about.get("kernelspec", {}).get("language") or about.get("language_info", {}).get("name", "")
+    properties = notebook.get("metadata", {})
+    language = properties.get("kernelspec", {}).get("language") or properties.get("language_info", {}).get("name", "")
     blocks = [block for cell in cells for block in _blocks(cell, language)]
     heading = next((title_of(block) for block in blocks if block.startswith("#")), "")
     metadata = {"language": language} if language else {}
-    return ParsedFile(about.get("title") or heading, joined(blocks), metadata)
+    return ParsedFile(properties.get("title") or heading, joined(blocks), metadata)
 
 
 def _cells(notebook: dict[str, Any]) -> list[Any] | None:
     """The cells of all worksheets, or of the notebook itself."""
-    holders = notebook.get("worksheets", [notebook])
-    found = [each.get("cells") for each in holders]
-    return None if None in found else [cell for cells in found for cell in cells]
+    worksheets = notebook.get("worksheets", [notebook])
+    cell_lists = [worksheet.get("cells") for worksheet in worksheets]
+    return None if None in cell_lists else [cell for cells in cell_lists for cell in cells]
 
 
 def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
 
 
 def fenced(code: str, language: str) -> str:
-    """Code between fences that are longer than any in it; "" for none.
+    """Code between fences longer than any in it; "" for empty code.
 
     >>> fenced("print(1)\\n", "python")
     '```python\\nprint(1)\\n```'

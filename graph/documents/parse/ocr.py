@@ -1,7 +1,7 @@
-"""Text of scanned pages: a page of a PDF as an image (pdftoppm of Poppler), and the text on the image (tesseract).
+"""OCR of scanned pages: Poppler's pdftoppm renders a page of a PDF, tesseract reads the image.
 
-Both programs get bytes on standard input and write to standard output: no name that they are called with comes from a document, and the
-kernel lets them write no file. Nothing heavy is imported here: the process that reads foreign files starts with it."""
+Both programs read standard input and write to standard output: none of their arguments comes from a document, and the kernel lets them
+write no file. Nothing heavy is imported here: the child process starts with it."""
 
 import math
 import resource
@@ -20,16 +20,16 @@ TESSERACT = "tesseract"
 
 @dataclass(frozen=True)
 class Ocr:
-    """Reading pages without text by tesseract: in these languages, at most so many of a file, each in so many seconds of work."""
+    """Settings of OCR by tesseract for pages without text: languages, most pages of a file, processor seconds for each."""
 
     languages: str = "eng"
-    """Its names for them, joined by +."""
+    """Tesseract's names of the languages, joined by +."""
     pages: int = 500
     page_seconds: float = 30.0
 
 
 def ocr_by(program: str | None, languages: str, pages: int, page_seconds: float) -> Ocr | None:
-    """The settings of a program by its name, None without one; UserError for any but tesseract.
+    """The settings of an OCR program by its name; None without one, UserError for any but tesseract.
 
     >>> ocr_by("tesseract", "eng+deu", 20, 30.0), ocr_by(None, "eng", 20, 30.0)
     (Ocr(languages='eng+deu', pages=20, page_seconds=30.0), None)
@@ -43,17 +43,17 @@ def ocr_by(program: str | None, languages: str, pages: int, page_seconds: float)
 
 RENDERER = "pdftoppm"
 PROGRAMS = 2
-"""That read a page, one after the other."""
+"""The number of programs that process a page, one after the other."""
 DPI = "300"
-"""Dots an inch that pages are drawn with: tesseract wants letters some 30 dots high."""
+"""Resolution of the rendered page in dots per inch: tesseract expects letters some 30 dots high."""
 PACKAGES = "install both, such as: apt-get install tesseract-ocr poppler-utils"
 MAX_REASON_CHARS = 200
-LOOK_S = 20.0
+LIST_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class PageLimits:
-    """What each program may take for a page: seconds of work, seconds on the clock, bytes of address space."""
+    """The limits of each program for a page: processor seconds, wall-clock seconds, bytes of address space."""
 
     seconds: float
     patience_s: float
@@ -62,11 +62,11 @@ class PageLimits:
 
 @cache
 def check_programs(ocr: Ocr) -> None:
-    """UserError when a program or a language is not installed."""
+    """UserError if a program or a language is not installed."""
     for program in (RENDERER, TESSERACT):
         if shutil.which(program) is None:
             raise UserError(f"OCR: the program {program} is not installed", "", PACKAGES)
-    listed = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LOOK_S, check=False)
+    listed = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LIST_SECONDS, check=False)
     installed = listed.stdout.decode("utf-8", "replace").splitlines()[1:]
     for language in ocr.languages.split("+"):
         if language not in installed:
@@ -80,28 +80,28 @@ def check_programs(ocr: Ocr) -> None:
 def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLimits) -> str:
     """The text on a page of a PDF, counted from 1; "" for an empty page.
 
-    UserError naming `file` and the page when a program fails or takes too much. To be called in a process of one thread.
+    UserError naming `file` and the page if a program fails or exceeds a limit. Call it in a single-threaded process.
     """
-    told_as = f"{file}: page {page}"
+    name = f"{file}: page {page}"
     number = str(page)
-    drawn = [RENDERER, "-r", DPI, "-gray", "-f", number, "-l", number, "-"]
-    image = _output(drawn, data, told_as, limits)
-    read = [TESSERACT, "stdin", "stdout", "--dpi", DPI, "-l", languages]
-    return _output(read, image, told_as, limits).decode("utf-8", "replace").strip()
+    render = [RENDERER, "-r", DPI, "-gray", "-f", number, "-l", number, "-"]
+    image = _output(render, data, name, limits)
+    recognise = [TESSERACT, "stdin", "stdout", "--dpi", DPI, "-l", languages]
+    return _output(recognise, image, name, limits).decode("utf-8", "replace").strip()
 
 
-def _output(command: Sequence[str], given: bytes, told_as: str, limits: PageLimits) -> bytes:
-    """What a program makes of its input within the limits."""
+def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits) -> bytes:
+    """The output of a program for an input, within the limits."""
     program = command[0]
     late = UserError(
-        f"{told_as}: {program} was not done in {limits.seconds:g} s of work",
+        f"{name}: {program} did not finish within {limits.seconds:g} s of work",
         "",
         "raise the limit (--ocr-page-seconds, or ocr_page_seconds of a server), or remove the page",
     )
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
-            input=given,
+            input=stdin,
             capture_output=True,
             timeout=limits.patience_s,
             check=False,
@@ -109,26 +109,26 @@ def _output(command: Sequence[str], given: bytes, told_as: str, limits: PageLimi
         )
     except subprocess.TimeoutExpired:
         raise late from None
-    if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):
+    if -result.returncode in (signal.SIGXCPU, signal.SIGKILL):
         raise late
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.returncode}"]
+    if result.returncode:
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {result.returncode}"]
         raise UserError(
-            f"{told_as}: {program} failed ({lines[-1][:MAX_REASON_CHARS]})",
+            f"{name}: {program} failed ({lines[-1][:MAX_REASON_CHARS]})",
             f"a page that it can read within {limits.memory >> 20:,} MiB",
             "raise the limit (--file-memory-mb, or file_memory_mb of a server), or repair the file",
         )
-    return done.stdout
+    return result.stdout
 
 
 def _limit(limits: PageLimits) -> None:
-    """Have the kernel end this process after so much work, and refuse it more memory and any file to write."""
+    """Limit this process's processor time and memory; forbid it to write files."""
     seconds = math.ceil(limits.seconds)
-    for what, soft, hard in (
+    for resource_id, soft, hard in (
         (resource.RLIMIT_CPU, seconds, seconds + 1),
         (resource.RLIMIT_AS, limits.memory, limits.memory),
         (resource.RLIMIT_FSIZE, 0, 0),
         (resource.RLIMIT_CORE, 0, 0),
     ):
         with suppress(ValueError, OSError):  # Not every platform has every limit.
-            resource.setrlimit(what, (soft, hard))
+            resource.setrlimit(resource_id, (soft, hard))

@@ -1,4 +1,4 @@
-"""The text layer of a PDF with its pages, the outline as headings in it, and the title that the file gives itself."""
+"""The text layer of a PDF by page, with the outline as headings, and the title from the file's metadata."""
 
 import logging
 from collections import defaultdict
@@ -12,11 +12,11 @@ from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, title_of, with_headings, with_pages
 
 MAX_LEVEL = 6
-"""Of a Markdown heading."""
+"""The deepest level of a Markdown heading."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title, text and pages, and which of them have no text; UserError naming `file` when it has too many."""
+    """Title, text and pages, and the numbers of pages without text; UserError naming `file` if it has too many pages."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = PdfReader(BytesIO(data))
     check_count(len(reader.pages), "pages", file)
@@ -30,20 +30,20 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _headings(reader: PdfReader) -> Mapping[int, list[str]]:
-    """The titles in the outline that lead to each page, counted from 0, as Markdown headings; none for a broken outline."""
-    found: defaultdict[int, list[str]] = defaultdict(list)
+    """The outline's entries for each page, counted from 0, as Markdown headings; none for a broken outline."""
+    headings: defaultdict[int, list[str]] = defaultdict(list)
     try:
         for level, entry in _entries(reader.outline, 1):
             number, title = reader.get_destination_page_number(entry), " ".join(str(entry.title).split())
             if number is not None and title:
-                found[number].append(f"{'#' * min(level, MAX_LEVEL)} {title}")
-    except Exception:  # noqa: BLE001  (an outline may be broken in any way there is; the text is worth having without it)
+                headings[number].append(f"{'#' * min(level, MAX_LEVEL)} {title}")
+    except Exception:  # noqa: BLE001  (an outline may be broken in any way; the text is useful without it)
         return {}
-    return found
+    return headings
 
 
 def _entries(outline: Sequence[Any], level: int) -> Iterator[tuple[int, Any]]:
-    """The entries of an outline, and how deep each lies; what lies below one follows it as a list."""
+    """The entries of an outline with their levels; an entry's children follow it as a list."""
     for entry in outline:
         if isinstance(entry, list):
             yield from _entries(entry, level + 1)

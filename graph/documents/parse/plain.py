@@ -1,6 +1,6 @@
-"""Plain text: bytes to text, the title that a text gives itself, and how what other formats hold is laid out as text.
+"""Plain text: bytes to text, the title at the start of a text, and the text layout shared by all formats.
 
-Blocks stand apart, a table's rows are Markdown rows, and the places at which pages begin are kept.
+Blocks are separated by an empty line, table rows are Markdown rows, and the offset of each page is recorded.
 """
 
 import csv
@@ -15,14 +15,14 @@ from graph.shared.pages import PAGE_STARTS
 
 LONGEST_FIRST_LINE = 120
 GAP = "\n\n"
-"""Between blocks, and between pages."""
+"""The separator of blocks and pages."""
 DELIMITERS = ",;\t|"
-"""What may stand between the cells of a CSV file."""
+"""The cell separators of CSV files."""
 _SAMPLE_CHARS = 1 << 16
 _DELIMITER_LINE = re.compile(r"sep=(.)\r?\n")
-"""How spreadsheet programs say it on the first line."""
+"""How spreadsheet programs declare the delimiter, on the first line."""
 _TIGHT = ("| ", "- ")
-"""How blocks begin that stand on the line after one of their kind: rows of a table, items of a list."""
+"""The first characters of blocks that follow their like without an empty line: table rows, list items."""
 
 
 def decode_text(data: bytes, file: str) -> str:
@@ -42,7 +42,7 @@ def decode_text(data: bytes, file: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """A first-line Markdown heading, or a short first line above an empty one; else "".
+    """A Markdown heading on the first line, or a short first line above an empty one; else "".
 
     >>> title_of("# The Lantern\\nA ferry."), title_of("Tides\\n\\nHigh at noon."), title_of("A ferry.")
     ('The Lantern', 'Tides', '')
@@ -58,24 +58,24 @@ def title_of(text: str) -> str:
 
 
 def begins_with_front_matter(text: str) -> bool:
-    """Whether a first line of --- or +++ announces metadata (front_matter.py)."""
+    """Whether the first line, --- or +++, opens metadata (front_matter.py)."""
     return text.startswith(("---", "+++")) and text.splitlines()[0].rstrip() in ("---", "+++")
 
 
 def table_text(text: str) -> str:
-    """A CSV file as rows of a table, without empty rows and empty cells at their ends; lines above the table stay lines.
+    """A CSV file as table rows, without empty rows and trailing empty cells; lines above the table stay lines.
 
     >>> table_text('Fares of 2026\\n\\nStop;Fare\\n"Quill; quay";3,5\\n;\\n')
     'Fares of 2026\\n\\n| Stop | Fare |\\n| Quill; quay | 3,5 |'
     """
-    said = _DELIMITER_LINE.match(text)
-    rows = _cells(text[said.end() :], said[1]) if said else _cells(text, _delimiter(text[:_SAMPLE_CHARS]))
-    first = next((place for place, row in enumerate(rows) if len(row) > 1), 0)
+    declared = _DELIMITER_LINE.match(text)
+    rows = _cells(text[declared.end() :], declared[1]) if declared else _cells(text, _delimiter(text[:_SAMPLE_CHARS]))
+    first = next((number for number, row in enumerate(rows) if len(row) > 1), 0)
     return joined([*(row[0] for row in rows[:first]), *map(table_row, rows[first:])])
 
 
 def table_row(cells: Iterable[str]) -> str:
-    """The cells of a table's row on one line.
+    """A table row on one line.
 
     >>> table_row(["Stop", "Fare \\n (2 zones)"])
     '| Stop | Fare (2 zones) |'
@@ -84,22 +84,22 @@ def table_row(cells: Iterable[str]) -> str:
 
 
 def joined(blocks: Iterable[str]) -> str:
-    """Blocks with an empty line between them, rows of a table and items of a list without one; empty blocks are left out.
+    """Blocks joined by an empty line, table rows and list items by a line break; empty blocks are dropped.
 
     >>> joined(["# Fares", "| a |", "", "| b |", "End."])
     '# Fares\\n\\n| a |\\n| b |\\n\\nEnd.'
     """
     pieces: list[str] = []
-    before = ""
+    previous = ""
     for block in filter(None, (each.strip() for each in blocks)):
-        tight = block[:2] in _TIGHT and before[:2] == block[:2]
+        tight = block[:2] in _TIGHT and previous[:2] == block[:2]
         pieces += ["\n" if tight else GAP, block] if pieces else [block]
-        before = block
+        previous = block
     return "".join(pieces)
 
 
 def with_pages(pages: Sequence[str]) -> tuple[str, dict[str, list[int]]]:
-    """The text of all pages, apart by an empty line, and the place in it at which each page begins; a page may be empty.
+    """The text of all pages, joined by an empty line, and the offset of each page; a page may be empty.
 
     >>> with_pages(["Tides", "", "Salt"])
     ('Tides\\n\\nSalt', {'page_starts': [0, 7, 7]})
@@ -113,7 +113,7 @@ def with_pages(pages: Sequence[str]) -> tuple[str, dict[str, list[int]]]:
 
 
 def pages_of(parsed: ParsedFile) -> list[str]:
-    """The texts of the pages: what `with_pages` was made from.
+    """The texts of the pages: the inverse of `with_pages`.
 
     >>> pages_of(ParsedFile("", *with_pages(["Tides", "", "Salt"])))
     ['Tides', '', 'Salt']
@@ -124,7 +124,7 @@ def pages_of(parsed: ParsedFile) -> list[str]:
 
 
 def with_headings(page: str, headings: Sequence[str]) -> str:
-    """A page with each heading in place of the line that says the same, or before the text where no line does.
+    """A page with each heading in place of the line with the same letters, or before the text if there is none.
 
     >>> with_headings("12\\n2 Wheels\\nThey turn.", ["# Mills", "## Wheels"])
     '# Mills\\n\\n12\\n\\n## Wheels\\n\\nThey turn.'
@@ -133,25 +133,25 @@ def with_headings(page: str, headings: Sequence[str]) -> str:
         return page
     lines = page.split("\n")
     rows = {letters: row for row, line in reversed(list(enumerate(lines))) if (letters := _letters(line))}
-    above = []
+    unmatched = []
     for heading in headings:
         row = rows.pop(_letters(heading), None)
         if row is None:
-            above.append(heading)
+            unmatched.append(heading)
         else:
             lines[row] = f"\n{heading}\n"
     blocks = "\n".join(lines).split("\n\n")
-    return joined([*above, *blocks])
+    return joined([*unmatched, *blocks])
 
 
 def check_count(count: int, what: str, file: str) -> None:
-    """UserError when a file has more of `what` than MAX_PAGES."""
+    """UserError if a file has more than MAX_PAGES of `what`."""
     if count > MAX_PAGES:
         raise UserError(f"{file}: {count:,} {what}", f"at most {MAX_PAGES:,}", "split the file")
 
 
 def _delimiter(sample: str) -> str:
-    """The delimiter that gives the most rows one same number of cells, above one; of several the one that gives the most cells."""
+    """The delimiter that gives the largest share of rows the same number of cells, above 1; among equals, the most cells."""
 
     def regularity(delimiter: str) -> tuple[float, int]:
         widths = Counter(map(len, _cells(sample, delimiter)))
@@ -176,5 +176,5 @@ def _cells(text: str, delimiter: str) -> list[list[str]]:
 
 
 def _letters(line: str) -> str:
-    """What tells a heading from others, whatever its number, its case and its spaces."""
+    """The letters of a line, case folded: they identify a heading whatever its number, case and spaces."""
     return "".join(filter(str.isalpha, line.casefold()))

@@ -1,4 +1,4 @@
-"""The text of a presentation, a page for each slide: its title, texts, tables and notes."""
+"""The text of a presentation, one page per slide: its title, texts, tables and notes."""
 
 from collections.abc import Iterable, Iterator
 from io import BytesIO
@@ -12,14 +12,14 @@ from graph.documents.parse.plain import check_count, joined, table_row, with_pag
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title (the first slide's that has one, else the file's own) and text with pages. Pictures, charts and diagrams are left out."""
+    """Title (of the first slide that has one, else that of the file's properties) and text with pages, without images, charts and diagrams."""
     check_office(data, file)
     presentation = Presentation(BytesIO(data))
     check_count(len(presentation.slides), "slides", file)
     slides = [_slide(slide) for slide in presentation.slides]
     text, pages = with_pages(slides)
-    first = next((slide.split("\n")[0][2:] for slide in slides if slide.startswith("# ")), "")
-    return ParsedFile(first or (presentation.core_properties.title or "").strip(), text, pages)
+    title = next((slide.split("\n")[0][2:] for slide in slides if slide.startswith("# ")), "")
+    return ParsedFile(title or (presentation.core_properties.title or "").strip(), text, pages)
 
 
 def _slide(slide: Any) -> str:
@@ -33,7 +33,7 @@ def _slide(slide: Any) -> str:
 
 
 def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
-    """Paragraphs and table rows, those of groups of shapes in their place."""
+    """Paragraphs and table rows, including those of grouped shapes, in order."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _blocks(shape.shapes)

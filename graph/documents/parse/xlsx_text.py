@@ -1,4 +1,4 @@
-"""The cells of a workbook as Markdown rows, sheet after sheet. Formulas are told by the value that was saved; none is computed."""
+"""The cells of a workbook as Markdown rows, sheet by sheet. Formulas appear as their saved values; none is computed."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time
@@ -13,7 +13,7 @@ from graph.documents.parse.plain import check_count, joined, table_row
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """The workbook's own title and its text: of each sheet, hidden or not, its name as a heading and the rows that hold anything."""
+    """The title of the workbook's properties and its text: the name of each sheet, hidden or not, as a heading, and its non-empty rows."""
     check_office(data, file)
     book = load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)
     check_count(len(book.worksheets), "sheets", file)
@@ -24,7 +24,7 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _rows(sheet: Any) -> Iterator[str]:
-    """The rows, without empty cells at their end; the size that a sheet tells of itself is not believed."""
+    """The rows without trailing empty cells; the dimensions that a sheet declares are ignored."""
     sheet.reset_dimensions()
     for values in sheet.iter_rows(values_only=True):
         cells = [cell_text(value) for value in values]
@@ -35,7 +35,7 @@ def _rows(sheet: Any) -> Iterator[str]:
 
 
 def cell_text(value: object) -> str:
-    """A value as a spreadsheet shows it without a format of its own: 15 digits, dates by ISO 8601.
+    """A value as a spreadsheet shows it without a cell format: 15 digits, dates by ISO 8601.
 
     >>> cell_text(0.1 + 0.2), cell_text(3.0), cell_text(True), cell_text(datetime(2026, 3, 1)), cell_text(None)
     ('0.3', '3', 'TRUE', '2026-03-01', '')

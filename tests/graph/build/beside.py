@@ -12,6 +12,6 @@ import graph.build.build
 def edits_written_beside(most: float = 1e9) -> Iterator[None]:
     """While documents that have changed are no more than `most` times those of the whole arrays."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(graph.build.build, "BESIDE_FROM", 0)
-        patched.setattr(graph.build.build, "MOST_BESIDE_SHARE", most)
+        patched.setattr(graph.build.build, "PATCHED_FROM_PASSAGES", 0)
+        patched.setattr(graph.build.build, "MAX_PATCHED_SHARE", most)
         yield

@@ -46,8 +46,8 @@ ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
 
 def told(folder: Path) -> str:
     """The line that a full disk ends a command with, as an expression."""
-    remedy = "Make room there, then run the command again: what was done is kept"
-    return rf"^{re.escape(str(folder))}: no room \([^\n;]*\)\. Expected a disk with room\. {remedy}$"
+    remedy = "Make room there, then run the command again: finished work is kept"
+    return rf"^{re.escape(str(folder))}: no room \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
 
 
 def edited_with(folder: Path, most_bytes: int) -> str:

@@ -245,7 +245,7 @@ def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_sa
     monkeypatch.setattr(graph.store.embedding_cache, "write_segment", counted)
     held = life(tmp_path / "held")
     assert not streamed
-    monkeypatch.setattr(graph.store.embedding_cache, "MOST_HELD", 2)
+    monkeypatch.setattr(graph.store.embedding_cache, "MOST_IN_MEMORY", 2)
     written = life(tmp_path / "written")
     assert set(streamed) == set(FIELDS)
     assert written == held and verify_index(tmp_path / "written") == []

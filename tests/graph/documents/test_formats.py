@@ -210,7 +210,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "long.eml": (lambda: made.many_messages(MAX_PAGES + 1), r"10,00\d parts\. Expected at most 10,000|not read in 2 s"),
     "scan.pdf": (lambda: made.pdf_pages(["", ""]), r"2 pages without text \(a scan\?\)\. .*OCR"),
     "locked.pdf": (lambda: made.locked_pdf(), "not a readable PDF"),
-    "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or of an Office before 2007"),
+    "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or from before Office 2007"),
     "locked.epub": (lambda: made.locked_epub(), r"OPS/text/c 0\.xhtml is encrypted \(DRM\)"),
     "gap.epub": (lambda: made.epub(["x"]).replace(b"text/c 0", b"text/c 9"), "no part 'OPS/text/c 0.xhtml'"),
     "cut.pptx": (lambda: PPTX[:-900], "not a readable pptx file"),

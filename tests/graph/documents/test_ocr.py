@@ -50,7 +50,7 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refuse
     data = pdf_pages(["One.", "", "Three."])
     assert read(data, Ocr()) == read(data, None)
     with pytest.raises(
-        UserError, match=r"deeds\.pdf: tesseract sees no text on its 2 pages\. Expected letters of eng\. .*--ocr-l"
+        UserError, match=r"deeds\.pdf: tesseract finds no text on its 2 pages\. Expected letters of eng\. .*--ocr-l"
     ):
         read(scan(["", ""]), Ocr())
 
@@ -88,8 +88,8 @@ def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("while :; do :; done", "sh was not done in 1 s of work. Raise the limit (--ocr-page-seconds"),
-        ("sleep 60", "sh was not done in 1 s of work"),
+        ("while :; do :; done", "sh did not finish within 1 s of work. Raise the limit (--ocr-page-seconds"),
+        ("sleep 60", "sh did not finish within 1 s of work"),
         ("head -c 1 /dev/zero > written", "sh failed"),
         ("echo no such thing >&2; exit 3", "sh failed (no such thing)"),
         ("exit 3", "sh failed (status 3)"),

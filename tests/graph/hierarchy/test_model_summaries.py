@@ -94,7 +94,7 @@ def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, ans
         data = build(tmp_path / "i", server, documents(6))
     plain = build(tmp_path / "plain", None, documents(6))
     assert list(data.summary_texts) == list(plain.summary_texts)
-    assert "could not be used; sentences of the texts stand in" in capsys.readouterr().err
+    assert "could not be used; sentences of the texts replace them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from graph.models.fetch import fetch
 from tests.graph.models.test_fetch import MODEL, convert_slowly
 
 slow = types.ModuleType("graph.models.convert")
-slow.convert, slow.check_reply = convert_slowly, lambda folder, known: None
+slow.convert_gguf, slow.check_reply = convert_slowly, lambda folder, known: None
 sys.modules[slow.__name__] = slow
 print(fetch(MODEL, print, Path(sys.argv[1])))
 """

@@ -23,7 +23,7 @@ PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", ":", "▁ferry", "
 @pytest.fixture(autouse=True)
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor on which encoders compute in float32."""
-    monkeypatch.setattr("graph.models.checkpoint.computes_in_bfloat16", lambda: False)
+    monkeypatch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: False)
 
 
 def in_blocks(weights: np.ndarray) -> bytes:

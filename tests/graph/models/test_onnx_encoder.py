@@ -24,7 +24,7 @@ QUESTIONS = [
 def no_bfloat16() -> Iterator[None]:
     """A processor on which torch computes in float32, as ONNX Runtime does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("graph.models.checkpoint.computes_in_bfloat16", lambda: False)
+        patch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: False)
         yield
 
 
@@ -181,7 +181,7 @@ def test_where_torch_computes_in_bfloat16_questions_alone_are_encoded_in_float32
     encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     exact = encoder.encode_queries(QUESTIONS)
-    monkeypatch.setattr("graph.models.checkpoint.computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: True)
     rounding = SentenceEncoder(encoder_folder(MINILM))
     np.testing.assert_array_equal(rounding.encode_queries(QUESTIONS), exact)
     rounded = rounding.encode(QUESTIONS)

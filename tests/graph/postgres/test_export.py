@@ -155,7 +155,7 @@ def test_a_connection_that_ends_half_way_leaves_the_former(
         rows(database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")
         yield from ()
 
-    monkeypatch.setattr("graph.export.elements.occurrences", cut)
+    monkeypatch.setattr("graph.export.postgres.occurrences", cut)
     assert "terminating connection" in refused(index, database) or "closed" in refused(index, database)
 
 
@@ -168,7 +168,7 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
         yield from ()
 
     with monkeypatch.context() as patch:
-        patch.setattr("graph.export.elements.occurrences", wait)
+        patch.setattr("graph.export.postgres.occurrences", wait)
         first = threading.Thread(target=export_index, args=(index, database))
         first.start()
         assert begun.wait(60)
@@ -197,7 +197,7 @@ def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, datab
     try:
         assert "schema theirs is no export of an index" in refused(index, database, "theirs")
         reader = database.replace("postgres@", "reader@")
-        assert "permission denied for database one. Expected a role that may" in refused(index, reader)
+        assert "permission denied for database one. Expected a role with that permission" in refused(index, reader)
         export_index(index, database)
         with psycopg.connect(database) as connection:
             connection.execute("GRANT CREATE ON DATABASE one TO reader")

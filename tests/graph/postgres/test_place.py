@@ -105,7 +105,7 @@ def test_what_cannot_be_is_refused_and_leaves_no_folder(index: Path, tmp_path: P
     elsewhere = database.rpartition("/")[0] + "/postgres"
     assert f"its rows are in {database}, not in {elsewhere}" in refused(lambda: place_in_database(index, elsewhere))
     build_index(tmp_path / "file", ISLES, SETTINGS, encoder)
-    assert "its rows in no database" in refused(lambda: place_in_database(tmp_path / "file", database))
+    assert "its rows are in no database" in refused(lambda: place_in_database(tmp_path / "file", database))
     assert "does not exist" in refused(
         lambda: place_in_database(tmp_path / "new", elsewhere.replace("/postgres", "/none"))
     )

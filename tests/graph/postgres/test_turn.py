@@ -105,10 +105,10 @@ def test_a_lease_in_use_does_not_pass_to_another_even_when_it_has_expired(databa
         with psycopg.connect(database) as connection:
             connection.execute(f"UPDATE {LEASES} SET expires_at = now() - interval '1 s', machine = ''")
         with writing.transaction():
-            turn.hold(writing)
+            turn.renew(writing)
             with pytest.raises(IndexBusy), writers_turn(database, tmp_path, give_up=lambda: True):
                 pass
-        turn.hold(writing)
+        turn.renew(writing)
 
 
 def test_a_writer_that_stops_in_the_middle_of_a_transaction_is_cut_off(

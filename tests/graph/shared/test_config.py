@@ -89,11 +89,11 @@ def test_other_settings_get_what_yaml_makes_of_it() -> None:
     ("text", "overrides", "told"),
     [
         ("model: 2024", [], "c.yaml: model = 2024. Expected a valid string. Write it in quotes"),
-        ("model: a\n5: x", [], "c.yaml: the key 5 is no text. Expected keys that are text. Write it in quotes"),
+        ("model: a\n5: x", [], "c.yaml: the key 5 is not text. Expected keys that are text. Write it in quotes"),
         (
             "model: a\nnamed: {5: {model: b}}",
             [],
-            "c.yaml: the key 5 of named is no text. Expected keys that are text. Write it in quotes",
+            "c.yaml: the key 5 of named is not text. Expected keys that are text. Write it in quotes",
         ),
         ("model: a\nlora: 5", [], "c.yaml: lora = 5. Expected a group of settings, `key: value`. Change the value"),
         ("model: a\nnamed: {x: {model: b, flat: true, rank: 9}}", [], "c.yaml: named.x: flat has no rank"),

@@ -13,9 +13,9 @@ from tests.places import ROOT
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from graph.shared.progress import note_progress, watched
+from graph.shared.progress import note_progress, report_progress
 folder = Path(sys.argv[1])
-with watched(folder, {"stage": "ms"}):
+with report_progress(folder, {"stage": "ms"}):
     note_progress(folder, 3, 9, {"loss": 0.5})
     with (folder / "progress.jsonl").open("a") as file:
         file.write('{"at": 1, "st')

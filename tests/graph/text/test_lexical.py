@@ -89,7 +89,7 @@ def test_what_frequent_terms_add_is_kept_within_bounds(monkeypatch: pytest.Monke
     monkeypatch.setattr("graph.index.index.MOST_CACHED_BYTES", 40)
     of_terms = scores_of(counts.count_WP)
     apart = [of_terms.sum([row]) for row in range(3)]
-    assert list(of_terms._kept) == [2]
+    assert list(of_terms._cached) == [2]
     assert np.array_equal(of_terms.sum([0, 1, 1, 2]), apart[0] + apart[1] + apart[1] + apart[2])
     worked: list[int] = []
     monkeypatch.setattr(TermScores, "_add", lambda self, row, scores_P: worked.append(row))

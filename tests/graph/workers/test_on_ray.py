@@ -25,7 +25,7 @@ from graph.errors import UserError
 from graph.models.encoder import encoder_folder, open_encoder
 from graph.store.index_settings import IndexSettings
 from graph.types import CompletionRequest, Floats, Message, OpenModel, Workers
-from graph.workers.on_ray import Place, Pool, RayWorkers, encoder_places, fetch_result
+from graph.workers.on_ray import Pool, RayWorkers, Slot, encoder_slots, fetch_result
 from graph.workers.open import THIS_PROCESS
 from modegraph.cli import open_model
 from tests.corpora import ISLES, guild_documents
@@ -43,14 +43,14 @@ PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
     """Two workers, started in a folder that holds a user's own graph.py; a third processor is left to other drivers."""
-    place = tmp_path_factory.mktemp("user")
-    (place / "graph.py").write_text("raise SystemExit('a file of the user')")
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "graph.py").write_text("raise SystemExit('a file of the user')")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [folder for folder in sys.path if folder])
         patch.setenv("PYTHONPATH", PATH)
-        patch.chdir(place)
+        patch.chdir(folder)
         workers = RayWorkers(cpus=3)
-    workers._pools["code"].places = workers._pools["code"].places[:2]
+    workers._pools["code"].slots = workers._pools["code"].slots[:2]
     yield workers
     workers.close()
 
@@ -66,20 +66,20 @@ def failing(number: int) -> int:
     return number
 
 
-def killed(place: Path, times: int, number: int) -> int:
+def killed(folder: Path, times: int, number: int) -> int:
     """Ends its process at the number 2, so many times."""
-    deaths = len(list(place.iterdir()))
+    deaths = len(list(folder.iterdir()))
     if number == 2 and deaths < times:
-        (place / str(deaths)).touch()
+        (folder / str(deaths)).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
-def in_company(place: Path, number: int) -> int:
+def in_company(folder: Path, number: int) -> int:
     """Waits until two processes have a batch."""
-    (place / str(os.getpid())).touch()
+    (folder / str(os.getpid())).touch()
     for _ in range(3000):
-        if len(list(place.iterdir())) > 1:
+        if len(list(folder.iterdir())) > 1:
             return number
         time.sleep(0.02)
     raise AssertionError("one process has them all")
@@ -124,9 +124,9 @@ def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
     workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.workers.on_ray.MAX_LOSSES", 0)
-    pool = Pool(workers._cluster, [Place({"num_cpus": 0})])
-    with pytest.raises(UserError, match="lost its own 1 times"):
-        fetch_result(workers._cluster, pool.send(pool.hold(partial(killed, tmp_path, 9)), 2))
+    pool = Pool(workers._cluster, [Slot({"num_cpus": 0})])
+    with pytest.raises(UserError, match="lost its worker 1 times"):
+        fetch_result(workers._cluster, pool.send(pool.put_function(partial(killed, tmp_path, 9)), 2))
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -140,20 +140,20 @@ def test_ctrl_c_is_heard_while_workers_work(workers: RayWorkers) -> None:
     assert list(workers.map(sleeping, [0.0])) == [0.0]
 
 
-def together(place: Path, number: int) -> tuple[int, int]:
+def together(folder: Path, number: int) -> tuple[int, int]:
     """Waits until three batches are at work at once, in whichever processes."""
-    (place / str(number)).touch()
+    (folder / str(number)).touch()
     for _ in range(3000):
-        if len(list(place.iterdir())) > 2:
+        if len(list(folder.iterdir())) > 2:
             return os.getpid(), threading.get_ident()
         time.sleep(0.02)
     raise AssertionError("not at once")
 
 
 def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: Path) -> None:
-    """Of three processors one place is made; a model of which each worker has its own gets no threads."""
-    [place] = encoder_places(workers._cluster)
-    assert place.threads == 3 and place.options["num_cpus"] == 0
+    """Three processors get one slot; a model of which each worker has its own gets no threads."""
+    [slot] = encoder_slots(workers._cluster)
+    assert slot.threads == 3 and slot.options["num_cpus"] == 0
     found = list(workers.map(partial(together, tmp_path), range(3), needs="encoder"))
     assert len({process for process, _ in found}) == 1 and len({thread for _, thread in found}) == 3
     encoder = open_encoder("minilm")
@@ -185,9 +185,9 @@ def test_the_cluster_is_heard_on_this_machine_alone_and_sends_no_statistics(work
 
 
 def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graph.shared.home.code_hash", lambda: "0" * 32)
+    monkeypatch.setattr("graph.workers.on_ray.code_hash", lambda: "0" * 32)
     with pytest.raises(UserError, match=r"worker on .*: another modegraph \(.*, this one is 0{12}\)"):
-        Pool(workers._cluster, [Place({"num_cpus": 0})]).wait_for_one()
+        Pool(workers._cluster, [Slot({"num_cpus": 0})]).wait_for_one()
 
 
 def test_a_process_that_uses_ray_itself_keeps_its_connection(workers: RayWorkers) -> None:
@@ -225,7 +225,7 @@ class Keeping(HashEncoder):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
 def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers: RayWorkers, tmp_path: Path) -> None:
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
-    told = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with room\. Make room there, "
+    told = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with free space\. Make room there, "
     with pytest.raises(UserError, match=told):
         build_index(folder, ISLES, settings, lambda spec: Keeping(Path("/dev/full")), workers=workers)
     assert index_status(folder).unfinished

@@ -22,9 +22,8 @@ from tests.places import ROOT
 from tests.serve.http.house import Holder, House, living_in, refusals
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
-CONNECTIONS = ("guard/connections.py", "guard/parting.py")
-BESIDE = {str(ROOT / "serve/http" / file) for file in (*CONNECTIONS, "telemetry/otlp.py", "stop.py")}
-"""What comes and goes with a connection, before anything of a request is read, the thread that sends traces now and then, and the loop that waits for the end."""
+IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
+"""Code that runs per connection, before a request is read, in the thread that sends traces, or in the loop that waits for the end."""
 RESUMED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 """Code whose calls are counted once: it goes on whenever a piece of a request comes in."""
 
@@ -42,7 +41,7 @@ class Calls:
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        ours = code.co_filename.startswith(OURS) and code.co_filename not in BESIDE
+        ours = code.co_filename.startswith(OURS) and code.co_filename not in IGNORED
         if self.recording and event == "call" and ours:
             name = f"{code.co_filename}:{code.co_qualname}"
             self._counted[name] = 1 if code.co_flags & RESUMED else self._counted[name] + 1

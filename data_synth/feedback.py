@@ -63,7 +63,7 @@ def question_key(question: str) -> str:
 
 def _subject_key(entry: Feedback) -> tuple[object, ...]:
     """The subject of an entry, on which each reader has one opinion."""
-    match entry.said:
+    match entry.content:
         case Vote(answer):
             return ("vote", answer_key(answer))
         case Correction(answer):
@@ -120,7 +120,7 @@ def _stated_pairs(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[D
     dropped: list[Dropped] = []
     votes: list[tuple[str, Vote]] = []
     for entry in entries:
-        match entry.said:
+        match entry.content:
             case Preference(first, second, better):
                 ordered = (first, second) if better == "first" else (second, first)
                 problem = NO_DIFFERENCE if better == "neither" else _problem(*ordered)
@@ -132,7 +132,7 @@ def _stated_pairs(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[D
                 pairs += [] if problem else [AnswerPair(entry.question, right, answer, passage_ids)]
                 dropped += [Dropped(problem)] if problem else []
             case Vote():
-                votes.append((entry.question, entry.said))
+                votes.append((entry.question, entry.content))
     from_votes = list(_from_votes(votes))
     pairs += [one for one in from_votes if isinstance(one, AnswerPair)]
     dropped += [one for one in from_votes if isinstance(one, Dropped)]
@@ -298,7 +298,7 @@ def gold_questions(entries: Sequence[Feedback], lookup: Lookup) -> tuple[list[Go
 
 def _passage_ids(entry: Feedback) -> tuple[Sequence[str], Sequence[str]]:
     """The ids of the passages that an entry marks as right, and of those that were shown."""
-    match entry.said:
+    match entry.content:
         case RightPassage(passage_id, shown_ids):
             return (passage_id,), shown_ids
         case Correction(answer, _, _, passage_ids):

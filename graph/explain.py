@@ -1,7 +1,7 @@
-"""Why a question finds a passage, or does not: its rank in each mode, the words and names that it shares, and what leads to it in `hops`.
+"""Why a question retrieves a passage, or does not: its rank in each mode, the words and names it shares, and the links to it in `hops`.
 
-Each mode is run as for any question, only deeper; one whose ranking would change with the depth is looked at no deeper than it ranks by
-itself. Links of `hops` are worked out from every passage that could have one, not only from the few that are best by themselves.
+Each mode runs as for any question, only deeper; a mode whose ranking depends on the depth is run no deeper than its own limit. Links of
+`hops` are computed from every passage that could have one, not only from the few with the best own scores.
 Legend: P passages, N propositions, E entities, S passages that could lead, X links."""
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +30,11 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored
 
 @dataclass(frozen=True)
 class ModeRank:
-    """Where the passage stands in one mode.
+    """The rank of the passage in one mode.
 
-    `rank` counts passages from 1; it, `score` and `path` are missing where the mode does not rank the passage. `ranked` is how many
-    passages it ranked, as deep as was looked; `found` how many the question gets, `first_score` and `last_score` those of the first
-    and the last of these. `steps` tell what the mode did.
+    `rank` counts passages from 1; it, `score` and `path` are missing if the mode does not rank the passage. `ranked` is how many
+    passages were ranked at the searched depth; `found` how many the question retrieves, with `first_score` and `last_score` of the first
+    and the last of these. `steps` describe what the mode did.
     """
 
     mode: Mode
@@ -50,7 +50,7 @@ class ModeRank:
 
 @dataclass(frozen=True)
 class Clue:
-    """A word or a name of the question, whether the passage has it, and how many passages of the index do."""
+    """A word or name of the question, how many passages of the index have it, and whether this one does."""
 
     text: str
     passages: int
@@ -59,7 +59,7 @@ class Clue:
 
 @dataclass(frozen=True)
 class StatedProposition:
-    """A proposition of the passage: its cosine to the question, and how many of all propositions lie at least as near."""
+    """A proposition of the passage: its cosine to the question, and its rank among all propositions."""
 
     id: str
     text: str
@@ -69,10 +69,10 @@ class StatedProposition:
 
 @dataclass(frozen=True)
 class Lead:
-    """The best link of `hops` from one other passage: its proposition mentions `entity`, which the explained one is called, or says more of.
+    """The best link of `hops` from one other passage: its proposition mentions `entity`, which is a title of the explained one, or is in it.
 
-    `rank` is where that passage stands by itself; `followed` whether that is high enough for its links to be followed. `worth` is what
-    the link makes of the explained passage, on the scale of the scores of `hops`.
+    `rank` is that passage's rank by its own score; `followed` whether that is high enough for its links to be followed. `worth` is the
+    score that the link gives the explained passage, on the scale of `hops`.
     """
 
     passage: Passage
@@ -86,12 +86,12 @@ class Lead:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a question finds a passage, or does not.
+    """Why a question retrieves a passage, or does not.
 
-    `standings` come mode by mode, that of `mode` first; `before` are the passages that the question gets in `mode` and that stand
-    before the explained one. `words` and `names` are those of the question, the rarest first; `propositions` the nearest to it of the
-    passage; `own_rank` and `own_score` are what `hops` gives the passage by itself, of which `lift` is by the question's words, those in
-    `lifted_by` (the first most; words of a name that calls a document are not among them); `leads` are the best links to it.
+    `standings` has one entry per mode, that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
+    `words` and `names` are those of the question, the rarest first; `propositions` are the passage's nearest to it. `own_rank` and
+    `own_score` are what `hops` gives the passage without links; `lift` is the part of the score from the question's words in `lifted_by`
+    (largest first; words of a name that is a document's title are excluded); `leads` are the best links to the passage.
     """
 
     question: str
@@ -114,9 +114,9 @@ SHOWN_PROPOSITIONS, SHOWN_LEADS = 3, 3
 
 
 def explain_passage(index: Index, question: str, passage: str, settings: RetrieveSettings) -> Explanation:
-    """Why `question` finds the passage whose id begins with `passage`, or does not, by `settings`; no model is asked.
+    """Why `question` retrieves the passage whose id starts with `passage`, or does not, with `settings`; no model is called.
 
-    UserError for an empty question, for a passage that the index does not have, and for one that the conditions leave out.
+    UserError for an empty question, for a passage that is not in the index, and for one that the conditions exclude.
     """
     explained = index.passage(find_passage(index, passage))
     scope = index.where(settings.conditions)
@@ -124,20 +124,20 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
     if row is None:
         raise UserError(
             f"passage {passage!r}: its document, {explained.source!r}, does not meet {', '.join(settings.where)}",
-            "a passage that the conditions let through",
+            "a passage that meets the conditions",
             "leave that condition out",
         )
-    found = list(ranks_in_modes(index, question, explained.id, settings))
+    ranks = list(ranks_in_modes(index, question, explained.id, settings))
     query = Query(question.strip(), scope.encode_queries([question.strip()])[0])
     alone = score_alone(scope, query, of_all=True)
-    standing, gets = found[0]
+    standing, retrieved = ranks[0]
     return Explanation(
         question=query.text,
         passage=explained,
         mode=settings.mode,
         top_k=settings.top_k,
-        standings=tuple(each for each, _ in found),
-        before=tuple(gets if standing.rank is None else gets[: standing.rank - 1]),
+        standings=tuple(rank for rank, _ in ranks),
+        before=tuple(retrieved if standing.rank is None else retrieved[: standing.rank - 1]),
         words=words_of(scope, query.text, row),
         names=names_of(scope, query.text, row),
         propositions=nearest_propositions(scope, query, row),
@@ -150,7 +150,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
 
 
 def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
-    """The terms of the question, as `lexical` reads them; the rarest first."""
+    """The terms of the question, as in mode `lexical`; the rarest first."""
     block_WP, texts = index.data.term_count_WP, index.data.term_texts
     passages = {
         texts[term]: taken(block_WP, np.array([term])).indices.astype(np.int64) for term in known_terms(index, question)
@@ -159,7 +159,7 @@ def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
 
 
 def names_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
-    """The entities of the index that stand in the question; the rarest first."""
+    """The entities of the index that occur in the question; the rarest first."""
     passages = {}
     for entity in keywords_of(index, question).tolist():
         _, propositions = expand_rows(index.entity_proposition_EN, np.array([entity]))
@@ -170,13 +170,13 @@ def names_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
 
 
 def rarest_first(passages: dict[str, Ints], row: int) -> tuple[Clue, ...]:
-    """Texts with the passages that have them, as clues to the passage in `row`."""
+    """Clues from texts and the passages that have them, for the passage in `row`; the rarest first."""
     clues = [Clue(text, len(rows), row in rows) for text, rows in passages.items()]
     return tuple(sorted(clues, key=lambda clue: clue.passages))
 
 
 def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedProposition, ...]:
-    """The passage's propositions that lie nearest to the question."""
+    """The passage's propositions that are nearest to the question."""
     data = index.data
     cosines_N = np.asarray(data.proposition_vectors_ND @ query.vector_D, np.float32)
     _, stated = expand_rows(data.passage_proposition_PN, np.array([row]))
@@ -190,30 +190,30 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
 
 
 SEARCH_DEPTHS = (100, 10_000)
-"""First as deep as most passages stand that anybody asks for, then as deep as a search goes."""
+"""Depths to search one after the other: first where most explained passages are, then the limit of a search."""
 DEPTHS_OF_MODES: dict[Mode, int] = {"paths": EXPLORE_PASSAGES, "statements": INITIAL, "topics": INITIAL}
 
 
 def ranks_in_modes(
     index: Index, question: str, passage_id: str, settings: RetrieveSettings
 ) -> Iterator[tuple[ModeRank, Sequence[Scored[Passage]]]]:
-    """The passage's standing in the mode of `settings` and then in the others, each with the passages that the question gets.
+    """The passage's rank in the mode of `settings`, then in the others, each with the passages that the question retrieves.
 
-    `plan` is left out: without a model it is `hops`.
+    `plan` is left out: without a model it equals `hops`.
     """
     others = (mode for mode in get_args(Mode) if mode not in (settings.mode, "plan"))
     for mode in (settings.mode, *others):
-        asked = settings.model_copy(update={"mode": mode})
-        found = retrieve(index, question, asked)
-        yield rank_in_mode(found, look_deeper(index, found, passage_id, asked), passage_id), found.passages
+        mode_settings = settings.model_copy(update={"mode": mode})
+        found = retrieve(index, question, mode_settings)
+        yield rank_in_mode(found, search_deeper(index, found, passage_id, mode_settings), passage_id), found.passages
 
 
-def look_deeper(index: Index, found: Evidence, passage_id: str, settings: RetrieveSettings) -> Evidence:
-    """What was found, or what is found as deep as it takes to meet the passage, if the mode ranks it at all."""
+def search_deeper(index: Index, found: Evidence, passage_id: str, settings: RetrieveSettings) -> Evidence:
+    """The evidence, retrieved again deep enough to include the passage, if the mode ranks it at all."""
     nodes = max(len(index.data.passage_ids) + len(index.data.summary_ids), len(index.data.proposition_ids))
     depth = settings.top_k
     for deeper in (DEPTHS_OF_MODES[settings.mode],) if settings.mode in DEPTHS_OF_MODES else SEARCH_DEPTHS:
-        if place_in(found, passage_id) is not None or depth >= nodes:
+        if position_in(found, passage_id) is not None or depth >= nodes:
             break
         if deeper > depth:
             depth = deeper
@@ -221,60 +221,60 @@ def look_deeper(index: Index, found: Evidence, passage_id: str, settings: Retrie
     return found
 
 
-def place_in(evidence: Evidence, passage_id: str) -> int | None:
-    """The place of a passage among those of an evidence, from 0."""
-    return next((place for place, each in enumerate(evidence.passages) if each.item.id == passage_id), None)
+def position_in(evidence: Evidence, passage_id: str) -> int | None:
+    """The position of a passage in the evidence, from 0; None if it is missing."""
+    return next((position for position, each in enumerate(evidence.passages) if each.item.id == passage_id), None)
 
 
 def rank_in_mode(found: Evidence, deep: Evidence, passage_id: str) -> ModeRank:
-    """Where the passage stands in `deep`, beside what the question gets, `found`."""
-    place = place_in(deep, passage_id)
+    """The passage's rank in `deep`, with the facts of `found`, which the question retrieves."""
+    position = position_in(deep, passage_id)
     return ModeRank(
         mode=cast(Mode, found.trace.mode),
-        rank=None if place is None else place + 1,
-        score=None if place is None else deep.passages[place].score,
+        rank=None if position is None else position + 1,
+        score=None if position is None else deep.passages[position].score,
         ranked=len(deep.passages),
         found=len(found.passages),
         first_score=found.passages[0].score if found.passages else None,
         last_score=found.passages[-1].score if found.passages else None,
-        path=deep.paths[place] if place is not None and deep.paths else (),
+        path=deep.paths[position] if position is not None and deep.paths else (),
         steps=found.trace.steps,
     )
 
 
 COULD_LEAD = 50
-"""Passages whose links are worked out: the best by themselves of those that could lead."""
+"""Passages whose links are computed: those with the best own scores among the candidates."""
 
 
 def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int) -> tuple[Lead, ...]:
-    """The links to the passage in `row` that are worth most, at most `count`, the best from each passage."""
+    """The `count` best links to the passage in `row`, at most one from each passage."""
     seeds_S = could_lead(index, row, alone.own_P)
-    found = [_best_lead(index, query, alone, row, int(seed)) for seed in seeds_S]
-    leads = [lead for lead in found if lead is not None]
+    candidates = [_best_lead(index, query, alone, row, int(seed)) for seed in seeds_S]
+    leads = [lead for lead in candidates if lead is not None]
     return tuple(sorted(leads, key=lambda lead: (-lead.worth, lead.rank))[:count])
 
 
 def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
-    """Passages of other documents with an entity that calls this one's document by name, or a rare one that this one has, too."""
+    """Passages of other documents with an entity that is a title of this one's document, or a rare one that this passage also has."""
     data = index.data
     document = int(data.passage_document_P[row])
-    calling_E = np.flatnonzero(np.diff(data.entity_document_EU[:, [document]].indptr))
+    title_E = np.flatnonzero(np.diff(data.entity_document_EU[:, [document]].indptr))
     _, stated = expand_rows(data.passage_proposition_PN, np.array([row]))
     _, mentioned_E = expand_rows(data.proposition_entity_NE, stated)
     rare_E = mentioned_E[np.diff(index.entity_proposition_EN.indptr)[mentioned_E] <= MAX_MENTIONS]
-    _, propositions = expand_rows(index.entity_proposition_EN, np.union1d(calling_E, rare_E))
+    _, propositions = expand_rows(index.entity_proposition_EN, np.union1d(title_E, rare_E))
     passages = np.unique(expand_rows(index.proposition_passage_NP, np.unique(propositions))[1])
     others: Ints = passages[data.passage_document_P[passages] != document]
     return others[top_rows(own_P[others], COULD_LEAD)]
 
 
 def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int) -> Lead | None:
-    found = links_from(alone, np.array([seed]))
-    links = raise_by_titles(index, raise_by_words(found, alone.lift_P), query.text, alone.own_P)
-    mine_X = np.flatnonzero(links.to_passage_X == row)
-    if not len(mine_X):
+    links = links_from(alone, np.array([seed]))
+    links = raise_by_titles(index, raise_by_words(links, alone.lift_P), query.text, alone.own_P)
+    to_row_X = np.flatnonzero(links.to_passage_X == row)
+    if not len(to_row_X):
         return None
-    best = int(mine_X[top_rows(links.worth_X[mine_X], 1)[0]])
+    best = int(to_row_X[top_rows(links.worth_X[to_row_X], 1)[0]])
     rank = rank_of(alone.own_P, seed)
     return Lead(
         passage=index.passage(seed),
@@ -290,29 +290,29 @@ def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int
 MOST_LISTED = 8
 
 
-def find_passage(index: Index, given: str) -> int:
-    """The row of the passage whose id is `given` or alone begins so, or of the only one of the document `given`; UserError that says how to name one."""
-    sought = given.strip().casefold()
+def find_passage(index: Index, name: str) -> int:
+    """The row of the passage whose id is `name` or uniquely starts with it, or of the only one of the document `name`; else UserError."""
+    prefix = name.strip().casefold()
     ids = index.data.passage_ids
-    rows = [row for row, identity in enumerate(ids) if identity.startswith(sought)] if sought else []
+    rows = [row for row, identity in enumerate(ids) if identity.startswith(prefix)] if prefix else []
     if len(rows) == 1:
         return rows[0]
     if rows:
         some = [ids[row] for row in rows[:MOST_LISTED]]
         raise UserError(
-            f"passage {given!r}: {len(rows):,} ids begin so", _one_of(some, len(rows)), "give more of its id"
+            f"passage {name!r}: {len(rows):,} ids start with it", _one_of(some, len(rows)), "give more of its id"
         )
-    inside = index.passages_of(given)
+    inside = index.passages_of(name)
     only = row_of(index.data, "passage", inside[0].id) if len(inside) == 1 else None
     if only is not None:
         return only
     if inside:
-        found = f"passage {given!r}: a document of {len(inside):,} passages"
+        found = f"passage {name!r}: a document of {len(inside):,} passages"
         raise UserError(
             found, _one_of([_described(each) for each in inside[:MOST_LISTED]], len(inside)), "give the id of a passage"
         )
     raise UserError(
-        f"passage {given!r}: not in {index.folder}",
+        f"passage {name!r}: not in {index.folder}",
         "the id of a passage, or its first digits",
         "`modegraph ask` shows the ids of what it finds; the source of a document lists its passages",
     )

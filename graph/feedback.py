@@ -1,8 +1,8 @@
-"""What readers say of answers, stored beside the index: votes, corrections, the right passage, preferences.
+"""Readers' feedback on answers, stored with the index: votes, corrections, the right passage, preferences.
 
-From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row an entry, added and never changed, deleted by
-user; on disk when `add` returns, overwritten with zeros when deleted); and the choice between that file and the index's own database.
-Passages are stored by id, so that a document's text goes when the document goes. Nothing of an index is derived from feedback."""
+From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row per entry, append-only, deleted by user; on disk
+when `add` returns, overwritten with zeros when deleted); and the choice between that file and the index's database. Passages are stored
+by id, so that a deleted document leaves no text here. Nothing in an index is derived from feedback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Better = Literal["first", "second", "neither"]
 class GivenAnswer:
     """What a model wrote: the answer and its reasoning with their citations [n], where n counts `context_ids` from 1.
 
-    `context_ids` are the ids of all that the model read (passages, propositions, summaries), found by `mode`.
+    `context_ids` are the ids of everything in the model's context (passages, propositions, summaries), found by `mode`.
     """
 
     model: str
@@ -38,7 +38,7 @@ class GivenAnswer:
 
 @dataclass(frozen=True)
 class Vote:
-    """An answer is good, or it is not."""
+    """Whether an answer is good."""
 
     answer: GivenAnswer
     rating: Rating
@@ -46,7 +46,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Correction:
-    """What the answer should have been, and, where the reader says so, why and by which passages."""
+    """What the answer should have been and, if the reader gave them, the reasoning and passages for it."""
 
     answer: GivenAnswer
     corrected: str
@@ -82,9 +82,9 @@ KINDS: Mapping[str, type[Any]] = {
 
 @dataclass(frozen=True)
 class Feedback:
-    """One entry: what the user called `user` said of the answers to `question` at `at` (UTC, ISO 8601).
+    """One entry: the feedback of `user` on the answers to `question` at `at` (UTC, ISO 8601).
 
-    `question` stands alone, as it was searched for. `consent` is whether the entry may become training data.
+    `question` is self-contained, as it was searched for. `consent` is whether the entry may become training data.
     """
 
     id: str
@@ -92,44 +92,44 @@ class Feedback:
     at: str
     consent: bool
     question: str
-    said: FeedbackContent
+    content: FeedbackContent
 
 
 FeedbackRow = tuple[str, str, str, int, str, str, str]
-"""The columns of an entry where it is kept: id, user, at, consent, kind, question, said."""
+"""The stored columns of an entry: id, user, at, consent, kind, question, said (the content as JSON)."""
 
 
 class FeedbackFull(Exception):
-    """As much is kept as may be."""
+    """The store has reached its size limit."""
 
 
-def kind_of(said: FeedbackContent) -> str:
+def kind_of(content: FeedbackContent) -> str:
     """The name of a kind in KINDS."""
-    return next(name for name, kind in KINDS.items() if isinstance(said, kind))
+    return next(name for name, kind in KINDS.items() if isinstance(content, kind))
 
 
-def content_to_json(said: FeedbackContent) -> dict[str, Any]:
-    """The fields of what was said, by name."""
-    return asdict(said)
+def content_to_json(content: FeedbackContent) -> dict[str, Any]:
+    """The fields of the content, by name."""
+    return asdict(content)
 
 
 def content_from_json(kind: str, values: Mapping[str, Any]) -> FeedbackContent:
-    """The inverse of `said_to_json`; KeyError for an unknown kind, TypeError for other fields than its own."""
-    read = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
-    said: FeedbackContent = KINDS[kind](**read)
-    return said
+    """The inverse of `content_to_json`; KeyError for an unknown kind, TypeError for wrong fields."""
+    fields = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
+    content: FeedbackContent = KINDS[kind](**fields)
+    return content
 
 
 def row_of(entry: Feedback) -> FeedbackRow:
-    """An entry as it is kept."""
-    said = json.dumps(content_to_json(entry.said))
-    return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.said), entry.question, said
+    """An entry as a row to store."""
+    content = json.dumps(content_to_json(entry.content))
+    return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.content), entry.question, content
 
 
 def entry_of(row: FeedbackRow) -> Feedback:
     """The inverse of `row_of`."""
-    identity, user, at, consent, kind, question, said = row
-    return Feedback(identity, user, at, bool(consent), question, content_from_json(kind, json.loads(said)))
+    identity, user, at, consent, kind, question, content = row
+    return Feedback(identity, user, at, bool(consent), question, content_from_json(kind, json.loads(content)))
 
 
 def _answer(values: Mapping[str, Any]) -> GivenAnswer:
@@ -155,13 +155,13 @@ _COLUMNS = "id, user, at, consent, kind, question, said"
 
 
 class FeedbackFile:
-    """The entries of the index in `folder`, at most `max_bytes` of them; safe for several threads and processes."""
+    """The entries for the index in `folder`, at most `max_bytes`; safe for several threads and processes."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._file, self._max_bytes = folder / FEEDBACK, max_bytes
 
     def add(self, entry: Feedback) -> None:
-        """Keep an entry; FeedbackFull when there is no room."""
+        """Store an entry; FeedbackFull when the file has reached its limit."""
         if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
             raise FeedbackFull
         with closing(_open_file(self._file, "rwc")) as database, database:
@@ -173,11 +173,11 @@ class FeedbackFile:
             return _read_file(self._file)
 
     def of_user(self, user: str) -> list[Feedback]:
-        """What a user said, oldest first."""
+        """The entries of a user, oldest first."""
         return _read_file(self._file, "WHERE user = ?", (user,))
 
     def delete_user(self, user: str) -> int:
-        """Delete all that a user said; how many entries that was."""
+        """Delete all entries of a user; how many there were."""
         if not self._file.exists():
             return 0
         with closing(_open_file(self._file, "rw")) as database, database:
@@ -197,11 +197,11 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = ON")
-        found = database.execute("PRAGMA user_version").fetchone()[0]
-        if mode == "rwc" and found == 0:
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        if mode == "rwc" and version == 0:
             database.executescript(_SCHEMA)
-        elif found != FEEDBACK_FORMAT:
-            raise sqlite3.DatabaseError(f"format {found}, this version reads {FEEDBACK_FORMAT}")
+        elif version != FEEDBACK_FORMAT:
+            raise sqlite3.DatabaseError(f"format {version}, this version reads {FEEDBACK_FORMAT}")
     except BaseException:
         database.close()
         raise
@@ -210,18 +210,18 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
 
 @contextmanager
 def _report_unreadable(file: Path) -> Iterator[None]:
-    """A file that cannot be read, in words."""
+    """Turn errors from a file that cannot be read into a UserError."""
     try:
         yield
     except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as problem:
         found = f"{file}: not readable ({problem})"
-        raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to begin anew") from None
+        raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to start anew") from None
 
 
 class FeedbackDatabase:
-    """The entries of the index in `folder` in its database, at most `max_bytes` of them; methods and errors as those of `FeedbackFile`.
+    """The entries for the index in `folder`, in its database, at most `max_bytes`; methods and errors as in `FeedbackFile`.
 
-    Unavailable while the database is away.
+    Unavailable while the database is down.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -244,10 +244,10 @@ class FeedbackDatabase:
 
 
 def open_feedback(folder: Path, max_bytes: int) -> FeedbackFile | FeedbackDatabase:
-    """The feedback on the index in a folder, which takes entries until it has `max_bytes`."""
+    """The feedback store of the index in a folder, which takes entries up to `max_bytes`."""
     return FeedbackDatabase(folder, max_bytes) if has_database(folder) else FeedbackFile(folder, max_bytes)
 
 
 def read_feedback(folder: Path) -> list[Feedback]:
-    """All that was said of the index in a folder, oldest first; UserError where it cannot be read."""
+    """All feedback on the index in a folder, oldest first; UserError if it cannot be read."""
     return open_feedback(folder, 0).all()

@@ -1,8 +1,8 @@
 """Random walks over the proposition–entity–passage graph (ToPG §2.2, Eq. 3–8). Pure functions; nothing is sampled.
 
 Legend: N propositions (of the graph or of a subgraph), B hubs (entities and passages), V vertices of any graph, Q queries.
-A transition matrix T has T[i, j] = probability of stepping from i to j; its rows sum to 1, or to less: what is missing (a vertex
-without neighbours, or without an attractive one) goes back to the restart distribution, so that walks stay stochastic.
+A transition matrix T has T[i, j] = probability of stepping from i to j; its rows sum to at most 1: missing mass (of a vertex without
+neighbours, or without an attractive one) returns to the restart distribution, so that walks stay stochastic.
 """
 
 import math
@@ -16,17 +16,17 @@ import scipy.sparse as sp
 from graph.types import Floats, Ints
 
 TOLERANCE = 5e-6
-"""How far from its stationary distribution a walk may end, in sum over the vertices. Float32 adds up to 3e-7 ÷ (1 − damping)."""
+"""The largest L1 distance of a result from its stationary distribution. Float32 adds up to 3e-7 ÷ (1 − damping)."""
 MOST_DAMPING = 0.99
-"""The most that settings may ask for: 1,745 steps at most, and 3e-5 of rounding."""
+"""The maximum for settings: at most 1,745 steps, and 3e-5 of rounding."""
 ROUNDING = 1e-6
-"""Less than this of a probability is rounding."""
+"""Missing probability below this is rounding."""
 STEPS_BETWEEN_CHECKS = 5
 COLUMNS_AT_ONCE = 32
 
 
 def row_normalised(block: sp.csr_array) -> sp.csr_array:
-    """Rows scaled to sum to 1; rows of zeros stay zero. Entries must not be negative; the pattern of stored entries is kept."""
+    """Rows scaled to sum to 1; rows of zeros stay zero. Entries must not be negative; the sparsity pattern does not change."""
     sums = np.asarray(block.sum(axis=1)).ravel()
     scale = np.divide(1, sums, out=np.zeros(len(sums)), where=sums > 0)
     scaled = (block.data * np.repeat(scale, np.diff(block.indptr))).astype(np.float32)
@@ -34,7 +34,7 @@ def row_normalised(block: sp.csr_array) -> sp.csr_array:
 
 
 def bipartite_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
-    """The walk that steps between propositions and their hubs: CSR[N + B, N + B], propositions first."""
+    """The transition matrix between propositions and their hubs: CSR[N + B, N + B], propositions first."""
     forth, back = row_normalised(incidence_NB), row_normalised(sp.csr_array(incidence_NB.T))
     return sp.csr_array(sp.block_array([[None, forth], [back, None]], format="csr"))
 
@@ -42,7 +42,7 @@ def bipartite_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
 def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
     """T_s (Eq. 5): proposition → hub → another proposition; CSR[N, N], for subgraphs.
 
-    The diagonal is 0 and rows are normalised again after it is taken out; a proposition that shares no hub has a row of zeros.
+    The diagonal is removed and rows are normalised again; a proposition that shares no hub has a row of zeros.
     """
     product = sp.csr_array(row_normalised(incidence_NB) @ row_normalised(sp.csr_array(incidence_NB.T)))
     product.data[product.indices == np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))] = 0
@@ -55,19 +55,19 @@ def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Float
 
     Scaled by the largest value of each query, which Eq. 7 cancels.
     """
-    kept_N = cosines_N >= threshold
-    highest = cosines_N.max(axis=0, initial=0.0, where=kept_N)
-    return np.where(kept_N, np.exp((cosines_N - highest) / temperature), 0).astype(np.float32)
+    above_N = cosines_N >= threshold
+    highest = cosines_N.max(axis=0, initial=0.0, where=above_N)
+    return np.where(above_N, np.exp((cosines_N - highest) / temperature), 0).astype(np.float32)
 
 
 def semantic_transition(structural_NN: sp.csr_array, attraction_N: Floats) -> sp.csr_array:
-    """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row with no attractive one is zeros."""
+    """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row without an attractive neighbour is zeros."""
     weights = attraction_N[structural_NN.indices]
     return row_normalised(sp.csr_array((weights, structural_NN.indices, structural_NN.indptr), structural_NN.shape))
 
 
 def query_aware_transition(structural_NN: sp.csr_array, attraction_N: Floats, structure_weight: float) -> sp.csr_array:
-    """M = λ T_s + (1 − λ) T_n (Eq. 4); at λ = 1 the query has no say."""
+    """M = λ T_s + (1 − λ) T_n (Eq. 4); at λ = 1 the query has no influence."""
     semantic_NN = semantic_transition(structural_NN, attraction_N)
     mixed = structure_weight * structural_NN.data + (1 - structure_weight) * semantic_NN.data
     return sp.csr_array((mixed, structural_NN.indices, structural_NN.indptr), structural_NN.shape)
@@ -81,10 +81,10 @@ def query_aware_walks(
     damping: float,
     tolerance: float = TOLERANCE,
 ) -> Floats:
-    """Walks of many queries over one structure, each drawn by its own column of `attraction_NQ`: float32[N, Q], columns sum to 1.
+    """Walks of many queries over one structure, each attracted by its column of `attraction_NQ`: float32[N, Q], columns sum to 1.
 
     Column q equals `personalised_pagerank(query_aware_transition(structural_NN, attraction_NQ[:, q], λ), restart_NQ[:, q])`, but
-    no query's matrix is formed: with P the pattern of T_s, T_nᵀ x = c̃ ∘ Pᵀ(x / P c̃), so that a step costs two products for all.
+    no query's matrix is formed: with P the pattern of T_s, T_nᵀ x = c̃ ∘ Pᵀ(x / P c̃), so that a step costs two products for all queries.
     """
     _check_damping(damping)
     pattern_NN = sp.csr_array(
@@ -109,14 +109,14 @@ def query_aware_walks(
 
 @dataclass(frozen=True)
 class Chain:
-    """A walk made ready: `pull_VV` = Tᵀ, whose row j gathers what arrives at j, and what each row of T lacks of 1."""
+    """A prepared walk: `pull_VV` = Tᵀ, whose row j sums what arrives at j, and `missing_V`, 1 minus the row sums of T."""
 
     pull_VV: sp.csr_array
     missing_V: Floats
 
 
 def make_chain(transition_VV: sp.csr_array | Floats) -> Chain:
-    """The chain of a transition matrix; worth keeping where many walks run on one graph."""
+    """The chain of a transition matrix; reuse it for many walks on one graph."""
     pull_VV = sp.csr_array(transition_VV.T, dtype=np.float32)
     if pull_VV.nnz < np.iinfo(np.int32).max:
         indices, indptr = pull_VV.indices.astype(np.int32), pull_VV.indptr.astype(np.int32)
@@ -129,10 +129,10 @@ def personalised_pagerank(
 ) -> Floats:
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
-    `hops` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk starts
-    again from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
-    `tolerance` of its stationary distribution, in sum, but for the rounding of float32 (TOLERANCE). Many columns are walked
-    together, in blocks that share out the processor's cores. ValueError for a damping with which it would never settle.
+    `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk restarts
+    from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
+    `tolerance` (L1) of its stationary distribution, up to float32 rounding (TOLERANCE). Columns are processed in blocks, in
+    parallel threads. ValueError for a damping that does not converge.
     """
     _check_damping(damping)
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
@@ -154,12 +154,12 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
     starting = np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1))
     starts, rate = restart[starting], np.float32(damping)
     mass = restart
-    enough = last_change(damping, tolerance)
+    threshold = last_change(damping, tolerance)
     for count in range(1, most_steps(damping, tolerance) + 1):
         stepped = chain.pull_VV @ mass
         stepped *= rate
         stepped[starting] += (missing @ mass[leaking] + (1 - rate)) * starts
-        settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < enough
+        settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < threshold
         mass = stepped
         if settled:
             break
@@ -167,7 +167,7 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
 
 
 def most_steps(damping: float, tolerance: float) -> int:
-    """Steps after which the change is below `last_change` whatever the graph: it is 2 at most at first, and each step leaves `damping` of it.
+    """Steps after which the change is below `last_change` for any graph: it is at most 2 at first, and each step multiplies it by `damping`.
 
     >>> most_steps(0.85, 5e-6), most_steps(0.99, 5e-6), most_steps(0.0, 5e-6)
     (95, 1745, 5)
@@ -177,17 +177,17 @@ def most_steps(damping: float, tolerance: float) -> int:
 
 
 def last_change(damping: float, tolerance: float) -> float:
-    """The change in a step after which a walk is within `tolerance`: what is still to come is change × (d + d² + …)."""
+    """The change per step from which a walk is within `tolerance`: the remaining change is at most change × (d + d² + …)."""
     return tolerance * (1 - damping) / damping if damping > 0 else math.inf
 
 
 def _check_damping(damping: float) -> None:
     if not 0 <= damping < 1:
-        raise ValueError(f"damping {damping}: a walk that settles has one from 0 to below 1")
+        raise ValueError(f"damping {damping}: must be at least 0 and below 1")
 
 
 def restart_at(rows: Ints, vertices: int) -> Floats:
-    """A restart column [V, 1] spread evenly over `rows`; ValueError for no rows, and for one that is no vertex."""
+    """A restart column [V, 1] spread evenly over `rows`; ValueError without rows, and for a row that is no vertex."""
     if len(rows) == 0:
         raise ValueError("a walk needs at least one seed")
     if min(rows) < 0 or max(rows) >= vertices:

@@ -1,6 +1,6 @@
-"""Boosted trees of trained selectors, hops and verifiers: what they say of an example, and how a file holds them.
+"""Boosted trees of trained selectors, hops and verifiers: prediction and file format.
 
-The file is safetensors: the trees as plain arrays, all else as JSON under one key of the header. Nothing in it is code.
+The file is safetensors: the trees as plain arrays, everything else as JSON under one key of the header. It contains no code.
 
 Legend: n examples, F features, T trees, V nodes of all trees end to end."""
 
@@ -31,8 +31,8 @@ FOREST_ARRAYS = ("feature_V", "threshold_V", "left_V", "right_V", "value_V", "ro
 
 @dataclass(frozen=True)
 class Forest:
-    """Boosted trees. From node v an example goes on to left_V[v] where its feature feature_V[v] is at most threshold_V[v], and to
-    right_V[v] elsewhere; a leaf leads to itself. `depth` is the number of steps of the longest way down.
+    """Boosted trees. From node v an example goes to left_V[v] if its feature feature_V[v] is at most threshold_V[v], else to right_V[v];
+    a leaf leads to itself. `depth` is the number of steps of the longest path.
     """
 
     feature_V: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Forest:
 
 
 def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
-    """base + Σ_T the value of the leaf that each example comes to: [n]. Arrays are read flat, which takes numpy half the time."""
+    """base + Σ_T the value of the leaf that each example reaches: [n]. Arrays are indexed flat, which takes numpy half the time."""
     count, features = features_nF.shape
     values, row_n1 = features_nF.ravel(), features * np.arange(count)[:, None]
     next_2V = np.stack([forest.left_V, forest.right_V], axis=1).ravel()
@@ -58,13 +58,13 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
 
 
 def save_forest(file: Path, key: str, facts: Mapping[str, Any], forest: Forest) -> None:
-    """Write a file of one forest: its arrays, and under `key` of the header the facts with its base and depth."""
+    """Write a file with one forest: its arrays, and under `key` of the header the facts with its base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
     save_file({name: getattr(forest, name) for name in FOREST_ARRAYS}, file, {key: json.dumps(header)})
 
 
 def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:
-    """The forest of FOREST_ARRAYS; ValueError unless every step from every node leads to a node, and every feature is one."""
+    """The forest of FOREST_ARRAYS; ValueError if a node or feature index is out of range, or columns differ in length."""
     forest = Forest(**arrays, base=base, depth=depth)
     nodes = len(forest.value_V)
     limits = {"feature_V": features, "left_V": nodes, "right_V": nodes, "root_T": nodes}
@@ -79,7 +79,7 @@ def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, featu
 
 
 def trained_file(spec: str, what: str, name: str) -> Path:
-    """The file `name` in a folder or on the hub, where `modegraph train WHAT` put it; UserError where there is none."""
+    """The file `name` of a model folder or hub model made by `modegraph train WHAT`; UserError if there is none."""
     file = find_model(spec, what) / name
     if not file.is_file():
         raise UserError(f"{what} {spec!r}: no {name}", f"the folder that `modegraph train {what}` made", "name another")
@@ -88,7 +88,7 @@ def trained_file(spec: str, what: str, name: str) -> Path:
 
 @contextmanager
 def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The arrays and the header of a `what`'s file of format `form`; UserError for anything in it that cannot be read so."""
+    """The arrays and the header of a `what` file of format `form`; UserError for an invalid file."""
     try:
         with safe_open(file, framework="numpy") as opened:
             header = json.loads((opened.metadata() or {})[what])
@@ -99,23 +99,23 @@ def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> I
 
 
 def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
-    """The forest whose arrays an opened file has, its base and depth in the header."""
+    """The forest from the arrays of an opened file, with base and depth from its header."""
     arrays = {name: opened.get_tensor(name) for name in FOREST_ARRAYS}
     return forest_of(arrays, float(header["base"]), int(header["depth"]), features)
 
 
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
-    """UserError for a file of another kind than `form`, and for one that reads other features than this version makes."""
+    """UserError for a file of another format than `form`, and for one trained on other features than this version's."""
     if header.get("format") != form:
         raise UserError(
             f"{file}: its format is {header.get('format')!r}",
             repr(form),
             "make its data again and train on it, or name another folder",
         )
-    reads = header["features"]
-    if tuple(reads) != tuple(features):
-        other = [f"without {name!r}" for name in features if name not in reads]
-        other += [f"with {name!r}" for name in reads if name not in features] or ["in another order"] * (not other)
+    trained_on = header["features"]
+    if tuple(trained_on) != tuple(features):
+        other = [f"without {name!r}" for name in features if name not in trained_on]
+        other += [f"with {name!r}" for name in trained_on if name not in features] or ["in another order"] * (not other)
         raise UserError(
             f"{file}: trained on other features ({', '.join(other)})",
             f"the {len(features)} features of this version",
@@ -134,11 +134,11 @@ def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[
 
 
 def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
-    """UserError when the index has another encoder than the one that `what` was trained with, on what `data` makes."""
-    own = index.encoder_source.fingerprint
-    if encoder != own:
+    """UserError when the index has another encoder than the one that `what` was trained with, on `data`."""
+    fingerprint = index.encoder_source.fingerprint
+    if encoder != fingerprint:
         raise UserError(
-            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {own[:12]}",
+            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {fingerprint[:12]}",
             f"a {what} for the encoder of the index",
             f"train one on {data} of an index with this encoder, or leave out --{what}",
         )

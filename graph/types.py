@@ -1,6 +1,6 @@
-"""The nouns of the whole suite: what an index holds, what a retriever returns, what a language model is.
+"""The types shared by all packages: contents of an index, results of retrieval, interfaces of models.
 
-Everything is frozen. Character offsets count Unicode code points of `Document.text`, start inclusive, end exclusive.
+All dataclasses are frozen. Character offsets count Unicode code points of `Document.text`, start inclusive, end exclusive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Encode = Callable[[Sequence[str]], Floats]
 
 @dataclass(frozen=True)
 class Prompts:
-    """What an encoder is given before a question, and before a text of the index."""
+    """The encoder's prefixes for a question and for a text of the index."""
 
     query: str = ""
     passage: str = ""
@@ -31,7 +31,7 @@ class Prompts:
 class Encoder(Protocol):
     """A sentence encoder: `encode` for texts of an index, `encode_queries` for questions; no texts give [0, D].
 
-    `fingerprint` changes whenever the same text could get another vector, with the `prompts` too.
+    `fingerprint` changes whenever the same text could get another vector, also with the `prompts`.
     """
 
     @property
@@ -44,14 +44,14 @@ class Encoder(Protocol):
 
 
 OpenEncoder = Callable[[str], Encoder]
-"""An encoder SPEC to a ready encoder."""
+"""Opens an encoder by its SPEC."""
 
 
 @dataclass(frozen=True)
 class Document:
     """One source text. `source` is the user's name for it: a path below the indexed folder, or the row's id.
 
-    `metadata` is what filters ask for: text, numbers, truth values or lists of these, by key.
+    `metadata` is what filters test: text, numbers, truth values or lists of these, by key.
     """
 
     source: str
@@ -64,7 +64,7 @@ class Document:
 class Passage:
     """A slice of one document: `text == document.text[start:end]`; `order` counts the document's passages from 0.
 
-    What was retrieved from a document with pages tells the `page` that it begins on, counted from 1.
+    A passage retrieved from a document with pages has the `page` that it starts on, counted from 1.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Span:
-    """Where a proposition stands: the passage, the character offsets in its document, and its page, as of a Passage."""
+    """An occurrence of a proposition: the passage, the character offsets in its document, and the page, as in Passage."""
 
     passage_id: str
     source: str
@@ -90,7 +90,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Proposition:
-    """One self-contained statement, the entities in it, and every place it was read from."""
+    """One self-contained statement, its entities, and all its occurrences."""
 
     id: str
     text: str
@@ -100,7 +100,7 @@ class Proposition:
 
 @dataclass(frozen=True)
 class Summary:
-    """A text that stands for many: a large chunk's or a community's summary; `members` are the passages below it."""
+    """A summary of a large chunk or a community; `members` are the ids of all passages below it."""
 
     id: str
     layer: int
@@ -124,8 +124,8 @@ class Scored(Generic[T]):
 class Trace:
     """What a retrieval did and what it cost. Seconds exclude the encoder, which has its own figure.
 
-    Of `model_calls`, `replayed_calls` were answered from a ledger: they count with the tokens and the time that they took when they
-    were made, but for `untimed_calls`, whose time is not known.
+    Of `model_calls`, `replayed_calls` were answered from a ledger: they count with the tokens and time of the original calls, except
+    for `untimed_calls`, whose time is unknown.
     """
 
     mode: str
@@ -138,12 +138,12 @@ class Trace:
     replayed_calls: int = 0
     untimed_calls: int = 0
     stopped: str = ""
-    """Why the retrieval ended before it was done, in words; what it had found until then is in the evidence."""
+    """Why the retrieval stopped early, in words; the evidence has what it found until then."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An answer that a model gave on the way: to which question, from which passages (ids), and how good, from 0 to 1."""
+    """An intermediate answer of a model: the question, the answer, the ids of its passages, and a score from 0 to 1."""
 
     question: str
     answer: str
@@ -153,7 +153,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Absence:
-    """How likely it is, from 0 to 1, that the documents hold nothing on a question, and whether it is answered so, without a model."""
+    """The probability that the documents do not cover a question, and whether the answer says so, without a model."""
 
     probability: float
     abstained: bool
@@ -163,9 +163,9 @@ class Absence:
 class Evidence:
     """What one retrieval found, each list best first.
 
-    `paths` tell in words how passages were reached, one path a passage in the same order, or none where there is nothing to
-    tell but the score; `findings` are answers that a model gave on the way, if one was asked; `absence` is None where nobody asked
-    for it, and for questions about the whole collection.
+    `paths` describe in words how passages were reached, one path per passage in the same order, or are empty if there is only a
+    score; `findings` are intermediate answers of a model, if one was used; `absence` is None if it was not requested, and for
+    questions about the whole collection.
     """
 
     query: str
@@ -180,10 +180,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """One numbered quotation of a prompt, and what a citation of it resolves to.
+    """One numbered excerpt in a prompt, and what a citation of it resolves to.
 
-    For a passage or proposition, `source[start:end]` is where it was read, and `page` the page, if it has pages; for a summary
-    `source` is empty and `members` names the passages it sums up.
+    For a passage or proposition, `source[start:end]` is its location, and `page` its page, if the document has pages; for a
+    summary `source` is empty and `members` has the ids of the summarised passages.
     """
 
     id: str
@@ -216,13 +216,13 @@ class CompletionRequest:
 
 
 FinishReason = Literal["stop", "length", "refused"]
-"""How a call ended: the model was done, its text was cut at `max_tokens`, or the server would not take this very request."""
+"""How a call ended: the model finished, its text was cut at `max_tokens`, or the server refused this request."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """That a completion is of an earlier call. `seconds` are what this call, made now, would add to the time of those asked with it;
-    None where its time was not kept.
+    """Marks the completion of an earlier call. `seconds` is the time that this call, if made again, would add to that of the calls made
+    with it; None if its time was not recorded.
     """
 
     seconds: float | None
@@ -230,7 +230,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Completion:
-    """What came back. Of a refused request, `text` is the server's reason; `replay` is set by a ledger that kept the call."""
+    """The result of a call. For a refused request, `text` is the server's reason; `replay` is set when a ledger answered the call."""
 
     text: str
     finish_reason: FinishReason
@@ -246,10 +246,10 @@ AnswerForm = Literal["cited", "quoted", "reasoned"]
 class LanguageModel(Protocol):
     """A chat model behind any engine.
 
-    `complete` answers in the order asked, a refused request among others too, and raises UserError when it cannot go on.
-    `window` is how many tokens a prompt and its answer may have together, None where the engine does not tell. `prompt_tokens` counts
-    a chat as the model reads it; where that cannot be known it estimates, rather too high. `form` is that of the answers which the
-    model was trained to give, "reasoned" where no run says.
+    `complete` returns completions in the order of the requests, refused ones included, and raises UserError when it cannot continue.
+    `window` is the token limit of a prompt and its answer together, None if the engine does not report it. `prompt_tokens` counts a
+    chat as the model reads it, or estimates rather too high. `form` is the answer form that the model was trained for, "reasoned" if
+    no training run records one.
     """
 
     @property
@@ -263,14 +263,14 @@ class LanguageModel(Protocol):
 
 
 Needs = Literal["code", "encoder", "model"]
-"""What a function given to Workers runs: code alone, an encoder, which threads of a process may share, or a model, which they may not."""
+"""What a function for Workers uses: code only, an encoder, which threads of a process may share, or a model, which they may not."""
 
 
 class Workers(Protocol):
-    """Where work is done: functions applied to batches, whose results come in the order of the batches, whoever is done first.
+    """Where work is done: functions applied to batches, with results in the order of the batches.
 
-    A function can be pickled, and changes nothing but what it returns: it is called again with a batch whose worker was lost. What
-    needs an encoder or a model goes where there is a GPU, if any is. `models` is how many batches that need a model go side by side.
+    A function must be picklable and free of side effects: it is called again with a batch whose worker was lost. Work that needs an
+    encoder or a model runs on a GPU, if there is one. `models` is how many batches that need a model run in parallel.
     """
 
     @property
@@ -279,10 +279,10 @@ class Workers(Protocol):
 
 
 class OpenModel(Protocol):
-    """A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; the command line passes one in.
+    """Opens a model by its SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`); the command line passes one in.
 
-    Several SPECs are servers of one model. With `ledger`, finished calls are kept in that file and never made again. With `workers`,
-    a model that runs in a process is opened and run by them.
+    Several SPECs are servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
+    an in-process model is opened and run by them.
     """
 
     def __call__(

@@ -1,4 +1,4 @@
-"""The `train` commands: read the settings, train, print the run; `score` and `export` work on a finished one."""
+"""The `train` commands: read the settings, train, print the run; `score` and `export` take a finished run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from train.selector.selector_data import SelectorRecord
 
 
-def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **given: Any) -> S:
-    """The settings in `config`, under those of `--set`, under the command's own options that were given (paths as text)."""
+def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **options: Any) -> S:
+    """The settings in `config`, overridden by `--set`, overridden by the command's own options (paths as text)."""
     from graph.config import load_settings
 
-    named = [
+    option_overrides = [
         f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
-        for key, value in given.items()
+        for key, value in options.items()
         if value is not None
     ]
-    return load_settings(kind, config, [*(overrides or []), *named])
+    return load_settings(kind, config, [*(overrides or []), *option_overrides])
 
 
 def print_record(output: str, record: DataclassInstance) -> None:
@@ -73,7 +73,7 @@ def tiny(
     out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a tokenizer and a tiny Llama from nothing: a stand-in where no pretrained model can be had."""
+    """Train a tokenizer and a tiny Llama from scratch: a stand-in for a pretrained model."""
     from train.run.settings import TinySettings
 
     chosen = settings_of(TinySettings, config, settings, texts=texts, output=out)
@@ -207,16 +207,16 @@ def export(
         typer.Option(
             metavar="OWNER/NAME",
             rich_help_panel=OUTPUT,
-            help="Then upload it to the hub, into this new private repository.",
+            help="Upload the export to the hub, into this new private repository.",
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Export a run to give away: a whole model, an adapter or a GGUF file, with its card and no local path."""
-    forms = {"--merge": merge, "--adapter-only": adapter_only}
-    named = [form for form, given in forms.items() if given]
-    if len(named) > 1 or not (named or gguf):
-        found = f"export: {' and '.join(named) or 'nothing to write'}"
+    """Export a run for others: a full model, an adapter or a GGUF file, with a model card and no local paths."""
+    formats = {"--merge": merge, "--adapter-only": adapter_only}
+    options = [option for option, chosen in formats.items() if chosen]
+    if len(options) > 1 or not (options or gguf):
+        found = f"export: {' and '.join(options) or 'nothing to write'}"
         raise UserError(found, "one of --merge, --adapter-only and --gguf TYPE", "name one")
     if hub_base and (gguf or not adapter_only):
         found = f"--hub-base {hub_base} {'with --gguf' if gguf else 'without --adapter-only'}"
@@ -227,13 +227,13 @@ def export(
 
     check_hub_names(hub_base, push)
     if gguf:
-        result, words = _export_gguf(run, out, gguf, adapter_only, conversations)
+        result, summary = _export_gguf(run, out, gguf, adapter_only, conversations)
     else:
         result = _export_merged(run, out) if merge else _export_adapter(run, out, hub_base)
-        words = ", ".join(f"{what.replace('_', ' ')} {_format_value(value)}" for what, value in result.items())
+        summary = ", ".join(f"{name.replace('_', ' ')} {_format_value(value)}" for name, value in result.items())
     if push:
         push_to_hub(out, push)
-    print_json({"output": str(out), **result}) if as_json else print(f"{out}: {words}")
+    print_json({"output": str(out), **result}) if as_json else print(f"{out}: {summary}")
 
 
 def _format_value(value: Any) -> str:
@@ -259,8 +259,8 @@ def _export_gguf(run: Path, out: Path, kind: str, adapter_only: bool, conversati
 
     from train.export.gguf_export import describe_export, export_gguf
 
-    made = export_gguf(run, out, kind, adapter_only, conversations)  # type: ignore[arg-type]
-    return asdict(made), f"{made.file}, {made.megabytes:,} MB\n{describe_export(made)}"
+    result = export_gguf(run, out, kind, adapter_only, conversations)  # type: ignore[arg-type]
+    return asdict(result), f"{result.file}, {result.megabytes:,} MB\n{describe_export(result)}"
 
 
 Size = Annotated[
@@ -296,7 +296,7 @@ def register_selector(commands: typer.Typer) -> None:
     ) -> None:
         """Train a selector: it picks the relevant propositions, in place of a language model.
 
-        Learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
+        It learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
         `hops`, and learns from indexes and their questions.
         """
         from train.run.settings import SelectorSettings
@@ -320,19 +320,19 @@ def register_selector(commands: typer.Typer) -> None:
 
 
 def show_selector(record: SelectorRecord) -> None:
-    """The figures of a run, a line each."""
-    for each in record.ranked:
-        told = f"MAP {each.selector:.3f}, cosine {each.cosine:.3f}, {each.questions} questions"
-        print(f"{each.dataset} {each.split:5} {told}")
+    """Print the figures of a run, one per line."""
+    for ranked in record.ranked:
+        figures = f"MAP {ranked.selector:.3f}, cosine {ranked.cosine:.3f}, {ranked.questions} questions"
+        print(f"{ranked.dataset} {ranked.split:5} {figures}")
     for name, value in record.figures.items():
         print(f"{name:30} {value:.4g}")
 
 
 def show_hop_selector(record: HopRecord) -> None:
-    """The figures of a hop, a line for each index."""
-    for each in record.ranked:
-        told = f"Recall@5 {each.recall:.3f} ({each.recall_before:.3f} before), all gold@5 {each.all_gold:.3f} ({each.all_gold_before:.3f})"
-        print(f"{each.index} {told}, {each.questions} questions of test")
+    """Print the figures of a hop, one line per index."""
+    for ranked in record.ranked:
+        figures = f"Recall@5 {ranked.recall:.3f} ({ranked.recall_before:.3f} before), all gold@5 {ranked.all_gold:.3f} ({ranked.all_gold_before:.3f})"
+        print(f"{ranked.index} {figures}, {ranked.questions} questions of test")
 
 
 def register_verifier(commands: typer.Typer) -> None:
@@ -346,9 +346,9 @@ def register_verifier(commands: typer.Typer) -> None:
         out: SomeOut = None,
         as_json: AsJson = False,
     ) -> None:
-        """Train a verifier: it marks sentences that the passages they rest on do not support.
+        """Train a verifier: it marks sentences that their cited passages do not support.
 
-        Learns from the data of `synth claims`; use it with --verifier FOLDER.
+        It learns from the data of `synth claims`; use it with --verifier FOLDER.
         """
         from train.run.settings import VerifierSettings
 
@@ -361,7 +361,7 @@ def register_verifier(commands: typer.Typer) -> None:
             return
         say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms a claim")
         for name, value in record.figures.items():
-            beside = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
-            print(f"{name:26} {value:.3f}{beside}")
+            rule = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
+            print(f"{name:26} {value:.3f}{rule}")
         for kind, (count, share) in record.kinds.items():
             print(f"{kind:26} {share:.3f} marked of {count:,}")

@@ -195,7 +195,7 @@ def test_readers_are_weighed(name: str, entries: Any, pairs: Any, dropped: Any) 
 def test_a_reader_has_one_opinion_and_takes_it_back_with_consent() -> None:
     contents = [Vote(UP, "up"), Vote(UP, "down"), Preference(UP, DOWN, "first"), Preference(DOWN, UP, "first")]
     latest, dropped = latest_entries([entry(each) for each in contents])
-    assert [each.said for each in latest] == [contents[1], contents[3]]
+    assert [each.content for each in latest] == [contents[1], contents[3]]
     assert [each.why for each in dropped] == [SUPERSEDED] * 2
     latest, dropped = latest_entries([entry(contents[0]), entry(contents[0], "b"), entry(contents[1], consent=False)])
     assert [each.user for each in latest] == ["b"] and [each.why for each in dropped] == [SUPERSEDED, NO_CONSENT]
@@ -211,7 +211,7 @@ def test_votes_are_counted_once_a_reader_whatever_came_before(cast: list[tuple[s
         text: sum(1 if rating == "up" else -1 for (_, of), rating in last.items() if of == text)
         for text in {text for _, text in last}
     }
-    counted = net_votes(each.said for each in latest if isinstance(each.said, Vote))
+    counted = net_votes(each.content for each in latest if isinstance(each.content, Vote))
     assert {str(key[0]): value for key, value in counted.items()} == net
 
 

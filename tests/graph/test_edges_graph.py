@@ -188,11 +188,11 @@ def test_what_a_summary_of_any_layer_says_alone_is_found_and_quoted_first(tmp_pa
     values = {"summary_model": "scripted", "layers": 3, "min_similarity": 0.6}
     index = build(tmp_path / "i", documents, None, lambda spec, ledger=None: ScriptedModel(summarise), **values)
     assert {1, 2} <= set(index.data.summary_layer_S.tolist())
-    for question, told in ((low, "forty-two"), (high, "queens")):
-        found = retrieve(index, question.replace(told, "how many"), RetrieveSettings(mode="hierarchy", top_k=4))
-        assert told in found.summaries[0].item.text and told in build_context(found, 4)[0].text
+    for question, fact in ((low, "forty-two"), (high, "queens")):
+        found = retrieve(index, question.replace(fact, "how many"), RetrieveSettings(mode="hierarchy", top_k=4))
+        assert fact in found.summaries[0].item.text and fact in build_context(found, 4)[0].text
         assert not any(
-            told in each.item.text for each in retrieve(index, question, RetrieveSettings(top_k=12)).passages
+            fact in each.item.text for each in retrieve(index, question, RetrieveSettings(top_k=12)).passages
         )
         assert [each.score for each in found.summaries] == sorted(each.score for each in found.summaries)[::-1]
 

@@ -55,12 +55,12 @@ def explained(index: Index, question: str, source: str, **values: Any) -> Explan
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_ranks_and_scores_are_those_of_each_mode(harbour: Index, question: str) -> None:
-    told = explained(harbour, question, ANSWERS[question], top_k=4)
+    explanation = explained(harbour, question, ANSWERS[question], top_k=4)
     assert (
-        sorted(each.mode for each in told.standings) == sorted(set(MODES) - {"plan"})
-        and told.standings[0].mode == "hops"
+        sorted(each.mode for each in explanation.standings) == sorted(set(MODES) - {"plan"})
+        and explanation.standings[0].mode == "hops"
     )
-    for each in told.standings:
+    for each in explanation.standings:
         found = retrieve(harbour, question, RetrieveSettings(mode=each.mode, top_k=4)).passages
         sources = [passage.item.source for passage in found]
         assert (each.first_score, each.last_score, each.found) == (found[0].score, found[-1].score, len(found))
@@ -75,51 +75,61 @@ def test_a_rank_is_told_however_deep_it_is(harbour: Index, monkeypatch: pytest.M
     cosines_P = harbour.data.passage_vectors_PD @ harbour.encode_queries([QUESTION])[0]
     last = harbour.passage(int(cosines_P.argmin()))
     monkeypatch.setattr(explain, "SEARCH_DEPTHS", (2, 10_000))
-    told = explain_passage(harbour, QUESTION, last.id, RetrieveSettings(mode="dense", top_k=3))
-    dense = told.standings[0]
+    explanation = explain_passage(harbour, QUESTION, last.id, RetrieveSettings(mode="dense", top_k=3))
+    dense = explanation.standings[0]
     assert (dense.rank, dense.ranked, dense.found) == (len(cosines_P), len(cosines_P), 3)
     assert dense.score == pytest.approx(float(cosines_P.min())) and dense.last_score == np.sort(cosines_P)[-3]
-    assert [each.score for each in told.before] == pytest.approx(np.sort(cosines_P)[::-1][:3].tolist())
+    assert [each.score for each in explanation.before] == pytest.approx(np.sort(cosines_P)[::-1][:3].tolist())
 
 
 def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
     """No word of the question stands in the petrel's count."""
-    told = explained(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
-    assert (told.standings[0].rank, told.standings[0].score, told.standings[0].path) == (None, None, ())
-    assert 0 < told.standings[0].ranked < len(harbour.data.passage_ids)
-    assert {clue.text: clue.held for clue in told.words} == {"johanna": False, "retired": False, "brandt": False}
-    assert len(told.before) == 5 and {"brandt-yard.md", "johanna-brandt.md"} < {
-        each.item.source for each in told.before
+    explanation = explained(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
+    assert (explanation.standings[0].rank, explanation.standings[0].score, explanation.standings[0].path) == (
+        None,
+        None,
+        (),
+    )
+    assert 0 < explanation.standings[0].ranked < len(harbour.data.passage_ids)
+    assert {clue.text: clue.held for clue in explanation.words} == {"johanna": False, "retired": False, "brandt": False}
+    assert len(explanation.before) == 5 and {"brandt-yard.md", "johanna-brandt.md"} < {
+        each.item.source for each in explanation.before
     }
 
 
 def test_before_a_passage_stand_those_that_the_question_gets_before_it(harbour: Index) -> None:
-    told = explained(harbour, QUESTION, "brandt-yard.md", mode="auto")
-    assert told.standings[0].rank == 2 and [each.item.source for each in told.before] == ["ferry-lantern.md"]
-    assert told.standings[0].steps[0].startswith("hops, because")
+    explanation = explained(harbour, QUESTION, "brandt-yard.md", mode="auto")
+    assert explanation.standings[0].rank == 2 and [each.item.source for each in explanation.before] == [
+        "ferry-lantern.md"
+    ]
+    assert explanation.standings[0].steps[0].startswith("hops, because")
     assert explained(harbour, QUESTION, "ferry-lantern.md").before == ()
 
 
 def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:
-    told = explained(harbour, QUESTION, "brandt-yard.md")
-    lead = told.leads[0]
+    explanation = explained(harbour, QUESTION, "brandt-yard.md")
+    lead = explanation.leads[0]
     assert (lead.passage.source, lead.rank, lead.by_title, lead.followed) == ("ferry-lantern.md", 1, True, True)
     assert lead.entity == "brandt yard" and "at the Brandt Yard" in lead.proposition
-    assert lead.worth == pytest.approx(told.standings[0].score) and lead.worth > told.own_score
-    path = told.standings[0].path
+    assert lead.worth == pytest.approx(explanation.standings[0].score) and lead.worth > explanation.own_score
+    path = explanation.standings[0].path
     words = "has the question's “founded”, “built”, “yard”, “the”"
     assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document of that name", words)
 
 
 def test_what_is_told_of_words_is_what_they_add(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """`lift` is the difference to the same score without words; a passage without one of them has none."""
-    told = explained(harbour, QUESTION, "brandt-yard.md")
-    assert set(told.lifted_by) == {clue.text for clue in told.words if clue.held and clue.text != "lantern"}
+    explanation = explained(harbour, QUESTION, "brandt-yard.md")
+    assert set(explanation.lifted_by) == {
+        clue.text for clue in explanation.words if clue.held and clue.text != "lantern"
+    }
     bare = explained(harbour, "xylophone", "petrel-count-final.md")
     assert (bare.lift, bare.lifted_by) == (0, ())
     leave_words_out(monkeypatch)
     without = explained(harbour, QUESTION, "brandt-yard.md")
-    assert told.lift > 0.01 and told.own_score - told.lift == pytest.approx(without.own_score, abs=1e-6)
+    assert explanation.lift > 0.01 and explanation.own_score - explanation.lift == pytest.approx(
+        without.own_score, abs=1e-6
+    )
     assert (without.lift, without.lifted_by) == (0, ())
 
 
@@ -145,33 +155,35 @@ def test_hops_gives_a_passage_the_best_link_from_as_many_seeds_as_it_has(
 
 
 def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index) -> None:
-    told = explained(harbour, "Was the Grey Heron xylophone launched?", "grey-heron-cutter.md")
-    words = {clue.text: (clue.passages, clue.held) for clue in told.words}
+    explanation = explained(harbour, "Was the Grey Heron xylophone launched?", "grey-heron-cutter.md")
+    words = {clue.text: (clue.passages, clue.held) for clue in explanation.words}
     texts = [text.casefold() for text in harbour.data.passage_texts]
     assert words["xylophone"] == (0, False) and words["heron"][1] and words["launched"][1]
-    assert told.words[0].text == "xylophone" and [c.passages for c in told.words] == sorted(
-        c.passages for c in told.words
+    assert explanation.words[0].text == "xylophone" and [c.passages for c in explanation.words] == sorted(
+        c.passages for c in explanation.words
     )
     assert words["the"][0] == sum(" the " in text for text in texts)
-    assert ("grey heron", True) in {(clue.text, clue.held) for clue in told.names}
+    assert ("grey heron", True) in {(clue.text, clue.held) for clue in explanation.names}
 
 
 def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: Index) -> None:
-    told = explained(harbour, QUESTION, "brandt-yard.md")
+    explanation = explained(harbour, QUESTION, "brandt-yard.md")
     cosines = harbour.data.proposition_vectors_ND @ harbour.encode_queries([QUESTION])[0]
     own = [
         row
         for row, text in enumerate(harbour.data.proposition_texts)
-        if text in {each.text for each in told.propositions}
+        if text in {each.text for each in explanation.propositions}
     ]
     expected = sorted(((float(cosines[row]), int((cosines > cosines[row]).sum()) + 1) for row in own), reverse=True)
-    assert [(each.cosine, each.rank) for each in told.propositions] == expected and len(expected) == 3
+    assert [(each.cosine, each.rank) for each in explanation.propositions] == expected and len(expected) == 3
 
 
 def test_conditions_hold_for_all_that_is_told(harbour: Index) -> None:
-    told = explained(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
-    seen = [each.item.source for each in told.before] + [lead.passage.source for lead in told.leads]
-    assert seen and not any(source.startswith("ferry") for source in seen)
+    explanation = explained(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
+    sources_shown = [each.item.source for each in explanation.before] + [
+        lead.passage.source for lead in explanation.leads
+    ]
+    assert sources_shown and not any(source.startswith("ferry") for source in sources_shown)
     with pytest.raises(UserError, match=r"'brandt-yard.md', does not meet source=ferry.*Leave that condition out"):
         explained(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
 
@@ -179,12 +191,12 @@ def test_conditions_hold_for_all_that_is_told(harbour: Index) -> None:
 def test_a_passage_goes_by_the_first_digits_of_its_id(harbour: Index) -> None:
     ids = list(harbour.data.passage_ids)
     assert [find_passage(harbour, each[:8].upper()) for each in ids] == list(range(len(ids)))
-    for given, told in (
+    for given, message in (
         ("zz", r"passage 'zz': not in .*`modegraph ask` shows the ids"),
         ("", r"passage '': not in "),
-        (_shared_start(ids), r"ids begin so\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*Give more"),
+        (_shared_start(ids), r"ids start with it\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*Give more"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             find_passage(harbour, given)
 
 
@@ -197,8 +209,10 @@ def test_a_document_of_one_passage_stands_for_it_and_a_longer_one_lists_its_pass
     build_index(tmp_path / "long", [Document("long", "", sentences)], IndexSettings(), lambda spec: encoder)
     long = open_index(tmp_path / "long", lambda spec: encoder)
     inside = long.passages_of("long")
-    told = rf"'long': a document of {len(inside)} passages\. Expected one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
-    with pytest.raises(UserError, match=told):
+    message = (
+        rf"'long': a document of {len(inside)} passages\. Expected one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
+    )
+    with pytest.raises(UserError, match=message):
         find_passage(long, "long")
 
 

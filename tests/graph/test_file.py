@@ -54,27 +54,27 @@ for number in range(100_000):
 """
 
 
-def entry(said: FeedbackContent, **values: str) -> Feedback:
-    made = Feedback("one", "reader-1", "2026-01-02T03:04:05+00:00", True, "Who built the Lantern?", said)
+def entry(content: FeedbackContent, **values: str) -> Feedback:
+    made = Feedback("one", "reader-1", "2026-01-02T03:04:05+00:00", True, "Who built the Lantern?", content)
     return replace(made, **values)  # type: ignore[arg-type]
 
 
 def test_every_kind_is_read_back_as_it_was_said(tmp_path: Path) -> None:
-    kept = FeedbackFile(tmp_path, 1 << 30)
-    entries = [entry(said, id=str(n), user=f"reader-{n % 2}") for n, said in enumerate(EVERY_KIND)]
+    store = FeedbackFile(tmp_path, 1 << 30)
+    entries = [entry(content, id=str(n), user=f"reader-{n % 2}") for n, content in enumerate(EVERY_KIND)]
     for each in entries:
-        kept.add(each)
+        store.add(each)
     assert read_feedback(tmp_path) == entries
-    assert kept.of_user("reader-1") == entries[1::2] and kept.of_user("nobody") == []
+    assert store.of_user("reader-1") == entries[1::2] and store.of_user("nobody") == []
 
 
 def test_of_a_deleted_user_not_a_byte_is_left(tmp_path: Path) -> None:
-    kept = FeedbackFile(tmp_path, 1 << 30)
+    store = FeedbackFile(tmp_path, 1 << 30)
     for number in range(60):
         user = ("reader-1", "secretive-reader")[number % 2]
-        kept.add(entry(Correction(YARD, f"whispered by {user}"), id=str(number), user=user))
+        store.add(entry(Correction(YARD, f"whispered by {user}"), id=str(number), user=user))
     assert b"whispered by secretive" in (tmp_path / FEEDBACK).read_bytes()
-    assert kept.delete_user("secretive-reader") == 30 and kept.delete_user("secretive-reader") == 0
+    assert store.delete_user("secretive-reader") == 30 and store.delete_user("secretive-reader") == 0
     assert [each.name for each in tmp_path.iterdir()] == [FEEDBACK]
     left = (tmp_path / FEEDBACK).read_bytes()
     assert b"secretive" not in left and left.count(b"whispered by reader-1") == 30
@@ -102,9 +102,9 @@ def environment() -> dict[str, str]:
 
 def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     def write(writer: int) -> None:
-        kept = FeedbackFile(tmp_path, 1 << 30)
+        store = FeedbackFile(tmp_path, 1 << 30)
         for number in range(10):
-            kept.add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
+            store.add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
@@ -112,10 +112,10 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_file_takes_no_more(tmp_path: Path) -> None:
-    kept = FeedbackFile(tmp_path, 40_000)
+    store = FeedbackFile(tmp_path, 40_000)
     with pytest.raises(FeedbackFull):
         for number in range(1000):
-            kept.add(entry(Correction(YARD, "x" * 1000), id=str(number)))
+            store.add(entry(Correction(YARD, "x" * 1000), id=str(number)))
     assert 10 < len(read_feedback(tmp_path)) < 60
     assert (tmp_path / FEEDBACK).stat().st_size < 50_000
 
@@ -138,8 +138,8 @@ def test_an_index_is_the_same_with_and_without_feedback(tmp_path: Path) -> None:
     """An edit, `compact` and `repair` leave the file as it is, and it leaves them as they are."""
     for name in ("with", "without"):
         build(tmp_path / name, ISLES[:4])
-    kept = FeedbackFile(tmp_path / "with", 1 << 30)
-    kept.add(entry(EVERY_KIND[0]))
+    store = FeedbackFile(tmp_path / "with", 1 << 30)
+    store.add(entry(EVERY_KIND[0]))
     for name in ("with", "without"):
         build(tmp_path / name, ISLES)
         compact_index(tmp_path / name, lambda spec: HashEncoder())
@@ -147,7 +147,7 @@ def test_an_index_is_the_same_with_and_without_feedback(tmp_path: Path) -> None:
     indexes = [open_index(tmp_path / name, lambda spec: HashEncoder()) for name in ("with", "without")]
     assert_same_index(indexes[0].data, indexes[1].data)
     assert indexes[0].manifest.identity == indexes[1].manifest.identity
-    assert kept.of_user("reader-1") == [entry(EVERY_KIND[0])]
+    assert store.of_user("reader-1") == [entry(EVERY_KIND[0])]
 
 
 def test_the_table_is_described(tmp_path: Path) -> None:

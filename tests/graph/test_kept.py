@@ -32,7 +32,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 def test_every_kind_is_read_back_in_its_order_and_by_its_user(folder: Path) -> None:
     assert read_feedback(folder) == [] and open_feedback(folder, LARGE).of_user("reader-1") == []
-    entries = [entry(said, id=str(9 - n), user=f"reader-{n % 2}") for n, said in enumerate(EVERY_KIND)]
+    entries = [entry(content, id=str(9 - n), user=f"reader-{n % 2}") for n, content in enumerate(EVERY_KIND)]
     for each in entries:
         open_feedback(folder, LARGE).add(each)
     assert read_feedback(folder) == entries and open_feedback(folder, LARGE).of_user("reader-1") == entries[1::2]
@@ -42,10 +42,10 @@ def test_every_kind_is_read_back_in_its_order_and_by_its_user(folder: Path) -> N
 
 
 def test_it_takes_no_more_than_it_may(folder: Path) -> None:
-    kept = open_feedback(folder, 100_000)
+    store = open_feedback(folder, 100_000)
     with pytest.raises(FeedbackFull):
         for number in range(400):
-            kept.add(entry(Correction(YARD, f"{number} " + "x" * 1000), id=str(number)))
+            store.add(entry(Correction(YARD, f"{number} " + "x" * 1000), id=str(number)))
     assert 10 < len(read_feedback(folder)) < 150
 
 

@@ -1,1 +1,1 @@
-"""A trained adapter merged and written for others, with its divergence from the original."""
+"""Exports of trained models and adapters, with their divergence from the original."""

@@ -1,4 +1,4 @@
-"""How far a model is from the one it was made of, over the completions it learned from: what merging, exports and servers are measured by.
+"""The divergence of a model from its original, over completions of its training data: the measure of merging, exports and servers.
 
 Legend: N completion tokens, V vocabulary."""
 
@@ -23,12 +23,12 @@ from train.run.data import holds_responses, read_preferences, read_responses
 from train.run.record import RunRecord
 
 TOKENS_COMPARED = 2048
-"""Completion tokens whose distributions are held, those of both models: 2.5 GB in float32 for a vocabulary of 152,000."""
+"""Completion tokens whose distributions are compared; those of both models take 2.5 GB in float32 for a vocabulary of 152,000."""
 
 
 @dataclass(frozen=True)
 class MergeLoss:
-    """What merging changed, over `tokens` completion tokens of `measured_on`.
+    """The divergence by merging, over `tokens` completion tokens of `measured_on`.
 
     `kl_nats_per_token` is the mean of KL(adapter on base ‖ merged); `largest_gap_nats` the largest |log π − log π'| of a completion's own token.
     """
@@ -40,7 +40,7 @@ class MergeLoss:
 
 
 def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
-    """What the two models are compared on, up to TOKENS_COMPARED, and where it stands: the run's dev rows, else fixed prompts."""
+    """The source and the rows for a comparison, up to TOKENS_COMPARED: the run's dev rows, else fixed prompts."""
     tokenizer = load_tokenizer(str(run))
     measured_on, turns = probe_turns(record)
     rows: list[TokenizedRow] = []
@@ -55,9 +55,9 @@ def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
 
 
 def probe_turns(record: RunRecord) -> tuple[str, list[tuple[Sequence[Message], str]]]:
-    """Conversations of a run's dev rows, else of its training rows, else fixed ones, and where they stand."""
-    found = [file for name in ("dev", "train") if (file := Path(record.data) / f"{name}.jsonl").is_file()]
-    return (found[0].name, data_turns(found[0])) if found else ("fixed prompts", fixed_turns())
+    """The source and the conversations: of a run's dev rows, else of its training rows, else fixed ones."""
+    data_files = [file for name in ("dev", "train") if (file := Path(record.data) / f"{name}.jsonl").is_file()]
+    return (data_files[0].name, data_turns(data_files[0])) if data_files else ("fixed prompts", fixed_turns())
 
 
 def data_turns(file: Path) -> list[tuple[Sequence[Message], str]]:
@@ -68,24 +68,24 @@ def data_turns(file: Path) -> list[tuple[Sequence[Message], str]]:
 
 
 def fixed_turns() -> list[tuple[Sequence[Message], str]]:
-    """The questions of prompts/probes.txt with their answers: question, reason and answer on a line, tabs between."""
+    """The questions of prompts/probes.txt with their answers: question, reason and answer on a line, separated by tabs."""
     lines = files("train").joinpath("prompts/probes.txt").read_text(encoding="utf-8").splitlines()
     parts = [line.split("\t") for line in lines]
     return [(answer_messages(question, ()), format_answer(reason, answer)) for question, reason, answer in parts]
 
 
 def token_logps(model: Any, rows: Sequence[TokenizedRow]) -> list[Tensor]:
-    """log π(· | what stands before) at every completion token of each row: float32[N, V] on the CPU."""
+    """log π(· | prefix) at every completion token of each row: float32[N, V] on the CPU."""
     model.to(device()).eval()
     return [row_logps(model, row) for row in rows]
 
 
 @torch.no_grad()
 def row_logps(model: Any, row: TokenizedRow) -> Tensor:
-    """log π(· | what stands before) at every completion token of a row, by a model in evaluation mode: float32[N, V] on the CPU."""
-    kept = len(row.ids) - row.prompt_tokens + 1
+    """log π(· | prefix) at every completion token of a row, by a model in evaluation mode: float32[N, V] on the CPU."""
+    count = len(row.ids) - row.prompt_tokens + 1
     ids_1T = torch.tensor([row.ids], device=device())
-    logits_NV: Tensor = model(input_ids=ids_1T, logits_to_keep=kept, use_cache=False).logits[0, :-1]
+    logits_NV: Tensor = model(input_ids=ids_1T, logits_to_keep=count, use_cache=False).logits[0, :-1]
     return logits_NV.float().log_softmax(-1).cpu()
 
 
@@ -107,12 +107,12 @@ def token_kl(logps_NV: Tensor, others_NV: Tensor) -> Tensor:
 
 
 REPLY_TOKENS = 24
-"""Tokens of a greedy reply that are compared, at most."""
+"""Most tokens of a greedy reply that are compared."""
 
 
 @dataclass(frozen=True)
 class ProbeConversation:
-    """A prompt as it is sent, and its tokens with those of the answer that training used."""
+    """A prompt for a server, and its tokens with those of the answer in the training data."""
 
     messages: tuple[Message, ...]
     row: TokenizedRow
@@ -129,7 +129,7 @@ class ProbeConversation:
 
 @dataclass(frozen=True)
 class CompletionScores:
-    """What the run says along the tokens of one row: their log-probabilities, and how much likelier its own first choice is, in nats."""
+    """The run's log-probabilities of a row's tokens, and how much likelier its most likely token is, in nats."""
 
     logps: tuple[float, ...]
     behind: tuple[float, ...]
@@ -138,7 +138,7 @@ class CompletionScores:
 def read_probe_conversations(
     record: RunRecord, tokenizer: PreTrainedTokenizerBase, number: int
 ) -> tuple[str, list[ProbeConversation]]:
-    """The first `number` distinct conversations of the run's dev rows, and where they stand (see `probe_turns`)."""
+    """The first `number` distinct conversations of the run's dev rows, after their source (see `probe_turns`)."""
     measured_on, turns = probe_turns(record)
     distinct = list(dict.fromkeys((tuple(messages), text) for messages, text in turns))[:number]
     return measured_on, [
@@ -151,14 +151,16 @@ def read_probe_conversations(
 
 
 def score_completion(model: Any, row: TokenizedRow) -> CompletionScores:
-    """What a model in evaluation mode says of a row's completion."""
+    """A row's completion scored by a model in evaluation mode."""
     logps_NV = row_logps(model, row)
     own_N = logps_NV.gather(1, tensor(row.ids[row.prompt_tokens :])[:, None])[:, 0]
     return CompletionScores(tuple(own_N.tolist()), tuple((logps_NV.amax(-1) - own_N).tolist()))
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> tuple[int, str, str]:
-    """Where two sequences of tokens part, counted from 1, and the next tokens of each as text."""
-    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    here, there = (repr(tokenizer.decode(list(ids[place : place + 4]))) for ids in (ours, theirs))
-    return place + 1, here, there
+    """The position, counted from 1, at which two token sequences differ first, and the next tokens of each as text."""
+    position = next(
+        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+    here, there = (repr(tokenizer.decode(list(ids[position : position + 4]))) for ids in (ours, theirs))
+    return position + 1, here, there

@@ -1,6 +1,6 @@
-"""A finished run made ready to give away: its adapter merged into the base in bf16, or the adapter alone, with a card of no local paths.
+"""Exports a finished run for others: its adapter merged into the base in bf16, or the adapter alone, with a model card without local paths.
 
-What merging and rounding changed is measured on the saved model itself: the KL divergence from what was trained.
+The loss by merging and rounding is measured on the saved model: its KL divergence from the trained one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ model = AutoPeftModelForCausalLM.from_pretrained("this repository")  # fetches t
 
 
 def export_merged(run: Path, output: Path) -> MergeLoss:
-    """The adapter merged into its base, in bf16, with tokenizer, card and run.json in `output`; what that changed.
+    """Write the adapter merged into its base, in bf16, with tokenizer, card and run.json to `output`; returns the divergence.
 
-    The model as it was trained (its precision, its 4-bit base) is what the merged one is compared with. UserError when
-    the run has no adapter, its base is gone or another one, or `output` is taken.
+    The merged model is compared with the model as trained (its precision, its 4-bit base). UserError if the run has no
+    adapter, its base is missing or another one, or `output` exists.
     """
     record = adapter_run(run)
     check_output(output)
@@ -67,9 +67,9 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
 
 
 def export_adapter(run: Path, output: Path, base: str = "") -> str:
-    """The adapter alone with tokenizer, card and run.json in `output`, its base named by its hub name or `base`; that name.
+    """Write the adapter alone with tokenizer, card and run.json to `output`; returns the name of its base, `base` or its hub name.
 
-    UserError as `export_merged`, and when the base is a local folder and no `base` is given.
+    UserError as in `export_merged`, and if the base is a local folder and `base` is empty.
     """
     record = adapter_run(run)
     check_output(output)
@@ -88,14 +88,14 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
 
 
 def check_hub_names(*names: str) -> None:
-    """UserError for a name that is given, and is no OWNER/NAME of the hub or is a folder here."""
+    """UserError for a non-empty name that is no OWNER/NAME of the hub, or is a local folder."""
     for name in filter(None, names):
         if not HUB_NAME.fullmatch(name) or Path(name).exists():
             raise UserError(f"{name!r} is no name on the hub", "OWNER/NAME", "check the spelling")
 
 
 def push_to_hub(folder: Path, repo: str) -> None:
-    """Upload an exported folder to a (new, private) repository; UserError when that fails: the folder stays as it is."""
+    """Upload an exported folder to a (new, private) repository; UserError if that fails, with the folder unchanged."""
     from huggingface_hub import create_repo, upload_folder
 
     try:
@@ -104,7 +104,7 @@ def push_to_hub(folder: Path, repo: str) -> None:
     except (OSError, ValueError) as problem:
         found = f"--push {repo}: {' '.join(str(problem).split())[:200]}"
         raise UserError(
-            found, "a hub in reach and a token that may write", f"{folder} is whole: upload it later"
+            found, "a hub in reach and a token that may write", f"{folder} is complete: upload it later"
         ) from None
 
 
@@ -120,12 +120,12 @@ def adapter_run(run: Path) -> RunRecord:
     """The record of a finished run of a language model that holds an adapter; UserError for any other folder."""
     record = language_run(run)
     if not is_adapter(str(run)):
-        raise UserError(f"{run}: a full model, without an adapter", "a run with lora", "give the folder away as it is")
+        raise UserError(f"{run}: a full model, without an adapter", "a run with lora", "share the folder as it is")
     return record
 
 
 def merged(run: Path, precision: Precision) -> Any:
-    """The whole model in float32: W as training held it, in `precision`, plus (α / r) B A (Hu et al. 2022, Eq. 3)."""
+    """The full model in float32: W in the `precision` of training, plus (α / r) B A (Hu et al. 2022, Eq. 3)."""
     try:
         return load_model(str(run), precision).float().merge_and_unload(safe_merge=True)
     except ValueError as problem:
@@ -133,13 +133,13 @@ def merged(run: Path, precision: Precision) -> Any:
 
 
 def hub_base(run: Path, record: RunRecord) -> str:
-    """The base model's name on the hub; "" for a local folder (whose weights the record knows by their fingerprint)."""
+    """The base model's name on the hub; "" for a local folder (whose fingerprint is in the record)."""
     base = adapter_base(str(run))
     return base if record.base_weights == base else ""
 
 
 def public_record(run: Path, record: RunRecord) -> RunRecord:
-    """The record with folders by their last name alone: nothing of where they stood."""
+    """The record with folders reduced to their names."""
     hub = hub_base(run, record)
 
     def public(value: Any) -> Any:
@@ -151,7 +151,7 @@ def public_record(run: Path, record: RunRecord) -> RunRecord:
 
 
 def write_public(folder: Path, record: RunRecord, hub: str, sections: Sequence[str], adapter: bool) -> None:
-    """Card and record of an export, of an adapter alone or of a whole model."""
+    """Write card and record of an export, of an adapter alone or of a full model."""
     card = model_card(record, adapter, hub, sections)
     (folder / "README.md").write_text(card, encoding="utf-8")
     write_run(folder, record)

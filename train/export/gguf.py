@@ -1,8 +1,8 @@
-"""A model of transformers, or a LoRA adapter alone, as one GGUF file in 16 or 8 bits: what llama.cpp, Ollama and LM Studio open.
+"""Writes a model of transformers, or a LoRA adapter, as one GGUF file in 16 or 8 bits for llama.cpp, Ollama and LM Studio.
 
-Tensors are named by the package gguf's own map; matrices are written in the type asked for, vectors in float32. llama.cpp knows a tokenizer's
-pre-splitting by a name alone, so only the names listed here are written. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp adds
-(α / r) B A with one α a file, so B is multiplied by whatever else scales a module."""
+Tensors are named by the map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
+tokenizer's pre-splitting by name, so only the names listed here are written. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
+adds (α / r) B A with one α per file, so B is multiplied by any other scale of a module."""
 
 from __future__ import annotations
 
@@ -39,22 +39,24 @@ CUTS = {
     (rf"{_WORDS}|\p{{N}}|{_REST}", "bytes"): "qwen2",
     (rf"{_WORDS}|\p{{N}}{{1,3}}|{_REST}", "bytes"): "llama-bpe",
 }
-"""The steps of a pre-tokenizer, as `_step` tells them, to llama.cpp's name for them."""
+"""llama.cpp's name of a pre-tokenizer, by its steps in the words of `_step`."""
 
 
 def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
     """Write tokens, merges, special tokens and chat template; `vocabulary` is the number of the model's embeddings.
 
-    UserError for a tokenizer that is no byte-level BPE, or cuts texts in a way that llama.cpp has no name for here.
+    UserError for a tokenizer that is no byte-level BPE, or whose pre-splitting has no name in CUTS.
     """
-    whole = json.loads(tokenizer.backend_tokenizer.to_str())
-    name = cut_name(whole, str(tokenizer.name_or_path))
+    definition = json.loads(tokenizer.backend_tokenizer.to_str())
+    name = cut_name(definition, str(tokenizer.name_or_path))
     tokens, types = vocabulary_of(tokenizer, vocabulary)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(name)
     writer.add_token_list(tokens)
     writer.add_token_types(types)
-    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in whole["model"]["merges"]])
+    writer.add_token_merges(
+        [pair if isinstance(pair, str) else " ".join(pair) for pair in definition["model"]["merges"]]
+    )
     for add, token in (
         (writer.add_bos_token_id, tokenizer.bos_token_id),
         (writer.add_eos_token_id, tokenizer.eos_token_id),
@@ -68,7 +70,7 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabu
 
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[list[str], list[TokenType]]:
-    """Every token by its id with its type; embeddings without a token get a name that no text holds."""
+    """Every token by its id with its type; embeddings without a token get a name that occurs in no text."""
     by_id = {token: text for text, token in tokenizer.get_vocab().items()}
     if max(by_id) >= vocabulary:
         found = f"the tokenizer knows token {max(by_id)}, the model has {vocabulary} embeddings"
@@ -89,13 +91,13 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[
     return [by_id.get(token, f"[PAD{token}]") for token in range(vocabulary)], types
 
 
-def cut_name(whole: Mapping[str, Any], source: str) -> str:
-    """llama.cpp's name for how a tokenizer (its tokenizer.json) cuts texts; UserError when there is none."""
-    kind, normalizer = whole["model"]["type"], (whole["normalizer"] or {"type": "none"})["type"]
-    if kind != "BPE" or whole["model"].get("byte_fallback") or normalizer not in ("none", "NFC"):
+def cut_name(definition: Mapping[str, Any], source: str) -> str:
+    """llama.cpp's name for the pre-splitting of a tokenizer (its tokenizer.json); UserError if there is none."""
+    kind, normalizer = definition["model"]["type"], (definition["normalizer"] or {"type": "none"})["type"]
+    if kind != "BPE" or definition["model"].get("byte_fallback") or normalizer not in ("none", "NFC"):
         raise _refused(f"{source}: a tokenizer of type {kind} with normalizer {normalizer}")
-    outer = whole["pre_tokenizer"] or {"type": "none"}
-    steps = tuple(_step(each) for each in outer.get("pretokenizers", [outer]))
+    outer = definition["pre_tokenizer"] or {"type": "none"}
+    steps = tuple(_step(step) for step in outer.get("pretokenizers", [outer]))
     if steps not in CUTS:
         raise _refused(f"{source}: a tokenizer that cuts texts by {' then '.join(steps)}")
     return CUTS[steps]
@@ -123,7 +125,7 @@ GgufType = Literal["f16", "bf16", "q8_0"]
 
 @dataclass(frozen=True)
 class Family:
-    """How llama.cpp reads an architecture: its name there, and whether q and k are stored with rotary pairs side by side."""
+    """An architecture in llama.cpp: its name, and whether q and k are stored with interleaved rotary pairs."""
 
     arch: MODEL_ARCH
     pairs: bool
@@ -142,7 +144,7 @@ TYPES = {
 
 
 class TensorNames:
-    """A model's tensors as llama.cpp names and orders them."""
+    """llama.cpp's names and row orders of a model's tensors."""
 
     def __init__(self, family: Family, config: Any) -> None:
         self._names = get_tensor_name_map(family.arch, config.num_hidden_layers)
@@ -150,7 +152,7 @@ class TensorNames:
         self._heads = heads if family.pairs else {}
 
     def of(self, key: str) -> str:
-        """The name there of the tensor that transformers calls `key`; UserError for one that llama.cpp does not have."""
+        """llama.cpp's name of the tensor `key` in transformers; UserError if it has none."""
         name: str | None = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
         if name is None:
             raise UserError(
@@ -159,13 +161,13 @@ class TensorNames:
         return name
 
     def ordered(self, key: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Its rows (the module's outputs) as they stand there."""
+        """The tensor with its rows (the module's outputs) in llama.cpp's order."""
         module = key.split(".")[-2]
         return paired(weights, self._heads[module]) if module in self._heads else weights
 
 
 def check_architecture(name: str, config: Any) -> Family:
-    """The family of a model of this class; UserError naming what cannot be written."""
+    """The family of a model class; UserError naming what GGUF export does not support."""
     rope = getattr(config, "rope_parameters", None) or {}
     found = ""
     if name not in FAMILIES:
@@ -181,11 +183,11 @@ def check_architecture(name: str, config: Any) -> Family:
 
 
 def write_gguf(model: Any, tokenizer: PreTrainedTokenizerBase, file: Path, kind: GgufType, name: str) -> None:
-    """Write `model` and its tokenizer to `file`; UserError for an architecture or a tokenizer that it cannot hold."""
+    """Write `model` and its tokenizer to `file`; UserError for an unsupported architecture or tokenizer."""
     family = check_architecture(type(model).__name__, model.config)
     writer = GGUFWriter(file, MODEL_ARCH_NAMES[family.arch])
     _add_sizes(writer, model.config, name)
-    wanted, file_type = TYPES[kind]
+    tensor_type, file_type = TYPES[kind]
     writer.add_file_type(file_type)
     add_tokenizer(writer, tokenizer, model.config.vocab_size)
     names = TensorNames(family, model.config)
@@ -193,12 +195,12 @@ def write_gguf(model: Any, tokenizer: PreTrainedTokenizerBase, file: Path, kind:
         if key == "lm_head.weight" and model.config.tie_word_embeddings:
             continue
         weights = value.detach().float().cpu().numpy()
-        add_tensor(writer, names.of(key), key, names.ordered(key, weights), wanted)
+        add_tensor(writer, names.of(key), key, names.ordered(key, weights), tensor_type)
     write_all(writer)
 
 
 def write_all(writer: GGUFWriter) -> None:
-    """Everything that was added, to the file."""
+    """Write everything that was added to the file, and close it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -206,10 +208,10 @@ def write_all(writer: GGUFWriter) -> None:
 
 
 def add_tensor(
-    writer: GGUFWriter, name: str, key: str, weights: NDArray[np.float32], wanted: GGMLQuantizationType
+    writer: GGUFWriter, name: str, key: str, weights: NDArray[np.float32], tensor_type: GGMLQuantizationType
 ) -> None:
-    """Add `weights` under `name`, encoded; UserError naming them as `key` when 16 bits cannot hold them."""
-    data, kind = encoded(weights, wanted)
+    """Add `weights` under `name`, encoded; UserError naming `key` if they exceed 16 bits."""
+    data, kind = encoded(weights, tensor_type)
     if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
         raise UserError(f"{key}: weights that 16 bits cannot hold", "finite weights below 65,504", "train again")
     writer.add_tensor(name, data, raw_dtype=kind)
@@ -225,13 +227,13 @@ def paired(weights: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
 
 
 def encoded(
-    weights: NDArray[np.float32], wanted: GGMLQuantizationType
+    weights: NDArray[np.float32], tensor_type: GGMLQuantizationType
 ) -> tuple[NDArray[np.generic], GGMLQuantizationType]:
-    """A tensor as the file holds it: vectors in float32, matrices as `wanted`, in halves where rows do not fill its blocks."""
-    kind = GGMLQuantizationType.F32 if weights.ndim == 1 else wanted
+    """A tensor in its encoding: vectors in float32, matrices in `tensor_type`, or in float16 if rows do not fill its blocks."""
+    kind = GGMLQuantizationType.F32 if weights.ndim == 1 else tensor_type
     if weights.shape[-1] % GGML_QUANT_SIZES[kind][0]:
         kind = GGMLQuantizationType.F16
-    with np.errstate(over="ignore"):  # What overflows is refused by its name.
+    with np.errstate(over="ignore"):  # `add_tensor` refuses overflows.
         return quantize(weights, kind), kind
 
 
@@ -256,22 +258,22 @@ def _add_sizes(writer: GGUFWriter, config: Any, name: str) -> None:
 REMEDY = "export it with --gguf TYPE --merge"
 REFUSED = {
     "use_dora": "DoRA",
-    "modules_to_save": "modules trained as a whole",
+    "modules_to_save": "fully trained modules",
     "trainable_token_indices": "trained tokens",
     "target_parameters": "adapters of single parameters",
-    "lora_bias": "biases of its own",
+    "lora_bias": "trained biases",
     "alora_invocation_tokens": "tokens that switch it on",
 }
-"""What an adapter may have, by the field of its configuration, that a GGUF file has no place for."""
+"""Features of an adapter that GGUF does not support, by the field of its configuration."""
 
 
 def write_adapter(model: Any, file: Path, kind: GgufType, name: str, base: str) -> None:
-    """Write the adapter of `model` (a PeftModel on its base, which is called `base`); UserError naming what GGUF has no place for."""
-    whole = model.get_base_model()
-    family = check_architecture(type(whole).__name__, whole.config)
+    """Write the adapter of `model` (a PeftModel on its base model, named `base`); UserError naming what GGUF does not support."""
+    base_model = model.get_base_model()
+    family = check_architecture(type(base_model).__name__, base_model.config)
     alpha = _check_adapter(model, name)
-    names = TensorNames(family, whole.config)
-    wanted, file_type = TYPES[kind]
+    names = TensorNames(family, base_model.config)
+    tensor_type, file_type = TYPES[kind]
     writer = GGUFWriter(file, MODEL_ARCH_NAMES[family.arch])
     writer.add_type(GGUFType.ADAPTER)
     writer.add_name(name)
@@ -280,36 +282,36 @@ def write_adapter(model: Any, file: Path, kind: GgufType, name: str, base: str) 
     writer.add_file_type(file_type)
     writer.add_string(Keys.Adapter.TYPE, "lora")
     writer.add_float32(Keys.Adapter.LORA_ALPHA, alpha)
-    for module, a_RI, b_OR in lora_weights(whole, alpha):
+    for module, a_RI, b_OR in lora_weights(base_model, alpha):
         key = f"{module}.weight"
         for part, weights in (("lora_a", a_RI), ("lora_b", names.ordered(key, b_OR))):
-            add_tensor(writer, f"{names.of(key)}.{part}", f"{module}.{part}", weights, wanted)
+            add_tensor(writer, f"{names.of(key)}.{part}", f"{module}.{part}", weights, tensor_type)
     write_all(writer)
 
 
-def lora_weights(whole: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.float32]]]:
+def lora_weights(model: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.float32]]]:
     """(module, A, B) of every adapted module of a model, B such that the module adds (`alpha` / r) B A.
 
-    R rank, I inputs, O outputs: A is float32[R, I], B float32[O, R]. UserError for a module that is no linear layer, and an output head
-    that is the embedding too, which llama.cpp would leave as it is.
+    R rank, I inputs, O outputs: A is float32[R, I], B float32[O, R]. UserError for a module that is no linear layer, and for an output
+    head tied to the embedding, which llama.cpp would not change.
     """
     from peft.tuners.lora import LoraLayer
 
-    for module, layer in whole.named_modules():
+    for module, layer in model.named_modules():
         if not isinstance(layer, LoraLayer):
             continue
-        if not layer.lora_A or (module == "lm_head" and whole.config.tie_word_embeddings):
+        if not layer.lora_A or (module == "lm_head" and model.config.tie_word_embeddings):
             raise UserError(f"an adapter of {module}", "adapters of linear layers alone", REMEDY)
         ((adapter, a),) = layer.lora_A.items()
         rank, scaling = layer.r[adapter], layer.scaling[adapter]
-        a_RI, b_OR = (each.weight.detach().float().cpu().numpy() for each in (a, layer.lora_B[adapter]))
+        a_RI, b_OR = (factor.weight.detach().float().cpu().numpy() for factor in (a, layer.lora_B[adapter]))
         yield module, a_RI, b_OR * np.float32(scaling * rank / alpha)
 
 
 def _check_adapter(model: Any, name: str) -> float:
-    """α of the adapter."""
+    """α of the adapter; UserError for features that GGUF does not support."""
     (config,) = model.peft_config.values()
-    found = [what for field, what in REFUSED.items() if getattr(config, field, None)]
+    found = [feature for field, feature in REFUSED.items() if getattr(config, field, None)]
     if config.peft_type != "LORA":
         found = [f"the kind {config.peft_type}"]
     elif config.bias != "none":

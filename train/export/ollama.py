@@ -1,7 +1,7 @@
-"""An Ollama Modelfile beside a GGUF: chat template in Ollama's own form, stop token, system prompt of training.
+"""An Ollama Modelfile for a GGUF file: chat template in Ollama's format, stop token, system prompt of training.
 
-Ollama reads no Jinja. What a model's chat template writes around each turn is read off the chats that it renders, and written again
-as a Go template; a template that writes something else from turn to turn is left out, and the Modelfile says so.
+Ollama reads no Jinja. The text around each turn is extracted from chats that the model's template renders, and written as a Go
+template; a template whose text varies from turn to turn is omitted, with a comment in the Modelfile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graph.types import Message
 
 MODELFILE = "Modelfile"
 LONGEST_CONTEXT = 8192
-"""Tokens of context that Ollama reserves memory for, at most; a shorter window of the model goes first."""
+"""The longest context, in tokens, that Ollama reserves memory for, unless the model's window is shorter."""
 _ROLES: tuple[Literal["system", "user", "assistant"], ...] = (
     "system",
     "user",
@@ -30,16 +30,16 @@ _UNWRITABLE = ('"""', "{{", "}}")
 
 @dataclass(frozen=True)
 class Turns:
-    """What a chat template writes between the words of a chat that begins with a system turn.
+    """The text that a chat template writes around the turns of a chat that begins with a system turn.
 
-    `answering` stands behind a user's turn that the model answers now, `answered` behind one that it has answered.
+    `answering` follows the last user turn, which the model is to answer, `answered` an earlier one.
     """
 
     opening: str
-    asking: str
+    after_system: str
     answering: str
     answered: str
-    going_on: str
+    after_answer: str
 
 
 def modelfile(gguf: str, tokenizer: Any, context_tokens: int) -> tuple[str, bool]:
@@ -63,20 +63,20 @@ def modelfile(gguf: str, tokenizer: Any, context_tokens: int) -> tuple[str, bool
 
 
 def turns_of(tokenizer: Any) -> Turns | None:
-    """What the tokenizer's chat template writes around turns; None where it does not write the same around each."""
+    """The text that the tokenizer's chat template writes around turns; None if it varies from turn to turn."""
     try:
         short, long = _between(tokenizer, 2), _between(tokenizer, len(_ROLES))
     except UserError:
         return None
     turns = Turns(short[0], short[1], short[2], long[2], long[3])
-    again = [turns.opening, turns.asking, *[turns.answered, turns.going_on] * 2, turns.answering]
-    if long != again or any(word in piece for piece in again for word in _UNWRITABLE):
+    expected = [turns.opening, turns.after_system, *[turns.answered, turns.after_answer] * 2, turns.answering]
+    if long != expected or any(word in piece for piece in expected for word in _UNWRITABLE):
         return None
     return turns if not _adds_start(tokenizer) else _without_start(turns, str(tokenizer.bos_token))
 
 
 def go_template(turns: Turns) -> str:
-    """The same as a template of Ollama.
+    """The turns as an Ollama template.
 
     >>> go_template(Turns("<s>", "<u>", "<a>", "<a>", "<u>"))
     '{{ range .Messages }}{{ if eq .Role "system" }}<s>{{ .Content }}<u>{{ else if eq .Role "user" }}{{ .Content }}<a>{{ else }}{{ .Content }}<u>{{ end }}{{ end }}'
@@ -89,29 +89,31 @@ def go_template(turns: Turns) -> str:
         )
     return (
         f"{{{{ {loop} }}}}"
-        f'{{{{ if eq .Role "system" }}}}{turns.opening}{{{{ .Content }}}}{turns.asking}'
+        f'{{{{ if eq .Role "system" }}}}{turns.opening}{{{{ .Content }}}}{turns.after_system}'
         f'{{{{ else if eq .Role "user" }}}}{{{{ .Content }}}}{after}'
-        f"{{{{ else }}}}{{{{ .Content }}}}{turns.going_on}{{{{ end }}}}{{{{ end }}}}"
+        f"{{{{ else }}}}{{{{ .Content }}}}{turns.after_answer}{{{{ end }}}}{{{{ end }}}}"
     )
 
 
 def _between(tokenizer: Any, number: int) -> list[str]:
-    """What the template writes before, between and behind the words of `number` turns, up to where the answer begins."""
+    """The text that the template writes before, between and after `number` turns, up to the start of the answer."""
     words = [f"0f2f6c9e5b{place}" for place in range(number)]
     text = prompt_text(tokenizer, [Message(role, word) for role, word in zip(_ROLES, words, strict=False)])
     pieces = []
     for word in words:
         piece, found, text = text.partition(word)
         if not found:
-            raise UserError("a chat template that leaves out a turn", "one that writes each", "")
+            raise UserError("a chat template that omits a turn", "one that writes each turn", "")
         pieces.append(piece)
     return [*pieces, text]
 
 
 def _adds_start(tokenizer: Any) -> bool:
-    """Whether a start token goes before every text: Ollama then adds it by itself."""
+    """Whether the tokenizer puts a start token before every text: Ollama then adds it, too."""
     return tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
 
 
 def _without_start(turns: Turns, start: str) -> Turns:
-    return Turns(turns.opening.removeprefix(start), turns.asking, turns.answering, turns.answered, turns.going_on)
+    return Turns(
+        turns.opening.removeprefix(start), turns.after_system, turns.answering, turns.answered, turns.after_answer
+    )

@@ -1,7 +1,7 @@
-"""What a server says of a model: its names, the tokens of a prompt, log-probabilities of given tokens, greedy replies.
+"""A client for a server's models: their names, the tokens of a prompt, log-probabilities of given tokens, greedy replies.
 
-vLLM says all of it, llama.cpp all but log-probabilities of given tokens, other OpenAI-compatible servers (Ollama) less: what a server
-does not say is None.
+vLLM provides all of these, llama.cpp all but log-probabilities of given tokens, other OpenAI-compatible servers (Ollama) fewer; what a
+server does not provide is None.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ A = TypeVar("A")
 B = TypeVar("B")
 TOKEN = "token_id:"
 OURS = "modegraph"
-"""Who owns the models of our own server, by its list of them."""
+"""The `owned_by` of models in the list of modegraph's own server."""
 RETRIES = 20
-"""Of a reply that a full server has no place for yet: a server that answers one at a time, asked for many at once."""
+"""Retries of a request that a busy server refuses, such as one that answers requests one by one."""
 LOGPROBS = {"logprobs": True, "top_logprobs": 1, "return_tokens_as_token_ids": True}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A greedy reply of a server: tokens (None where it does not give them), their log-probabilities in nats, tokens that it counted in the prompt."""
+    """A server's greedy reply: tokens (None if not provided), their log-probabilities in nats, the server's count of prompt tokens."""
 
     ids: tuple[int, ...] | None
     logps: Sequence[float]
@@ -39,10 +39,10 @@ class Reply:
 
 
 class Server:
-    """An OpenAI-compatible server. Every method raises UserError when it cannot be reached or refuses a request.
+    """An OpenAI-compatible server. Every method raises UserError if it cannot be reached or refuses a request.
 
-    `parents` are its models by name, each with the one that it is an adapter of, where that is known beforehand; `extra` gives the
-    fields that choose one of them, beside its name. `called` is what reports call it, its URL unless said otherwise.
+    `parents` are its models by name, each with its base model if it is an adapter, if known beforehand; `extra` gives the request fields
+    that select a model, besides its name. `called` is the server's name in reports, by default its URL.
     """
 
     def __init__(
@@ -62,72 +62,72 @@ class Server:
         self._extra: Callable[[str], Mapping[str, Any]] = extra or (lambda name: {})
 
     def parents(self) -> dict[str, str]:
-        """Its models, each with the one that it is an adapter of, "" where the server names none.
+        """The server's models, each with its base model if it is an adapter, else "".
 
-        llama.cpp lists one model, which has all adapters at their scales; without them it is a second one here.
+        llama.cpp lists one model with all adapters at their scales; the model without them is listed here as a second one.
         """
         if self._parents:
             return self._parents
         listed = self._send(lambda: self._client.get("/models", cast_to=object))
         rows = listed.get("data") or ()
-        found = {str(each["id"]): str(each.get("parent") or "") for each in rows}
+        base_of = {str(each["id"]): str(each.get("parent") or "") for each in rows}
         if any(each.get("owned_by") == OURS for each in rows):
-            # It would look for passages of its own, and put them into the prompt.
-            self._extra = lambda asked: {"retrieval": {"enabled": False}}
+            # Otherwise it would retrieve passages and put them into the prompt.
+            self._extra = lambda model: {"retrieval": {"enabled": False}}
         adapters = self._root_route("/lora-adapters")
-        if len(found) == 1 and isinstance(adapters, list) and adapters:
-            (name,) = found
+        if len(base_of) == 1 and isinstance(adapters, list) and adapters:
+            (name,) = base_of
             bare = f"{name} at scale 0"
             off = {"model": name, "lora": [{"id": each["id"], "scale": 0.0} for each in adapters]}
-            self._extra = lambda asked: off if asked == bare else {}
-            found = {name: bare, bare: ""}
-        self._parents = found
-        return found
+            self._extra = lambda model: off if model == bare else {}
+            base_of = {name: bare, bare: ""}
+        self._parents = base_of
+        return base_of
 
     def prompt_ids(self, name: str, messages: Sequence[Message]) -> tuple[int, ...] | None:
         """The tokens of a chat up to its answer, by the server's own template."""
         turns = [vars(turn) for turn in messages]
         ids = self._tokens(
             {"model": name, "messages": turns}
-        )  # llama.cpp finds no text in that, and answers with no tokens.
+        )  # llama.cpp sees no text in this request, and returns no tokens.
         if ids:
             return ids
-        written = self._root_route("/apply-template", self._body(name, messages=turns))
-        if not isinstance(written, dict) or not isinstance(written.get("prompt"), str):
+        rendered = self._root_route("/apply-template", self._body(name, messages=turns))
+        if not isinstance(rendered, dict) or not isinstance(rendered.get("prompt"), str):
             return None
-        return self._tokens({"content": written["prompt"], "add_special": True, "parse_special": True})
+        return self._tokens({"content": rendered["prompt"], "add_special": True, "parse_special": True})
 
     def prompt_logps(self, name: str, row: Sequence[int]) -> list[float] | None:
         """log π of every token of a row but the first.
 
-        One row at a time: vLLM 0.32 on a CPU ends when it reads several such requests at once and has adapters.
+        One row per request: vLLM 0.32 on a CPU crashes on a batch of such requests with adapters.
         """
         body = self._body(name, prompt=list(row), max_tokens=1, temperature=0, prompt_logprobs=0)
         try:
             answer: Any = self._client.post("/completions", body=body, cast_to=object)
-            along = answer["choices"][0]["prompt_logprobs"]
-            return [float(each[str(token)]["logprob"]) for token, each in zip(row[1:], along[1:], strict=True)]
+            entries = answer["choices"][0]["prompt_logprobs"]
+            return [float(each[str(token)]["logprob"]) for token, each in zip(row[1:], entries[1:], strict=True)]
         except openai.APIConnectionError as problem:
             raise self._unreachable(problem) from None
         except (openai.APIError, ValueError, LookupError, TypeError):
             return None
 
     def greedy(self, name: str, messages: Sequence[Message], max_tokens: int, tokenizer: Any) -> Reply:
-        """The greedy answer to a chat, without its tokens where the server gives none."""
-        patient = self._client.with_options(max_retries=RETRIES)
+        """The greedy answer to a chat, without its tokens if the server does not provide them."""
+        client = self._client.with_options(max_retries=RETRIES)
         turns = [vars(turn) for turn in messages]
         body = self._body(name, messages=turns, max_tokens=max_tokens, temperature=0)
 
-        def ask(more: Mapping[str, Any]) -> Any:
-            return patient.post("/chat/completions", body={**body, **more}, cast_to=object)
+        def ask(extra_fields: Mapping[str, Any]) -> Any:
+            return client.post("/chat/completions", body={**body, **extra_fields}, cast_to=object)
 
-        def ask_for_tokens() -> Any:
+        def ask_with_logprobs() -> Any:
             try:
                 return ask(LOGPROBS)
             except (openai.BadRequestError, openai.UnprocessableEntityError):
                 return ask({})
 
-        answer = self._send(ask_for_tokens)
+        answer = self._send(ask_with_logprobs)
         try:
             entries = (answer["choices"][0].get("logprobs") or {}).get("content") or []
             ids = token_ids(entries, answer["choices"][0]["message"].get("content") or "", tokenizer)
@@ -149,7 +149,7 @@ class Server:
         return tuple(answer.get("tokens") or ()) or None if isinstance(answer, dict) else None
 
     def _root_route(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer of a route beside the protocol's own, at the root of the server; None where it has none."""
+        """The response of a route at the server's root, outside the protocol; None if the server does not have it."""
         url = f"{str(self._client.base_url).rstrip('/').removesuffix('/v1')}{path}"
         try:
             if body is None:
@@ -182,25 +182,25 @@ class Server:
 
 
 def own_server(spec: LlamaSpec, server: OwnServer) -> Server:
-    """llama.cpp's server that runs `spec`: its adapters by their names, and their base by its own."""
+    """The llama.cpp server that runs `spec`, with its adapters and their base by their names."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
 
 
 def at_once(ask: Callable[[A], B], items: Sequence[A], batch: int) -> list[B]:
-    """`ask` of each, `batch` at a time."""
+    """The result of `ask` for each item, `batch` at a time."""
     with ThreadPoolExecutor(batch) as pool:
         return list(pool.map(ask, items))
 
 
 def token_ids(entries: Sequence[Mapping[str, Any]], text: str, tokenizer: Any) -> tuple[int, ...] | None:
-    """The tokens of a reply: by their ids where the server gives them, else by its text, if that has as many; None for neither."""
+    """The tokens of a reply: by their ids if the server provides them, else from its text if the counts agree; else None."""
     if entries and all(str(each.get("token", "")).startswith(TOKEN) for each in entries):
         return tuple(int(str(each["token"]).removeprefix(TOKEN)) for each in entries)
     if entries and all(isinstance(each.get("id"), int) for each in entries):
         return tuple(each["id"] for each in entries)
     ids = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-    for whole in (ids, (*ids, tokenizer.eos_token_id)):
-        if entries and len(whole) == len(entries):
-            return whole
+    for candidate in (ids, (*ids, tokenizer.eos_token_id)):
+        if entries and len(candidate) == len(entries):
+            return candidate
     return None

@@ -210,9 +210,9 @@ def owner_of(access: Access, user: str) -> str:
 
 
 def _entry(entry: Feedback) -> Entry:
-    content = content_to_json(entry.said)
+    content = content_to_json(entry.content)
     return Entry(
-        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.said), question=entry.question, said=content
+        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.content), question=entry.question, said=content
     )
 
 

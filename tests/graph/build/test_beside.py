@@ -62,8 +62,8 @@ def test_an_edit_leaves_the_files_of_the_whole_arrays_and_writes_little_beside_t
     assert manifest.base.changed_documents == 2 and verify_index(index) == []
     (moved,) = (index / manifest.arrays).glob("passage_texts.moved.npz")
     assert moved.stat().st_size < 3_000 < (index / whole.arrays / "passage_texts.data.npy").stat().st_size
-    kept = [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]
-    assert_same_index(load_arrays(index, IndexData), scratch(index, kept))
+    remaining = [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]
+    assert_same_index(load_arrays(index, IndexData), scratch(index, remaining))
     assert len(open_index(index, encoder).passages_of("new")) == 1
 
 

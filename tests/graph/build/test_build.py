@@ -264,12 +264,12 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 def test_an_index_of_another_format_is_to_be_made_again(tmp_path: Path, version: int) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    told = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"
+    message = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"
     with_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {version}')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / SQLITE_FILE)) as store:
         store.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         build(tmp_path / "i", ISLES)
     for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             attempt(tmp_path / "i")

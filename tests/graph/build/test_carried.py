@@ -94,7 +94,11 @@ def test_communities_are_carried_unless_told_otherwise_and_status_tells_since_wh
     ):
         build_index(tmp_path / "i", documents, settings, encoder)
         shown = CliRunner().invoke(build_app(), ["status", str(tmp_path / "i")]).output
-        assert f"{told}been added or removed since the communities were detected" in shown if told else "added or removed" not in shown
+        assert (
+            f"{told}been added or removed since the communities were detected" in shown
+            if told
+            else "added or removed" not in shown
+        )
     assert f"or by: modegraph compact {tmp_path / 'i'}" in shown
 
 

@@ -37,8 +37,8 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     build_index(tmp_path / "i", edited, RULES, lambda spec: again)
     assert plan.encoder_texts == 4 and again.seen[:4].count("Rain fell.") == 2
     assert sum("town" in text for text in again.seen[:4]) == 2
-    told = RULES.model_copy(update={"summary_model": "openai:m@http://127.0.0.1:9/v1"})
-    assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, told, encoder).not_counted
+    settings = RULES.model_copy(update={"summary_model": "openai:m@http://127.0.0.1:9/v1"})
+    assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, settings, encoder).not_counted
 
 
 def test_calls_are_those_that_the_run_makes_and_money_is_their_tokens(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
 """Every segment has an ANN index: faiss writes too."""
 
 
-def told(folder: Path) -> str:
+def full_disk_message(folder: Path) -> str:
     """The line that a full disk ends a command with, as an expression."""
     remedy = "Make room there, then run the command again: finished work is kept"
     return rf"^{re.escape(str(folder))}: no room \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
@@ -73,7 +73,7 @@ def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_told(tmp_path:
         build_index(each, ISLES, SETTINGS, encoder)
     build_index(twin, [EXTRA], SETTINGS, encoder)
     sizes = sorted({file.stat().st_size for file in twin.rglob("*") if file.is_file() and file.stat().st_size > 64})
-    assert re.match(told(folder), edited_with(folder, sizes[round(share * (len(sizes) - 1))] - 1))
+    assert re.match(full_disk_message(folder), edited_with(folder, sizes[round(share * (len(sizes) - 1))] - 1))
     is_new = EXTRA.source in open_index(folder, encoder).sources()
     assert index_status(folder).generation == 1 + is_new and (share == 1 or not is_new)
     if index_status(folder).unfinished:
@@ -106,7 +106,7 @@ def test_an_index_that_a_disk_does_not_hold_is_told_and_made_once_there_is_room(
     folder, twin = disk.folder / "i", tmp_path / "twin"
     build_index(twin, ISLES, ANN_SETTINGS, encoder)
     disk.leave(share * size_of(twin))
-    with pytest.raises(DiskFull, match=told(folder)):
+    with pytest.raises(DiskFull, match=full_disk_message(folder)):
         build_index(folder, ISLES, ANN_SETTINGS, encoder)
     disk.leave(AMPLE)
     build_index(folder, ISLES, ANN_SETTINGS, encoder)
@@ -122,7 +122,7 @@ def test_an_edit_on_a_full_disk_leaves_the_index_to_its_readers(disk: SmallDisk,
     shutil.copytree(twin, folder)
     build_index(twin, [EXTRA], ANN_SETTINGS, encoder)
     disk.leave(free_kib << 10)
-    with pytest.raises(DiskFull, match=told(folder)):
+    with pytest.raises(DiskFull, match=full_disk_message(folder)):
         build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
     assert EXTRA.source not in open_index(folder, encoder).sources()
     disk.leave(AMPLE)
@@ -140,7 +140,7 @@ def test_other_commands_that_write_are_told_too(disk: SmallDisk, change: Change)
     build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
     disk.leave(0)
     for refused in (lambda: change(folder, encoder), lambda: index_status(folder)):
-        with pytest.raises(DiskFull, match=told(folder)):
+        with pytest.raises(DiskFull, match=full_disk_message(folder)):
             refused()
     assert EXTRA.source in open_index(folder, encoder).sources()
     disk.leave(AMPLE)

@@ -142,7 +142,7 @@ def test_a_damaged_ann_index_is_named_and_made_again_from_its_segment(
     assert retrieve(open_index(folder, encoder), QUESTION, RetrieveSettings(mode="naive")).passages
 
 
-def seen(found: Evidence) -> list[tuple[str, float]]:
+def ranking_of(found: Evidence) -> list[tuple[str, float]]:
     return [(each.item.source, round(each.score, 4)) for each in found.passages]
 
 
@@ -151,7 +151,7 @@ def test_a_mode_finds_what_it_finds_among_all(indexed: Index, exact: Index, mode
     ours, theirs = (retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=5)) for index in (indexed, exact))
     assert any(segment.ann for segment in indexed.data.passage_vectors_PD.segments)
     assert len(indexed.data.passage_vectors_PD.segments) > 1
-    assert seen(ours) == seen(theirs) and len(ours.passages) == 5
+    assert ranking_of(ours) == ranking_of(theirs) and len(ours.passages) == 5
 
 
 @pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops"])
@@ -161,7 +161,7 @@ def test_nothing_outside_a_filter_or_deleted_is_found(indexed: Index, exact: Ind
         ours, theirs = retrieve(indexed, QUESTION, settings), retrieve(exact, QUESTION, settings)
         allowed = set(exact.where(settings.conditions).sources())
         assert {each.item.source for each in ours.passages} <= allowed
-        assert seen(ours) == seen(theirs) and len(ours.passages) > 4
+        assert ranking_of(ours) == ranking_of(theirs) and len(ours.passages) > 4
 
 
 def test_passages_that_are_looked_at_score_as_among_all(
@@ -193,5 +193,5 @@ def test_links_lead_to_passages_that_were_not_looked_at(
     monkeypatch.setattr(passage_scores, "NEAREST_SEEN", 5)
     monkeypatch.setattr(passage_scores, "WORDED_SEEN", 0)
     part = retrieve(indexed, "Whom did Member Kelpburners2 teach?", settings)
-    linked = {each for each, path in zip(seen(whole), whole.paths, strict=True) if "mentions" in " ".join(path)}
-    assert linked and linked <= set(seen(part))
+    linked = {each for each, path in zip(ranking_of(whole), whole.paths, strict=True) if "mentions" in " ".join(path)}
+    assert linked and linked <= set(ranking_of(part))

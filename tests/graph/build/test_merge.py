@@ -83,9 +83,9 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
     before = np.array(cells, np.float32).reshape(rows, columns)
 
     def merge(count: int) -> RowMap:
-        kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
+        is_kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
         before = np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64)
-        return RowMap.of(count, np.flatnonzero(~kept), before)
+        return RowMap.of(count, np.flatnonzero(~is_kept), before)
 
     by_row, by_column = merge(rows), merge(columns)
     expected = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)
@@ -222,7 +222,7 @@ def test_what_one_document_changes_of_others_is_worked_out_again(tmp_path: Path)
     titled = Document("d", "Tarn, Port Ellery", "It rains there for most of the year.")
     names_it = Document("e", "", "The mail comes from Tarn on every second day.")
     there: list[Document] = []
-    seen = []
+    links = []
     for added in (initials, titled, full, names_it, other):
         there.append(added)
         build_index(tmp_path / "grown", [added], SETTINGS, encoder)
@@ -230,8 +230,8 @@ def test_what_one_document_changes_of_others_is_worked_out_again(tmp_path: Path)
         build_index(tmp_path / f"scratch-{added.source}", there, SETTINGS, encoder)
         assert_same_index(grown, load_arrays(tmp_path / f"scratch-{added.source}", IndexData))
         names = list(grown.entity_texts)
-        seen.append([links_of(grown, name) if name in names else None for name in ("jane marlow", "tarn")])
-    assert seen == [[None, None], [None, None], [(2, 0), None], [(2, 0), (1, 1)], [(1, 0), (1, 1)]]
+        links.append([links_of(grown, name) if name in names else None for name in ("jane marlow", "tarn")])
+    assert links == [[None, None], [None, None], [(2, 0), None], [(2, 0), (1, 1)], [(1, 0), (1, 1)]]
     delete_documents(tmp_path / "grown", ["c"], encoder)
     assert links_of(load_arrays(tmp_path / "grown", IndexData), "jane marlow") == (2, 0)
 

@@ -218,11 +218,11 @@ def test_killed_before_the_manifest_is_renamed_the_last_generation_stands_and_no
     assert {file.name for file in (index / "vectors").iterdir()} == set().union(*read_manifest(index).segments.values())
 
 
-@pytest.mark.parametrize("kept", ["float32", "float16"])
+@pytest.mark.parametrize("stored_as", ["float32", "float16"])
 def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_same_bytes(
-    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored_as: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = SETTINGS.model_copy(update={"vectors": kept})
+    settings = SETTINGS.model_copy(update={"vectors": stored_as})
 
     def life(folder: Path) -> list[dict[str, dict[str, int]]]:
         named = []

@@ -127,8 +127,8 @@ def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path
         watch_folder(docs / "a.md", tmp_path / "index")
     with pytest.raises(UserError, match="beside the folder"):
         watch_folder(docs, docs / "sub/index")
-    told = CliRunner().invoke(build_app(), ["index", str(docs / "a.md"), "--out", str(tmp_path / "i"), "--watch"])
-    assert told.exit_code != 0 and not (tmp_path / "i").exists()
+    result = CliRunner().invoke(build_app(), ["index", str(docs / "a.md"), "--out", str(tmp_path / "i"), "--watch"])
+    assert result.exit_code != 0 and not (tmp_path / "i").exists()
 
 
 @pytest.fixture

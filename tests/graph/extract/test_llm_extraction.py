@@ -144,7 +144,7 @@ def test_a_server_that_stops_loses_nothing_and_resume_goes_on(tmp_path: Path, ca
     with chat_server(say) as server:
         with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", MANY, server)
-        assert f"go on with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
+        assert f"continue with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
         answered = asked_titles(server)[:25]
         assert "modegraph resume" in index_status(tmp_path / "i").unfinished
         server.asked.clear()

@@ -98,7 +98,7 @@ def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, ans
 
 
 @pytest.mark.parametrize(
-    ("reply", "kept"),
+    ("reply", "expected"),
     [
         ("The yard built ferries. It burned in 1911. It was reb", "The yard built ferries. It burned in 1911."),
         ("The yard (in Quill) burned.” He said so", "The yard (in Quill) burned.”"),
@@ -109,10 +109,10 @@ def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, ans
         ("<think>The yard. It bu", ""),
     ],
 )
-def test_of_a_summary_that_was_cut_the_whole_sentences_are_kept(reply: str, kept: str) -> None:
-    asked = [["The yard built ferries.", "It burned in 1911."]]
-    assert write_summaries(ScriptedModel(lambda request: reply, "length"), 20, asked) == [kept]
-    assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, asked) == [""]
+def test_of_a_summary_that_was_cut_the_whole_sentences_are_kept(reply: str, expected: str) -> None:
+    requested = [["The yard built ferries.", "It burned in 1911."]]
+    assert write_summaries(ScriptedModel(lambda request: reply, "length"), 20, requested) == [expected]
+    assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, requested) == [""]
 
 
 def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
 
     with chat_server(some) as server:
         data = build(tmp_path / "i", server, documents(6), layers=1)
-    told = [text for text in data.summary_texts if text.startswith("A summary")]
-    assert len(data.summary_texts) == 6 and len(told) == 5
+    written = [text for text in data.summary_texts if text.startswith("A summary")]
+    assert len(data.summary_texts) == 6 and len(written) == 5
 
 
 def test_passages_are_told_with_their_titles(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
         model = ("--summary-model", f"openai:m@{server.url}")
         assert "not counted: the calls for summaries" in run("plan", *into, *model).stdout
         assert run("index", *into, *model).exit_code == 0
-        asked = len(server.asked)
-        assert asked == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
-        assert run("index", *into).exit_code == 0 and len(server.asked) == asked, "the index remembers its model"
+        requested = len(server.asked)
+        assert requested == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
+        assert run("index", *into).exit_code == 0 and len(server.asked) == requested, "the index remembers its model"
     with chat_server(say) as moved:
         assert run("resume", folder, "--summary-model", f"openai:m@{moved.url}").exit_code == 0
         assert moved.asked == [], "the same model at another address has said all this before"
@@ -157,19 +157,19 @@ def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
 
 
 def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None:
-    asked: list[list[str]] = []
+    requested: list[list[str]] = []
 
     def tell(request: CompletionRequest) -> str:
         lines = request.messages[1].content.split("\n")
-        asked.append(lines)
-        return f"told {len(asked)} " + "word " * 398
+        requested.append(lines)
+        return f"told {len(requested)} " + "word " * 398
 
     group = [f"text {n} " + "word " * 698 for n in range(20)]
     model = ScriptedModel(tell)
     (summary,) = write_summaries(model, 400, [group])
-    assert all(sum(words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in asked)
-    assert [len(lines) for lines in asked] == [4, 4, 4, 4, 4, 5]
-    assert [line.split()[2] for lines in asked[:5] for line in lines] == [str(n) for n in range(20)]
+    assert all(sum(words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in requested)
+    assert [len(lines) for lines in requested] == [4, 4, 4, 4, 4, 5]
+    assert [line.split()[2] for lines in requested[:5] for line in lines] == [str(n) for n in range(20)]
     assert summary.startswith("told 6 ")
 
 

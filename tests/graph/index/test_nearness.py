@@ -117,5 +117,5 @@ def test_no_constant_of_retrieval_is_named_in_cosines(file: Path) -> None:
 
 
 def test_no_setting_of_a_query_is_in_cosines() -> None:
-    told = str(RetrieveSettings.model_json_schema()).casefold()
-    assert "walk" in told and "cosine" not in told and "similarity" not in told
+    schema = str(RetrieveSettings.model_json_schema()).casefold()
+    assert "walk" in schema and "cosine" not in schema and "similarity" not in schema

@@ -18,7 +18,7 @@ from tests.places import ROOT
 SECRET = "hunter2word"
 
 
-def told(dsn: str) -> str:
+def message_of(dsn: str) -> str:
     with pytest.raises(UserError) as caught, transaction(dsn):
         pass
     return str(caught.value)
@@ -41,19 +41,19 @@ def test_a_server_that_refuses_and_one_that_is_silent_are_told() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        line = told(f"postgresql://me:{SECRET}@127.0.0.1:{port}/docs")
+        line = message_of(f"postgresql://me:{SECRET}@127.0.0.1:{port}/docs")
         assert line.startswith(f"postgresql://me@127.0.0.1:{port}/docs: ") and "refused" in line
         assert line.endswith(". Expected a server that answers. Check the address, the role and its password")
         listening.listen()
-        silent = told(f"host=127.0.0.1 port={port} user=me password='{SECRET} x'")
+        silent = message_of(f"host=127.0.0.1 port={port} user=me password='{SECRET} x'")
     assert "timeout" in silent
     for each in (line, silent):
         assert SECRET not in each and "\n" not in each
 
 
 def test_a_missing_database_or_role_is_told(database: str) -> None:
-    assert 'database "none" does not exist' in told(database.rpartition("/")[0] + "/none")
-    assert 'role "stranger" does not exist' in told(database.replace("postgres@", f"stranger:{SECRET}@"))
+    assert 'database "none" does not exist' in message_of(database.rpartition("/")[0] + "/none")
+    assert 'role "stranger" does not exist' in message_of(database.replace("postgres@", f"stranger:{SECRET}@"))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_missing_database_or_role_is_told(database: str) -> None:
     ],
 )
 def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> None:
-    line = told(dsn)
+    line = message_of(dsn)
     assert line.startswith("the connection string cannot be read. Expected postgresql://USER@HOST/DATABASE")
     assert SECRET not in line and "PGPASSWORD" in line
 

@@ -66,8 +66,8 @@ def derived(folder: Path) -> dict[str, bytes]:
 def call(ledger: Path, count: int) -> ScriptedModel:
     """A model asked `count` different questions through the ledger."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
-    asked = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
-    Ledger(model, ledger).complete(asked)
+    requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
+    Ledger(model, ledger).complete(requests)
     return model
 
 
@@ -163,8 +163,8 @@ def test_another_version_of_the_schema_names_the_migration(folder: Path, databas
         assert f"migration 9999-later, of a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations")
-    told = refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
-    assert "migration 0001-rows was not run there" in told and not (tmp_path / "back").exists()
+    message = refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
+    assert "migration 0001-rows was not run there" in message and not (tmp_path / "back").exists()
 
 
 def test_migrations_are_numbered_from_one_without_gaps() -> None:

@@ -246,9 +246,9 @@ def run(*arguments: object) -> Any:
 def test_the_command_writes_into_a_schema(index: Index, database: str) -> None:
     done = run(index.folder, "--postgres", database, "--json")
     assert done.exit_code == 0, done.exception
-    told = json.loads(done.stdout)
-    assert told["schema"] == "modegraph" and told["maintenance_work_mem"] == "64MB"
-    assert told["documents"] == len(index.sources()) and told["database"] == database
+    report = json.loads(done.stdout)
+    assert report["schema"] == "modegraph" and report["maintenance_work_mem"] == "64MB"
+    assert report["documents"] == len(index.sources()) and report["database"] == database
     done = run(index.folder, "--postgres", database, "--schema", "mine")
     assert done.exit_code == 0 and f"{database}, schema mine: {len(index.sources())} documents, " in done.stdout
     assert done.stdout.rstrip().endswith("indexes built with maintenance_work_mem = 64MB")

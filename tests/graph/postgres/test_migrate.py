@@ -53,16 +53,16 @@ def test_what_is_asked_at_each_turn_reads_an_index_alone(
     index: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compact_index(index, encoder)
-    asked: list[str] = []
+    statements: list[str] = []
     with closing(open_store(index)) as store:
         execute = store._connection.execute
-        monkeypatch.setattr(store._connection, "execute", lambda *given: asked.append(given[0]) or execute(*given))
+        monkeypatch.setattr(store._connection, "execute", lambda *given: statements.append(given[0]) or execute(*given))
         reading_facts(store)
         store.sources_to_extract()
     used = []
     with psycopg.connect(database) as connection:
         connection.execute("SET enable_seqscan = off")
-        for statement in asked:
+        for statement in statements:
             plan = connection.execute(f"EXPLAIN {to_psycopg(statement)}").fetchall()  # type: ignore[arg-type]
             used += re.findall(r"Index Only Scan using (\w+) on (?:documents|passages)", str(plan))
     dropped, _count, by_reader, waiting = used

@@ -190,8 +190,8 @@ def test_what_a_writer_writes_that_slept_past_its_lease_is_refused_and_nothing_i
     with asleep(folder, at, tmp_path) as writer:
         build_index(folder, [new], SETTINGS, encoder)
         published = read_manifest(folder)
-    said, _ = writer.communicate(timeout=60)
-    assert writer.returncode == 2 and "Nothing of this step was written; go on with: modegraph resume" in said
+    output, _ = writer.communicate(timeout=60)
+    assert writer.returncode == 2 and "Nothing of this step was written; go on with: modegraph resume" in output
     assert read_manifest(folder) == published and verify_index(folder) == [] and tickets(database) == 0
     late = Document("late", "Late", "The Late of Tarn was sold in 1911.")
     build_index(tmp_path / "twin", [*ISLES, late, new], SETTINGS, encoder)

@@ -32,18 +32,18 @@ def test_spread(given, expected):
 
 def test_a_command_takes_several_values():
     app = typer.Typer()
-    seen = {}
+    parsed = {}
 
     @app.command(cls=command(several=("--runs",)))
     def compare(index: str, runs: list[str] = typer.Option(...), data: str = "none", as_json: bool = False):  # noqa: B008
-        seen.update(index=index, runs=runs, data=data, as_json=as_json)
+        parsed.update(index=index, runs=runs, data=data, as_json=as_json)
 
     app(["I", "--runs", "A", "B", "C", "--data", "D", "--as-json"], standalone_mode=False)
-    assert seen == {"index": "I", "runs": ["A", "B", "C"], "data": "D", "as_json": True}
+    assert parsed == {"index": "I", "runs": ["A", "B", "C"], "data": "D", "as_json": True}
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("show -k 3", "no option -k. Did you mean --top-k?"),
         ("show --top_k 3", "no option --top_k. Did you mean --top-k?"),
@@ -58,7 +58,7 @@ def test_a_command_takes_several_values():
         ("xyzzy", "no command xyzzy. `modegraph --help` lists the commands"),
     ],
 )
-def test_what_is_misspelt_names_what_to_write(words: str, told: str) -> None:
+def test_what_is_misspelt_names_what_to_write(words: str, message: str) -> None:
     app = typer.Typer(cls=Group)
     app.callback()(lambda: None)
 
@@ -73,5 +73,5 @@ def test_what_is_misspelt_names_what_to_write(words: str, told: str) -> None:
     app.add_typer(train, name="train")
     with pytest.raises(UserError) as problem:
         app(words.split(), standalone_mode=False, prog_name="modegraph")
-    assert told in str(problem.value)
+    assert message in str(problem.value)
     app(["show", "--top-k", "3"], standalone_mode=False)

@@ -48,7 +48,7 @@ def test_file_then_overrides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "overrides", "told"),
+    ("text", "overrides", "message"),
     [
         ("model: a\nlearning_rat: 1", [], "unknown key 'learning_rat'. Did you mean 'learning_rate'?"),
         ("model: a\nlora: {rnk: 1}", [], "unknown key 'lora.rnk'. Did you mean 'lora.rank'?"),
@@ -62,12 +62,12 @@ def test_file_then_overrides(tmp_path: Path) -> None:
         ("model: a", ["model.size=1"], "model is the value 'a'"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(tmp_path: Path, text: str, overrides: list[str], told: str) -> None:
+def test_bad_settings_are_told_in_one_line(tmp_path: Path, text: str, overrides: list[str], message: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(text)
     with pytest.raises(UserError) as problem:
         load_settings(Outer, file, overrides)
-    assert told in str(problem.value) and "\n" not in str(problem.value)
+    assert message in str(problem.value) and "\n" not in str(problem.value)
 
 
 @pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
@@ -86,7 +86,7 @@ def test_other_settings_get_what_yaml_makes_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "overrides", "told"),
+    ("text", "overrides", "message"),
     [
         ("model: 2024", [], "c.yaml: model = 2024. Expected a valid string. Write it in quotes"),
         ("model: a\n5: x", [], "c.yaml: the key 5 is not text. Expected keys that are text. Write it in quotes"),
@@ -112,13 +112,13 @@ def test_other_settings_get_what_yaml_makes_of_it() -> None:
     ],
 )
 def test_a_problem_is_told_without_sections_secrets_or_insides(
-    tmp_path: Path, text: str, overrides: list[str], told: str
+    tmp_path: Path, text: str, overrides: list[str], message: str
 ) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(text)
     with pytest.raises(UserError) as problem:
         load_settings(Outer, file, overrides)
-    assert str(problem.value).removeprefix(f"{tmp_path}/") == told
+    assert str(problem.value).removeprefix(f"{tmp_path}/") == message
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def test_long_work_tells_how_long_the_rest_will_take(
     now = itertools.count(0, 10.0)
     monkeypatch.setattr("graph.shared.console.time.monotonic", lambda: next(now))
     assert list(track("abc", "items", 3)) == ["a", "b", "c"]
-    told = capfd.readouterr().err.splitlines()
-    assert told[0].startswith("items: 1 of 3, about ") and told[0].endswith(" left") and told[-1] == "items: 3 done"
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("items: 1 of 3, about ") and lines[0].endswith(" left") and lines[-1] == "items: 3 done"
 
 
 def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:

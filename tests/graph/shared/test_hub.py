@@ -21,16 +21,16 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [(401, "has no model of that name"), (404, "has no model"), (503, "does not answer")]
+    ("status", "message"), [(401, "has no model of that name"), (404, "has no model"), (503, "does not answer")]
 )
 def test_a_wrong_name_is_told_after_one_request(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, told: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, message: str
 ) -> None:
-    with hub(status) as (address, asked):
+    with hub(status) as (address, requested):
         go_online(monkeypatch, address, tmp_path)
-        with pytest.raises(UserError, match=f"^model 'x': .*{told}.*Check the name") as problem:
+        with pytest.raises(UserError, match=f"^model 'x': .*{message}.*Check the name") as problem:
             only_in_cache("owner/wrong", "model 'x'")
-    assert asked == ["/api/models/owner/wrong"] and "\n" not in str(problem.value)
+    assert requested == ["/api/models/owner/wrong"] and "\n" not in str(problem.value)
 
 
 def test_a_hub_that_has_it_is_asked_by_whoever_loads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ def test_without_a_network_the_cache_will_do(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_offline_no_hub_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
-    with hub(200) as (address, asked):
+    with hub(200) as (address, requested):
         go_online(monkeypatch, address, tmp_path)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
         with pytest.raises(UserError, match="HF_HUB_OFFLINE"):
             only_in_cache("owner/name", "model")
         put_into_cache(tmp_path, "owner/name", model)
         assert only_in_cache("owner/name", "model") is True
-    assert asked == []
+    assert requested == []
 
 
 @pytest.mark.parametrize("name", ["a b", "x/y/z", "-name"])

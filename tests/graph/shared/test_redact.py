@@ -71,9 +71,9 @@ class Store(Settings):
 
 def test_a_record_of_settings_holds_none() -> None:
     given = [f"dsn=postgresql://me:{WORD}@db/x", f"api_key={WORD}", f"token={WORD}", "output=2024"]
-    kept = load_settings(Store, None, given).recorded()
-    assert WORD not in json.dumps(kept) and WORD not in yaml.safe_dump(kept)
-    assert (kept["output"], kept["ms_per_token"]) == ("2024", 1.0)
+    record = load_settings(Store, None, given).recorded()
+    assert WORD not in json.dumps(record) and WORD not in yaml.safe_dump(record)
+    assert (record["output"], record["ms_per_token"]) == ("2024", 1.0)
     assert redacted({"rows": [{"password": WORD}], "n": 3}) == {"rows": [{"password": MARK}], "n": 3}
 
 

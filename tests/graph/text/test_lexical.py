@@ -64,8 +64,8 @@ def test_a_score_by_hand() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=8), min_size=1, max_size=8), st.lists(st.sampled_from(WORDS)))
-def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: list[str]) -> None:
-    texts, question = [" ".join(words) for words in corpus], " ".join(asked)
+def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_words: list[str]) -> None:
+    texts, question = [" ".join(words) for words in corpus], " ".join(query_words)
     counts = count_terms(texts)
     terms = counts.terms
     known = [terms.index(term) for term in terms_of(question) if term in terms]

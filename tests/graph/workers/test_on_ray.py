@@ -225,8 +225,8 @@ class Keeping(HashEncoder):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
 def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers: RayWorkers, tmp_path: Path) -> None:
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
-    told = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with free space\. Make room there, "
-    with pytest.raises(UserError, match=told):
+    message = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with free space\. Make room there, "
+    with pytest.raises(UserError, match=message):
         build_index(folder, ISLES, settings, lambda spec: Keeping(Path("/dev/full")), workers=workers)
     assert index_status(folder).unfinished
     resume_build(folder, lambda spec: Keeping(tmp_path / "kept"), workers=workers)
@@ -276,8 +276,8 @@ def test_a_model_in_the_workers_reads_the_same(workers: RayWorkers, tmp_path: Pa
     here, there = (
         open_model(f"hf:{model}", tmp_path / f"{n}.sqlite", on) for n, on in ((1, THIS_PROCESS), (2, workers))
     )
-    asked = [CompletionRequest((Message("user", f"Ship {n}?"),), max_tokens=6) for n in range(40)]
-    assert there.complete(asked) == here.complete(asked)
+    requests = [CompletionRequest((Message("user", f"Ship {n}?"),), max_tokens=6) for n in range(40)]
+    assert there.complete(requests) == here.complete(requests)
     assert (there.name, there.window()) == (here.name, here.window())
     assert there.count_tokens("a ferry") == here.count_tokens("a ferry")
 

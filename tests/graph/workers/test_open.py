@@ -19,16 +19,16 @@ def test_local_is_this_process_and_takes_a_batch_when_its_result_is_wanted() -> 
 
 
 @pytest.mark.parametrize(
-    ("engine", "address", "told"),
+    ("engine", "address", "message"),
     [
         ("spark", None, "--engine spark. Expected local or ray"),
         ("local", "head:6379", "--ray-address head:6379, and the engine is local. Expected --engine ray. Add it"),
     ],
 )
-def test_what_is_no_engine_is_refused(engine: str, address: str | None, told: str) -> None:
+def test_what_is_no_engine_is_refused(engine: str, address: str | None, message: str) -> None:
     with pytest.raises(UserError) as raised, open_workers(engine, address):
         pass
-    assert str(raised.value) == told
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "auto", "127.0.0.1:", ":6379", "127.0.0.1:99999"])

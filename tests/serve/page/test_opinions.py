@@ -25,7 +25,7 @@ def consent(page: Any, words: str) -> None:
 
 
 def contents_of(running: Running) -> list[Any]:
-    return [each.said for each in read_feedback(running.services.collections.live["index"].folder)]
+    return [each.content for each in read_feedback(running.services.collections.live["index"].folder)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +48,12 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     assert page.get_attribute(".duel button >> nth=0", "aria-pressed") == "true"
     (entry,) = read_feedback(opinionated.services.collections.live["index"].folder)
     assert (
-        isinstance(entry.said, Preference)
+        isinstance(entry.content, Preference)
         and entry.consent
-        and (entry.question, entry.said.better) == (QUESTION, "first")
+        and (entry.question, entry.content.better) == (QUESTION, "first")
     )
     index = open_index(opinionated.services.collections.live["index"].folder, lambda spec: HashEncoder())
-    assert import_feedback(index, tmp_path / "out", ["dense", "lexical"])["preferences"].rows == 1
+    assert import_feedback(index, tmp_path / "out")["preferences"].rows == 1
     file = tmp_path / "out/preferences/train.jsonl"
     (row,) = read_preferences(file)
     assert row.chosen == "###Reason: The yard did [1]. ###Answer: the Marlow Yard [1]"
@@ -80,9 +80,9 @@ def test_answers_from_different_passages_are_told_to_train_nothing_and_do(
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     folder = opinionated.services.collections.live["index"].folder
     (entry,) = read_feedback(folder)
-    assert isinstance(entry.said, Preference) and entry.consent
+    assert isinstance(entry.content, Preference) and entry.consent
     index = open_index(folder, lambda spec: HashEncoder())
-    assert import_feedback(index, tmp_path / "out", ["dense", "lexical"])["preferences"].rows == 0
+    assert import_feedback(index, tmp_path / "out")["preferences"].rows == 0
 
 
 def test_votes_corrections_and_right_passages_are_kept_and_deleted(opinionated: Running, visit: Visits) -> None:

@@ -68,8 +68,8 @@ def test_when_there_is_no_room_the_oldest_go(opinionated: Running, visit: Visits
     left = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { keepTalk, talks } = await import(`/page/${version}/talks/talks.js`);
-          for (let n = 0; n < 12; n += 1) keepTalk({ id: String(n), at: "", title: "", columns: ["x".repeat(1_000_000)] });
+          const { saveTalk, talks } = await import(`/page/${version}/talks/talks.js`);
+          for (let n = 0; n < 12; n += 1) saveTalk({ id: String(n), at: "", title: "", columns: ["x".repeat(1_000_000)] });
           return talks().map((each) => each.id);
         }"""
     )

@@ -51,7 +51,7 @@ def test_what_is_said_of_an_answer_is_kept_with_what_it_was_written_from(isles: 
             for each in (first, second)
         ]
         stored = read_feedback(isles)
-        assert [each.said for each in stored[:4]] == [
+        assert [each.content for each in stored[:4]] == [
             Vote(answers[0], "up"),
             Correction(answers[0], "the yard", "", (found[0]["id"],)),
             RightPassage(found[1]["id"], answers[0].context_ids),

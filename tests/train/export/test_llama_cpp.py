@@ -173,10 +173,10 @@ def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tm
     ("options", "found"),
     [
         ({"use_dora": True}, "DoRA"),
-        ({"modules_to_save": ["lm_head"]}, "modules trained as a whole"),
+        ({"modules_to_save": ["lm_head"]}, "fully trained modules"),
         ({"bias": "all"}, "biases of the base"),
         ({"target_modules": ["q_proj", "embed_tokens"]}, "an adapter of model.embed_tokens"),
-        ({"lora_bias": True}, "biases of its own"),
+        ({"lora_bias": True}, "trained biases"),
     ],
 )
 def test_an_adapter_that_gguf_has_no_place_for(

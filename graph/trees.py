@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,10 +63,16 @@ def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
     return {name: getattr(forest, name) for name in FOREST_ARRAYS}
 
 
-def save_forest(file: Path, key: str, facts: Mapping[str, Any], forest: Forest) -> None:
-    """Write a file of one forest: its arrays, and under `key` of the header the facts with its base and depth."""
+def save_forest(
+    file: Path,
+    key: str,
+    facts: Mapping[str, Any],
+    forest: Forest,
+    beside: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+) -> None:
+    """Write a file of one forest: its arrays and those `beside` it, and under `key` of the header the facts with its base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
-    save_file(forest_arrays(forest), file, {key: json.dumps(header)})
+    save_file({**forest_arrays(forest), **beside}, file, {key: json.dumps(header)})
 
 
 def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:

@@ -351,7 +351,8 @@ def register_verifier(commands: typer.Typer) -> None:
     ) -> None:
         """Train a verifier: it marks sentences that the passages they rest on do not support.
 
-        Learns from the data of `synth claims`; use it with --verifier FOLDER.
+        Learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, which `data import support`
+        wrote; use it with --verifier FOLDER.
         """
         from train.run.settings import VerifierSettings
 
@@ -368,6 +369,9 @@ def register_verifier(commands: typer.Typer) -> None:
             print(f"{name:26} {value:.3f}{beside}")
         for kind, (count, share) in record.kinds.items():
             print(f"{kind:26} {share:.3f} marked of {count:,}")
+        for each in record.real:
+            marked = f"marked of supported {each.supported_marked:.3f}, of unsupported {each.unsupported_marked:.3f}"
+            print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} of dev)")
 
 
 def register_router(commands: typer.Typer) -> None:

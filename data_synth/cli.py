@@ -93,9 +93,10 @@ def register_data(data: typer.Typer) -> None:
     ) -> None:
         """Turn a published set into documents and questions or into training rows; feedback, too.
 
-        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route below --out,
-        of entries with consent alone. `reading` makes rows of questions over passages, by the settings of --config and --set.
-        `support` makes claims of sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
+        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route
+        below --out, of entries with consent alone. `reading` makes rows of questions over passages, by the settings of
+        --config and --set. `support` makes claims of sentences that people labelled, for `train verifier --set
+        real=DIR`; the card names the licences.
         """
         from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder, write_or_preview

@@ -32,8 +32,8 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class SupportFigures:
-    """How one scorer tells supported from unsupported; shares are None for one without a threshold, of all sentences, of which those
-    that are not checked are never marked.
+    """How one scorer tells supported from unsupported; shares are None for one without a threshold, of all sentences,
+    of which those that are not checked are never marked.
     """
 
     auc: Interval
@@ -45,7 +45,9 @@ class SupportFigures:
 
 
 def read_support(file: Path, split: str | None = None, limit: int | None = None, seed: int = 0) -> list[SupportRow]:
-    """The rows of a file, of one split if named, and `limit` of these drawn at random if given; UserError for a row of another form, and where one of the two labels is missing."""
+    """The rows of a file, of one split if named, and `limit` of these drawn at random if given; UserError for a row of
+    another form, and where one of the two labels is missing.
+    """
     rows = [
         support_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))
     ]

@@ -70,7 +70,9 @@ def save_forest(
     forest: Forest,
     beside: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> None:
-    """Write a file of one forest: its arrays and those `beside` it, and under `key` of the header the facts with its base and depth."""
+    """Write a file of one forest: its arrays and those `beside` it, and under `key` of the header the facts with its
+    base and depth.
+    """
     header = {**facts, "base": forest.base, "depth": forest.depth}
     save_file({**forest_arrays(forest), **beside}, file, {key: json.dumps(header)})
 

@@ -351,8 +351,8 @@ def register_verifier(commands: typer.Typer) -> None:
     ) -> None:
         """Train a verifier: it marks sentences that the passages they rest on do not support.
 
-        Learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, which `data import support`
-        wrote; use it with --verifier FOLDER.
+        Learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, which
+        `data import support` wrote; use it with --verifier FOLDER.
         """
         from train.run.settings import VerifierSettings
 

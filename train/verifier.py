@@ -1,8 +1,9 @@
 """`modegraph train verifier`: claims in, a folder that `--verifier` takes out. Seconds on one core.
 
-Trees grow on train; dev stops them and sets temperature and threshold; test is only measured on. Where sentences that people labelled are
-given, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their train rows, and their dev rows
-set the threshold. What cannot be learned from is refused before training. Legend: n claims, S inputs of the second stage."""
+Trees grow on train; dev stops them and sets temperature and threshold; test is only measured on. Where sentences that
+people labelled are given, a logistic regression over the trees' logit, the features and the overlap of wording is
+fitted to their train rows, and their dev rows set the threshold. What cannot be learned from is refused before
+training. Legend: n claims, S inputs of the second stage."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ from train.shared.trees import best_count, fit_trees, to_forest
 
 @dataclass(frozen=True)
 class RealSet:
-    """A set of labelled sentences that the second stage learned from: its licence as the set states it, its rows, and what the verifier
-    makes of its dev rows, which the threshold was chosen on.
+    """A set of labelled sentences that the second stage learned from: its licence as the set states it, its rows, and
+    what the verifier makes of its dev rows, which the threshold was chosen on.
     """
 
     name: str
@@ -64,8 +65,8 @@ class RealSet:
 
 @dataclass(frozen=True)
 class VerifierRecord:
-    """How a verifier came to be, and its figures on test. `data` gives the fingerprint of each dataset by its folder's name, `real` the
-    sets of the second stage.
+    """How a verifier came to be, and its figures on test. `data` gives the fingerprint of each dataset by its folder's
+    name, `real` the sets of the second stage.
 
     `kinds`: claims of each kind and the share that is marked as unsupported. `rule` are the figures of the rule that it replaces,
     without its cosine: every name and number of a claim stands in the passages.
@@ -124,8 +125,8 @@ LEARNED_FROM = ("train", "dev")
 
 
 def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, list[ClaimRow]]], str]:
-    """Sentences that people labelled: the train and dev rows of each set (those of `names`, all where it is empty), and the folder's
-    fingerprint; UserError for data that cannot be learned from.
+    """Sentences that people labelled: the train and dev rows of each set (those of `names`, all where it is empty), and
+    the folder's fingerprint; UserError for data that cannot be learned from.
     """
     rows, fingerprint = _read_folder(folder, IMPORTED_BY)
     held = sorted({row.dataset or folder.resolve().name for of in rows.values() for row in of})
@@ -224,7 +225,7 @@ def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int,
 
 SECOND = """The trees are the first stage of two. A logistic regression reads their logit, their features and the overlap of wording, each standardised, \
 and was fitted to the train rows of the sets below, sentences that people labelled, each set counting alike. The threshold is the lowest at \
-which at most {share:g} of the supported dev rows of every set are marked; AUC is that of dev rows, of which none was fitted to. Half of what \
+which at most {share:g} of the supported dev rows of every set are marked; AUC is that of dev rows, of which none was fitted to. About half of what \
 it learned from counts as unsupported, so the probability is that of a reader who expects half of the sentences to be. Licences are \
 those that the sets state."""
 ABOUT = """Gradient-boosted trees that say how likely it is that passages do not say what a sentence says, from the words that both share: \
@@ -292,7 +293,8 @@ RECORD, PLOT, CARD = "verifier.json", "reliability.png", "README.md"
 LIBRARIES = ("scikit-learn", "numpy")
 EVEN_ODDS = 0.5
 SET_WEIGHT, INVERSE_L2 = 1000.0, 0.3
-"""What each set of labelled sentences counts for in the loss, and how weak the penalty on the weights of the second stage is."""
+"""What each set of labelled sentences counts for in the loss, and how weak the penalty on the weights of the second
+stage is."""
 WEIGHT_DECIMALS = 4
 """Decimals of what the second stage holds, fewer than those in which two processors may differ."""
 
@@ -359,8 +361,9 @@ def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tupl
 def add_second_stage(
     verifier: Verifier, train: Mapping[str, Claims], dev: Sequence[Claims], most_marked: float
 ) -> Verifier:
-    """The verifier with a second stage fitted to `train`, claims by set, each set counting alike; its threshold is the lowest at which at
-    most a share `most_marked` of the supported claims of each of `dev` is marked, but no less than EVEN_ODDS.
+    """The verifier with a second stage fitted to `train`, claims by set, each set counting alike; its threshold is the
+    lowest at which at most a share `most_marked` of the supported claims of each of `dev` is marked, but no less than
+    EVEN_ODDS.
     """
     second = fit_second_stage(
         np.concatenate([second_stage_inputs(verifier.forest, of.readings) for of in train.values()]),
@@ -373,7 +376,8 @@ def add_second_stage(
 
 
 def fit_second_stage(input_nS: NDArray[np.float64], label_n: Ints, weight_n: NDArray[np.float64]) -> SecondStage:
-    """Logistic regression with an L2 penalty: the least of ½|w|² + INVERSE_L2 · Σ weight · −ln p(label), over standardised inputs.
+    """Logistic regression with an L2 penalty: the least of ½|w|² + INVERSE_L2 · Σ weight · −ln p(label), over
+    standardised inputs.
 
     A constant input has a deviation of 1, and so no say.
     """

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim. `kind` says how it was made: of a supported one the way it was restated, of another what was broken in it.
+    """One claim. `kind` says how it was made: of a supported one the way it was restated, of another what was broken in
+    it.
 
     Of an imported claim, `further` are the passages after the first, and `dataset` is the set that it is of.
     """

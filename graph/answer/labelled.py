@@ -1,4 +1,5 @@
-"""Labelled sentences: rows of passages, a sentence and whether the passages say it, as public sets of support have them."""
+"""Labelled sentences: rows of passages, a sentence and whether the passages say it, as public sets of support have
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class SupportRow:
 
 
 def support_row(row: Mapping[str, Any], where: str) -> SupportRow:
-    """A row as a file holds it, a short sentence behind its question (`claim_of`); UserError, naming `where`, for one of another form."""
+    """A row as a file holds it, a short sentence behind its question (`claim_of`); UserError, naming `where`, for one
+    of another form.
+    """
     passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
     texts = [one for one in passages if isinstance(one, str)] if isinstance(passages, list) else []
     if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):

@@ -1,8 +1,9 @@
-"""The overlap of a sentence's wording with passages: the shares of its stems, of its pairs of adjacent stems and of its pairs of content stems
-that stand there.
+"""The overlap of a sentence's wording with passages: the shares of its stems, of its pairs of adjacent stems and of its
+pairs of content stems that stand there.
 
-Terms are BM25's, a stem is what all forms of a term have in common, content stems are those of terms that are no function words. Shares of
-n-grams found in a source are ROUGE's precision (Lin 2004), pairs with a gap its skip-bigrams (ROUGE-S)."""
+Terms are BM25's, a stem is what all forms of a term have in common, content stems are those of terms that are no
+function words. Shares of n-grams found in a source are ROUGE's precision (Lin 2004), pairs with a gap its skip-bigrams
+(ROUGE-S)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wording:
-    """The stems of a passage and its title, its pairs of adjacent stems, and its pairs of content stems near each other, in their order."""
+    """The stems of a passage and its title, its pairs of adjacent stems, and its pairs of content stems near each
+    other, in their order.
+    """
 
     stems: frozenset[str]
     pairs: frozenset[Pair]
@@ -47,7 +50,8 @@ def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, flo
 
     * stems found: of its distinct terms that are no function words, those whose stem stands there; 1 where it has none;
     * stem pairs found: of its pairs of adjacent stems, those that stand there so;
-    * near pairs found: of its pairs of adjacent content stems, those that stand within NEAR content stems there, in either order.
+    * near pairs found: of its pairs of adjacent content stems, those that stand within NEAR content stems there, in
+      either order.
 
     >>> overlaps("A boat left Quill.", [Wording.of("", "The boats left Tarn.")])
     (0.6666666666666666, 0.3333333333333333, 0.5)

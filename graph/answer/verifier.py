@@ -1,9 +1,10 @@
 """A verifier: how likely it is that passages do not say what a sentence says, by what both have in common.
 
-Boosted trees, learned from sentences broken on purpose, read FEATURES: words, names or numbers that are missing, a negation too many or too
-few, an opposite, an order of words that the source does not have. A logistic regression, learned from sentences that people labelled, reads
-their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). No encoder and no model is called. `modegraph train
-verifier` writes the file; one comes with the package (SHIPPED).
+Boosted trees, learned from sentences broken on purpose, read FEATURES: words, names or numbers that are missing, a
+negation too many or too few, an opposite, an order of words that the source does not have. A logistic regression,
+learned from sentences that people labelled, reads their logit with the same features and the OVERLAP of wording
+(stacking, Wolpert 1992). No encoder and no model is called. `modegraph train verifier` writes the file; one comes with
+the package (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
 
@@ -141,8 +142,8 @@ _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
 
 @dataclass(frozen=True)
 class Ground:
-    """Passages to read sentences against: their sentences, the words of each, those of their titles, the `form` of all of these, and the
-    wording of each passage with its title.
+    """Passages to read sentences against: their sentences, the words of each, those of their titles, the `form` of all
+    of these, and the wording of each passage with its title.
     """
 
     sentences: tuple[str, ...]
@@ -349,13 +350,16 @@ SHIPPED = Path(__file__).parent / VERIFIER_FILE
 SECOND_STAGE = ("logit of trees", *OVERLAP, *FEATURES)
 """What the second stage reads."""
 MOST_DEVIATIONS = 3.0
-"""What is further from its mean counts as so many standard deviations: no endless sentence is judged by its length alone."""
+"""What is further from its mean counts as so many standard deviations: no endless sentence is judged by its length
+alone."""
 _SECOND_STAGE_ARRAYS = ("weight_S", "mean_S", "scale_S")
 
 
 @dataclass(frozen=True)
 class SecondStage:
-    """A logistic regression over SECOND_STAGE: what each input counts for, and mean and standard deviation of what it learned from."""
+    """A logistic regression over SECOND_STAGE: what each input counts for, and mean and standard deviation of what it
+    learned from.
+    """
 
     weight_S: NDArray[np.float64]
     mean_S: NDArray[np.float64]
@@ -373,8 +377,8 @@ class SecondStage:
 
 @dataclass(frozen=True)
 class Verifier:
-    """A forest of logits, what makes probabilities of them (the temperature, or the second stage where there is one), and the
-    probability from which a sentence is marked as unsupported.
+    """A forest of logits, what makes probabilities of them (the temperature, or the second stage where there is one),
+    and the probability from which a sentence is marked as unsupported.
     """
 
     forest: Forest
@@ -451,7 +455,8 @@ def _second_stage(told: Mapping[str, Any], *arrays: NDArray[np.float64]) -> Seco
     """The second stage that a file holds; ValueError for one of other inputs than SECOND_STAGE."""
     if tuple(told["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
         raise ValueError("a second stage of other inputs")
-    second = SecondStage(*arrays, bias=float(told["bias"]))
+    weight_S, mean_S, scale_S = arrays
+    second = SecondStage(weight_S, mean_S, scale_S, float(told["bias"]))
     if not (np.isfinite([*arrays]).all() and np.isfinite(second.bias) and (second.scale_S > 0).all()):
         raise ValueError("a second stage that is not finite")
     return second

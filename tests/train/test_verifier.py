@@ -76,7 +76,9 @@ def test_one_folder_needs_no_list() -> None:
 
 
 def test_the_shipped_verifier_ranks_them_and_marks_none_that_is_right(rows: list[ClaimRow]) -> None:
-    """Its threshold is that of sentences which people labelled: most small breaks of a sentence that stands there stay below it."""
+    """Its threshold is that of sentences which people labelled: most small breaks of a sentence that stands there stay
+    below it.
+    """
     verifier, claims = open_verifier(""), claims_of(rows[:400])
     probability_n = probability_of_readings(verifier, claims.readings)
     marked_n = probability_n >= verifier.threshold
@@ -105,7 +107,9 @@ REAL_SETS = ("ants", "bees")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
-    """Two sets as `data import support` writes them: of rows as `data` holds them, and of these with every tenth label wrong."""
+    """Two sets as `data import support` writes them: of rows as `data` holds them, and of these with every tenth label
+    wrong.
+    """
     made = [
         CLAIMS.to_json(row) | {"dataset": name, "supported": row.supported != (name == "bees" and at % 10 == 0)}
         for at, row in enumerate(rows)

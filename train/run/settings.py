@@ -269,11 +269,12 @@ class SelectorSettings(Settings):
 
 
 class VerifierSettings(Settings):
-    """`data` are folders that `synth claims` wrote: trees learn from them, and without `real` their dev claims set the threshold, of which
-    at most a share `false_marks` of the supported ones is marked.
+    """`data` are folders that `synth claims` wrote: trees learn from them, and without `real` their dev claims set the
+    threshold, of which at most a share `false_marks` of the supported ones is marked.
 
-    From `real`, sentences that people labelled, a second stage learns, each set of `real_sets` counting alike; the threshold is then the
-    lowest at which at most a share `most_marked` of the supported dev sentences of every set, and of `data`, is marked.
+    From `real`, sentences that people labelled, a second stage learns, each set of `real_sets` counting alike; the
+    threshold is then the lowest at which at most a share `most_marked` of the supported dev sentences of every set, and
+    of `data`, is marked.
     """
 
     data: Folders = Field(description="folders that `synth claims` wrote")

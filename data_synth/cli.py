@@ -40,7 +40,8 @@ MAX_SHOWN_ROWS = 20
 Share = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
 FEEDBACK = "feedback"
 READING = "reading"
-SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", READING, FEEDBACK)
+SUPPORT = "support"
+SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", SUPPORT, READING, FEEDBACK)
 
 
 def register_data(data: typer.Typer) -> None:
@@ -81,7 +82,7 @@ def register_data(data: typer.Typer) -> None:
             Path,
             typer.Argument(
                 metavar="FILE",
-                help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl.",
+                help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl; for support, a folder of sets, each with rows.jsonl.",
             ),
         ],
         out: Out,
@@ -92,7 +93,8 @@ def register_data(data: typer.Typer) -> None:
         """Turn a published set into documents and questions or into training rows; feedback, too.
 
         `feedback` is what `modegraph serve --feedback` stored: entries with consent become the folders preferences and relevance
-        below --out. `reading` makes rows of questions over passages, by the settings of --config and --set.
+        below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support` makes claims
+        of sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
         """
         from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder, write_or_preview
@@ -112,6 +114,13 @@ def register_data(data: typer.Typer) -> None:
 
             reading = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
             write_or_preview(reading, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
+            return
+        if kind == SUPPORT:
+            from data_synth.claims.claims import LABELLED_CLAIMS
+            from data_synth.dataset.public_sets import support_claims, support_origin, support_sets
+
+            files = support_sets(file)
+            write_or_preview(support_claims(files), LABELLED_CLAIMS, support_origin(files), out, None, as_json)
             return
         if kind == "qa_feedback":
             write_or_preview(

@@ -36,7 +36,8 @@ def no_measures(rows: Sequence[Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Form(Generic[R]):
-    """A kind of row. `name` is its command (`modegraph synth NAME`), `title` and `about` open its dataset card.
+    """A kind of row. `name` is its command (`modegraph synth NAME`, or `made_by`), `title` and `about` open its dataset
+    card.
 
     `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
     `problems` describes what makes a row unusable for training. `counts` gives the value of a row in each table of the card,
@@ -54,6 +55,7 @@ class Form(Generic[R]):
     lengths: Callable[[R], Mapping[str, int]]
     texts: Callable[[R], Sequence[str]]
     measures: Callable[[Sequence[R]], Mapping[str, float]] = no_measures
+    made_by: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from scipy.stats import rankdata
 
 from eval.statistics import Interval
 from eval.tables import Table
-from graph.answer.support import FEWEST_WORDS
+from graph.answer.labelled import SupportRow, support_row
+from graph.answer.support import can_be_checked
 from graph.answer.verifier import Ground, Verifier, judge_claims
 from graph.errors import UserError
 from graph.shared.console import track
@@ -27,36 +28,28 @@ from graph.text.word_forms import FUNCTION_WORDS, form_of
 
 Floats64 = NDArray[np.float64]
 RESAMPLES = 1000
-ROW = '"passages" (texts), "sentence" (a text) and "supported" (true or false); "question", "kind" and "split" where there are any'
-
-
-@dataclass(frozen=True)
-class SupportRow:
-    """A claim over passages, and whether they support it."""
-
-    passages: tuple[str, ...]
-    claim: str
-    supported: bool
-    kind: str = ""
 
 
 @dataclass(frozen=True)
 class SupportFigures:
-    """How well one scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold."""
+    """How well one scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold.
+
+    Shares are of all sentences; those that are not checked are never marked.
+    """
 
     auc: Interval
     supported_marked: float | None = None
     unsupported_marked: float | None = None
     balanced_accuracy: float | None = None
+    not_checked: float | None = None
     ms_a_sentence: float | None = None
 
 
 def read_support(file: Path, split: str | None = None, limit: int | None = None, seed: int = 0) -> list[SupportRow]:
-    """The rows of a file, optionally of one split and a random sample of `limit`; UserError for a row of another form, and if one of the two labels is missing.
-
-    A sentence of fewer than FEWEST_WORDS words is read after its question: "Who built it? Marlow".
-    """
-    rows = [_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))]
+    """The rows of a file, optionally of one split and a random sample of `limit`; UserError for a row of another form, and if one of the two labels is missing."""
+    rows = [
+        support_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))
+    ]
     if limit is not None and limit < len(rows):
         rows = random.Random(seed).sample(rows, limit)
     labels = {row.supported for row in rows}
@@ -66,28 +59,19 @@ def read_support(file: Path, split: str | None = None, limit: int | None = None,
     return rows
 
 
-def _row(row: dict[str, Any], where: str) -> SupportRow:
-    passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
-    texts = [passage for passage in passages if isinstance(passage, str)] if isinstance(passages, list) else []
-    if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):
-        raise UserError(f"{where}: no row of a labelled sentence", ROW, "fix the row")
-    short = isinstance(question, str) and len(sentence.split()) < FEWEST_WORDS
-    return SupportRow(
-        tuple(texts), f"{question} {sentence}" if short else sentence, row["supported"], str(row.get("kind") or "")
-    )
-
-
 def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 0) -> dict[str, SupportFigures]:
     """The figures of the verifier and of the overlap of words and of stems."""
     supported_n = np.array([row.supported for row in rows])
     started = time.process_time()
     marked_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
     milliseconds = (time.process_time() - started) * 1000 / len(rows)
-    marks_n = marked_n >= verifier.threshold
+    checked_n = np.array([can_be_checked(row.claim) for row in rows])
+    marks_n = checked_n & (marked_n >= verifier.threshold)
     marked = float(marks_n[supported_n].mean()), float(marks_n[~supported_n].mean())
+    balanced = (1 - marked[0] + marked[1]) / 2
     figures = {
         "verifier": SupportFigures(
-            auc_interval(-marked_n, supported_n, seed), *marked, (1 - marked[0] + marked[1]) / 2, milliseconds
+            auc_interval(-marked_n, supported_n, seed), *marked, balanced, 1 - float(checked_n.mean()), milliseconds
         )
     }
     for name, overlap in (("share of words", str), ("share of stems", form_of)):
@@ -142,7 +126,8 @@ def _resampled(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.rando
 
 def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
     """One row per scorer."""
-    header = ("scorer", "AUC", "supported marked", "unsupported marked", "balanced accuracy", "ms a sentence")
+    marked = ("supported marked", "unsupported marked", "balanced accuracy", "not checked")
+    header = ("scorer", "AUC", *marked, "ms a sentence")
     lines = [
         (
             name,
@@ -153,6 +138,7 @@ def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
                     scorer.supported_marked,
                     scorer.unsupported_marked,
                     scorer.balanced_accuracy,
+                    scorer.not_checked,
                     scorer.ms_a_sentence,
                 )
             ),

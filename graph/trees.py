@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,10 +58,16 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
     return np.asarray(forest.base + forest.value_V.take(node_nT).sum(axis=1))
 
 
-def save_forest(file: Path, key: str, facts: Mapping[str, Any], forest: Forest) -> None:
-    """Write a file with one forest: its arrays, and under `key` of the header the facts with its base and depth."""
+def save_forest(
+    file: Path,
+    key: str,
+    facts: Mapping[str, Any],
+    forest: Forest,
+    further: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+) -> None:
+    """Write a file with one forest: its arrays and `further` ones, and under `key` of the header the facts with its base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
-    save_file({name: getattr(forest, name) for name in FOREST_ARRAYS}, file, {key: json.dumps(header)})
+    save_file({**{name: getattr(forest, name) for name in FOREST_ARRAYS}, **further}, file, {key: json.dumps(header)})
 
 
 def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:

@@ -348,7 +348,8 @@ def register_verifier(commands: typer.Typer) -> None:
     ) -> None:
         """Train a verifier: it marks sentences that their cited passages do not support.
 
-        It learns from the data of `synth claims`; use it with --verifier FOLDER.
+        It learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, as written by
+        `data import support`; use it with --verifier FOLDER.
         """
         from train.run.settings import VerifierSettings
 
@@ -365,3 +366,6 @@ def register_verifier(commands: typer.Typer) -> None:
             print(f"{name:26} {value:.3f}{rule}")
         for kind, (count, share) in record.kinds.items():
             print(f"{kind:26} {share:.3f} marked of {count:,}")
+        for each in record.real:
+            marked = f"marked of supported {each.supported_marked:.3f}, of unsupported {each.unsupported_marked:.3f}"
+            print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} of dev)")

@@ -1,13 +1,16 @@
 """`modegraph train verifier`: claims in, a folder that `--verifier` takes out. Seconds on one core.
 
-Trees grow on train; dev stops them and sets temperature and threshold; test is only measured on. What cannot be learned from is refused
-before training. Legend: n claims, F features."""
+Trees grow on train; dev stops them and sets temperature and threshold; test is only measured on. Where sentences that
+people labelled are given, a logistic regression over the trees' logit, the features and the overlap of wording is
+fitted to their train rows, and their dev rows set the threshold. What cannot be learned from is refused before
+training. Legend: n claims, S inputs of the second stage."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -15,17 +18,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from data_synth.claims.claims import ClaimRow, claim_from_json, claim_problems
 from graph.answer.verifier import (
     FEATURES,
     Ground,
+    Readings,
+    SecondStage,
     Verifier,
-    claim_features,
     missing_words,
-    probability_of_features,
+    probability_of_readings,
     save_verifier,
+    second_stage_inputs,
 )
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
@@ -43,14 +49,31 @@ from train.shared.trees import best_count, fit_trees, to_forest
 
 
 @dataclass(frozen=True)
+class RealSet:
+    """A set of labelled sentences that the second stage learned from: its licence as the set states it, its rows, and
+    what the verifier makes of its dev rows, which the threshold was chosen on.
+    """
+
+    name: str
+    licence: str
+    train: int
+    dev: int
+    auc: float
+    supported_marked: float
+    unsupported_marked: float
+
+
+@dataclass(frozen=True)
 class VerifierRecord:
-    """How a verifier came to be, and its figures on test. `data` gives the fingerprint of each dataset by its folder's name.
+    """How a verifier came to be, and its figures on test. `data` gives the fingerprint of each dataset by its folder's
+    name, `real` the sets of the second stage.
 
     `kinds`: claims of each kind and the share that is marked as unsupported. `rule` are the figures of the rule that it replaces,
     without its cosine: every name and number of a claim stands in the passages.
     """
 
     data: Mapping[str, str]
+    real: tuple[RealSet, ...]
     features: tuple[str, ...]
     settings: Mapping[str, Any]
     claims: Mapping[str, int]
@@ -66,16 +89,21 @@ class VerifierRecord:
     versions: Mapping[str, str]
 
 
-MADE_BY = "`modegraph synth claims`"
+MADE_BY, IMPORTED_BY = "`modegraph synth claims`", "`modegraph data import support`"
 
 
 @dataclass(frozen=True)
 class Claims:
     """Claims of one split. `label_n` is 1 for an unsupported one; `kind_n` tells how each was made."""
 
-    features_nF: Floats
+    readings: Readings
     label_n: Ints
     kind_n: tuple[str, ...]
+
+    @property
+    def features_nF(self) -> Floats:
+        """What trees learn from."""
+        return self.readings.features_nF
 
 
 def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dict[str, str]]:
@@ -83,25 +111,68 @@ def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dic
     rows: dict[str, list[ClaimRow]] = {split: [] for split in SPLITS}
     fingerprints = {}
     for folder in folders:
-        files = {split: folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()}
-        if not files:
-            raise UserError(f"{folder}: no {', '.join(f'{split}.jsonl' for split in SPLITS)}", MADE_BY, "make the data")
-        for split, file in files.items():
-            rows[split] += _read(file, split)
-        fingerprints[folder.resolve().name] = content_id(*(checksum(file) for file in files.values()))
+        of_folder, fingerprints[folder.resolve().name] = _read_folder(folder, MADE_BY)
+        for split, of in of_folder.items():
+            rows[split] += of
     for split, of in rows.items():
-        broken = sum(not row.supported for row in of)
-        if not 0 < broken < len(of):
-            found = f"{split}: {broken:,} broken of {len(of):,} claims"
-            raise UserError(
-                found, "both in train, dev and test", "make claims of more documents, or add another --data"
-            )
-    passages = {split: {row.passage: row.id for row in of} for split, of in rows.items()}
-    check_apart("passage", passages, "splits that share no passage", "make the data again, of all documents at once")
+        _check_labels(split, of, "make claims of more documents, or add another --data")
+    _check_passages(rows)
     return rows, fingerprints
 
 
-def _read(file: Path, split: str) -> list[ClaimRow]:
+LEARNED_FROM = ("train", "dev")
+"""The splits of real claims that are used."""
+
+
+def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, list[ClaimRow]]], str]:
+    """Sentences that people labelled: the train and dev rows of each set (those of `names`, all where it is empty), and
+    the folder's fingerprint; UserError for data that cannot be learned from.
+    """
+    rows, fingerprint = _read_folder(folder, IMPORTED_BY)
+    held = sorted({row.dataset or folder.resolve().name for of in rows.values() for row in of})
+    if unknown := [name for name in names if name not in held]:
+        raise UserError(f"{folder}: no set {unknown[0]!r}", f"one of {', '.join(held)}", "fix `real_sets`")
+    sets: dict[str, dict[str, list[ClaimRow]]] = {name: {split: [] for split in LEARNED_FROM} for name in names or held}
+    for split in LEARNED_FROM:
+        for row in rows.get(split, []):
+            if (name := row.dataset or folder.resolve().name) in sets:
+                sets[name][split].append(row)
+    for name, of_set in sets.items():
+        for split, of in of_set.items():
+            _check_labels(f"{folder}, {name}, {split}", of, "leave the set out of `real_sets`")
+    _check_passages({split: [row for of_set in sets.values() for row in of_set[split]] for split in LEARNED_FROM})
+    return sets, fingerprint
+
+
+def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]], str]:
+    """The rows of a folder's splits, and its fingerprint."""
+    files = {split: folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()}
+    if not files:
+        raise UserError(f"{folder}: no {', '.join(f'{split}.jsonl' for split in SPLITS)}", made_by, "make the data")
+    rows = {split: _read(file, split, made_by) for split, file in files.items()}
+    return rows, content_id(*(checksum(file) for file in files.values()))
+
+
+def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
+    """UserError unless there are both supported and other rows."""
+    broken = sum(not row.supported for row in rows)
+    if not 0 < broken < len(rows):
+        found = f"{where}: {broken:,} broken of {len(rows):,} claims"
+        raise UserError(found, "both supported and unsupported ones in train and dev", remedy)
+
+
+def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
+    """UserError for passages in two splits."""
+    passages = {split: {_passages_of(row): row.id for row in rows.get(split, ())} for split in SPLITS}
+    check_apart("passage", passages, "splits that share no passage", "make the data again, of all documents at once")
+
+
+def _passages_of(row: ClaimRow) -> str:
+    """The passages of a row as one key."""
+    return "\0".join([row.passage, *row.further])
+
+
+def _read(file: Path, split: str, made_by: str) -> list[ClaimRow]:
     """The rows of a split's file; UserError with file and line for a malformed one."""
     found = []
     for number, raw in read_jsonl(file):
@@ -113,23 +184,32 @@ def _read(file: Path, split: str) -> list[ClaimRow]:
         else:
             problems += [f"split is {row.split!r}, expected {split!r}"] if row.split != split else []
         if problems:
-            raise UserError(f"{file} line {number}: {problems[0]}", f"a row of {MADE_BY}", "make the data again")
+            raise UserError(f"{file} line {number}: {problems[0]}", f"a row of {made_by}", "make the data again")
         found.append(row)
     return found
 
 
+def licences(folder: Path) -> dict[str, str]:
+    """The licence of each set, as the summary of an imported folder tells it; none where there is no such summary."""
+    try:
+        origin = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["origin"]
+        told = {str(key): str(value) for key, value in origin.items()}
+    except (OSError, ValueError, KeyError, AttributeError):
+        return {}
+    head, tail = "Set ", ", licence"
+    return {key[len(head) : -len(tail)]: value for key, value in told.items() if key.endswith(tail)}
+
+
 def claims_of(rows: Sequence[ClaimRow]) -> Claims:
     """Rows as arrays."""
-    features = [claim_features(row.claim, _ground(row.title, row.passage)) for row in rows]
-    return Claims(
-        np.stack(features), np.array([not row.supported for row in rows], np.int64), tuple(row.kind for row in rows)
-    )
+    readings = Readings.of((row.claim, _ground(row.title, row.passage, row.further)) for row in rows)
+    return Claims(readings, np.array([not row.supported for row in rows], np.int64), tuple(row.kind for row in rows))
 
 
 @lru_cache(maxsize=64)
-def _ground(title: str, passage: str) -> Ground:
+def _ground(title: str, passage: str, further: tuple[str, ...]) -> Ground:
     """The claims of a passage follow one another."""
-    return Ground.of([(title, passage)])
+    return Ground.of([(title, passage), *(("", each) for each in further)])
 
 
 def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int, float]]:
@@ -143,6 +223,11 @@ def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int,
     }
 
 
+SECOND = """The trees are the first stage of two. A logistic regression reads their logit, their features and the overlap of wording, each standardised, \
+and was fitted to the train rows of the sets below, sentences that people labelled, each set counting alike. The threshold is the lowest at \
+which at most {share:g} of the supported dev rows of every set are marked; AUC is that of dev rows, of which none was fitted to. About half of what \
+it learned from counts as unsupported, so the probability is that of a reader who expects half of the sentences to be. Licences are \
+those that the sets state."""
 ABOUT = """Gradient-boosted trees that say how likely it is that passages do not say what a sentence says, from the words that both share: \
 names, numbers, negations, opposites, their order and their neighbours. Made by `modegraph train verifier` from sentences that rules \
 restated and broke on purpose; no encoder and no language model is called. Trees grow on train; dev stops them and sets temperature and \
@@ -160,7 +245,7 @@ def verifier_card(record: VerifierRecord) -> str:
         *((f"claims of {split}", f"{count:,}") for split, count in record.claims.items()),
         ("trees", record.trees),
         ("temperature", f"{record.temperature:.3f}"),
-        (f"threshold ({record.settings['false_marks']:g} of dev's supported claims)", f"{record.threshold:.4f}"),
+        ("threshold", f"{record.threshold:.4f}"),
         ("milliseconds a claim, of one core, features included", f"{record.milliseconds:.2f}"),
     ]
     measured = [
@@ -168,6 +253,20 @@ def verifier_card(record: VerifierRecord) -> str:
         for name, value in record.figures.items()
     ]
     kinds = [(kind, f"{count:,}", f"{share:.3f}") for kind, (count, share) in record.kinds.items()]
+    real = [
+        (
+            each.name,
+            each.licence,
+            f"{each.train:,}",
+            f"{each.dev:,}",
+            f"{each.auc:.3f}",
+            f"{each.supported_marked:.3f}",
+            f"{each.unsupported_marked:.3f}",
+        )
+        for each in record.real
+    ]
+    heads = ("set", "licence", "train", "dev", "AUC", "supported marked", "unsupported marked")
+    second = SECOND.format(share=record.settings["most_marked"])
     bins = [
         (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
         for b in record.reliability
@@ -177,7 +276,8 @@ def verifier_card(record: VerifierRecord) -> str:
         "# A verifier of cited sentences",
         f"{ABOUT}\n\n{LIMITS}",
         markdown_table(("what", "value"), facts),
-        f"## Test\n\n{RULE}",
+        *([f"## Sentences labelled by people\n\n{second}", markdown_table(heads, real)] if real else []),
+        f"## Test: sentences broken on purpose\n\n{RULE}",
         markdown_table(("figure", "verifier", "rule"), measured),
         markdown_table(("claim", "claims", "share marked as unsupported"), kinds),
         "## Reliability on test\n\n![reliability](reliability.png)",
@@ -192,23 +292,41 @@ def verifier_card(record: VerifierRecord) -> str:
 RECORD, PLOT, CARD = "verifier.json", "reliability.png", "README.md"
 LIBRARIES = ("scikit-learn", "numpy")
 EVEN_ODDS = 0.5
+SET_WEIGHT, INVERSE_L2 = 1000.0, 0.3
+"""What each set of labelled sentences counts for in the loss, and how weak the penalty on the weights of the second
+stage is."""
+WEIGHT_DECIMALS = 4
+"""Decimals of what the second stage holds, fewer than those in which two processors may differ."""
 
 
 def train_verifier(settings: VerifierSettings) -> VerifierRecord:
     """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
     with fresh_folder(Path(settings.output), about=about_run("verifier", settings)) as folder:
         rows, fingerprints = read_claims([Path(each) for each in settings.data])
+        real, licence_of = dict[str, dict[str, list[ClaimRow]]](), dict[str, str]()
+        if settings.real:
+            named = Path(settings.real)
+            real, fingerprints[named.resolve().name] = read_real(named, settings.real_sets)
+            licence_of = licences(named)
         began, started = time.perf_counter(), time.process_time()
         splits = {split: claims_of(of) for split, of in rows.items()}
         milliseconds = 1000 * (time.process_time() - started) / sum(map(len, rows.values()))
         say(", ".join(f"{split}: {len(of):,} claims" for split, of in rows.items()))
         verifier, trees = fit_verifier(splits["train"], splits["dev"], settings)
+        sets = {name: {split: claims_of(of) for split, of in own.items()} for name, own in real.items()}
+        if sets:
+            train = {name: own["train"] for name, own in sets.items()}
+            dev = [splits["dev"], *(own["dev"] for own in sets.values())]
+            verifier = add_second_stage(verifier, train, dev, settings.most_marked)
         save_verifier(folder, verifier)
         test = splits["test"]
-        probability_n = probability_of_features(verifier, test.features_nF)
+        probability_n = probability_of_readings(verifier, test.readings)
         bins = reliability(probability_n, test.label_n)
         record = VerifierRecord(
             data=fingerprints,
+            real=tuple(
+                _real_set(verifier, name, licence_of.get(name, "not stated"), own) for name, own in sets.items()
+            ),
             features=FEATURES,
             settings=settings.recorded(),
             claims={split: len(of) for split, of in rows.items()},
@@ -238,6 +356,45 @@ def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tupl
     temperature = fit_temperature(logits_n, dev.label_n)
     probability_n = probabilities(logits_n, temperature)
     return Verifier(forest, temperature, threshold_of(probability_n[dev.label_n == 0], settings.false_marks)), count
+
+
+def add_second_stage(
+    verifier: Verifier, train: Mapping[str, Claims], dev: Sequence[Claims], most_marked: float
+) -> Verifier:
+    """The verifier with a second stage fitted to `train`, claims by set, each set counting alike; its threshold is the
+    lowest at which at most a share `most_marked` of the supported claims of each of `dev` is marked, but no less than
+    EVEN_ODDS.
+    """
+    second = fit_second_stage(
+        np.concatenate([second_stage_inputs(verifier.forest, of.readings) for of in train.values()]),
+        np.concatenate([of.label_n for of in train.values()]),
+        np.concatenate([np.full(len(of.label_n), SET_WEIGHT / len(of.label_n)) for of in train.values()]),
+    )
+    both = replace(verifier, second=second)
+    probability = [probability_of_readings(both, of.readings)[of.label_n == 0] for of in dev]
+    return replace(both, threshold=max(threshold_of(supported_n, most_marked) for supported_n in probability))
+
+
+def fit_second_stage(input_nS: NDArray[np.float64], label_n: Ints, weight_n: NDArray[np.float64]) -> SecondStage:
+    """Logistic regression with an L2 penalty: the least of ½|w|² + INVERSE_L2 · Σ weight · −ln p(label), over
+    standardised inputs.
+
+    A constant input has a deviation of 1, and so no say.
+    """
+    deviation_S = input_nS.std(axis=0)
+    scale_S = np.where(deviation_S < 10**-WEIGHT_DECIMALS, 1.0, np.round(deviation_S, WEIGHT_DECIMALS))
+    unfitted = SecondStage(np.zeros_like(scale_S), np.round(input_nS.mean(axis=0), WEIGHT_DECIMALS), scale_S, 0.0)
+    model = LogisticRegression(C=INVERSE_L2, tol=1e-8, max_iter=10_000)
+    model.fit(unfitted.standardised(input_nS), label_n, sample_weight=weight_n)
+    weight_S, bias = np.round(model.coef_[0], WEIGHT_DECIMALS), round(float(model.intercept_[0]), WEIGHT_DECIMALS)
+    return replace(unfitted, weight_S=weight_S, bias=bias)
+
+
+def _real_set(verifier: Verifier, name: str, licence: str, claims: Mapping[str, Claims]) -> RealSet:
+    dev = claims["dev"]
+    told = figures(probability_of_readings(verifier, dev.readings), dev.label_n, verifier.threshold)
+    marked = told["supported claims marked"], told["broken claims marked"]
+    return RealSet(name, licence, len(claims["train"].label_n), len(dev.label_n), told["AUROC"], *marked)
 
 
 def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:

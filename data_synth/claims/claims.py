@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from data_synth.claims.falsify import Surroundings, falsify, names_in
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim. `kind` says how it was made: for a supported claim how it was restated, for another what was broken in it."""
+    """One claim. `kind` says how it was made: for a supported claim how it was restated, for another what was broken in it.
+
+    Of an imported claim, `further` are the passages after the first, and `dataset` names its set.
+    """
 
     id: str
     title: str
@@ -34,14 +37,20 @@ class ClaimRow:
     supported: bool
     kind: str
     split: str
+    further: tuple[str, ...] = ()
+    dataset: str = ""
 
 
 def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
     """A row as stored; KeyError for a missing key, TypeError for a value of the wrong type."""
     texts = {name: row[name] for name in ("id", "title", "passage", "claim", "kind", "split")}
+    texts["dataset"] = row.get("dataset", "")
+    further = row.get("further", [])
     if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
         raise TypeError("texts, and `supported` true or false")
-    return ClaimRow(**texts, supported=row["supported"])
+    if not isinstance(further, list | tuple) or not all(isinstance(each, str) for each in further):
+        raise TypeError("`further` a list of texts")
+    return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
 
 
 def claim_schema() -> pa.Schema:
@@ -49,7 +58,8 @@ def claim_schema() -> pa.Schema:
     import pyarrow as pa
 
     columns = [(name, pa.string()) for name in ("id", "title", "passage", "claim")]
-    return pa.schema([*columns, ("supported", pa.bool_()), ("kind", pa.string()), ("split", pa.string())])
+    columns += [("supported", pa.bool_()), ("kind", pa.string()), ("split", pa.string())]
+    return pa.schema([*columns, ("further", pa.list_(pa.string())), ("dataset", pa.string())])
 
 
 def claim_problems(row: ClaimRow) -> list[str]:
@@ -58,6 +68,11 @@ def claim_problems(row: ClaimRow) -> list[str]:
     if row.split not in SPLITS:
         problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
     return problems
+
+
+def _counts(row: ClaimRow) -> dict[str, str]:
+    label = "supported" if row.supported else "unsupported" if row.dataset else "broken"
+    return {"claim": f"{label}, {row.kind}"} | ({"set": row.dataset} if row.dataset else {})
 
 
 CLAIMS: Form[ClaimRow] = Form(
@@ -72,9 +87,20 @@ CLAIMS: Form[ClaimRow] = Form(
     from_json=claim_from_json,
     schema=claim_schema,
     problems=claim_problems,
-    counts=lambda row: {"claim": f"{'supported' if row.supported else 'broken'}, {row.kind}"},
+    counts=_counts,
     lengths=lambda row: {"claim": len(row.claim.split()), "passage": len(row.passage.split())},
-    texts=lambda row: (row.passage, row.claim),
+    texts=lambda row: (row.passage, *row.further, row.claim),
+)
+LABELLED_CLAIMS: Form[ClaimRow] = replace(
+    CLAIMS,
+    title="Sentences over passages, labelled by people",
+    about=(
+        "Sentences that people or models wrote, each with the passages that it is held against and whether these say it (`supported`). A "
+        "short answer stands behind its question. `dataset` names the set of a row, `kind` its kind there; the splits are the sets' own, "
+        "`val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
+        "that the sets state; what is learned from a set that states none may not be yours to pass on."
+    ),
+    made_by="data import support",
 )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data_synth.rows import ResponseRow, Sampling
+from data_synth.claims.claims import ClaimRow
+from data_synth.rows import Dropped, ResponseRow, Sampling
+from graph.answer.labelled import support_row
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import split_by_hash
 from graph.errors import UserError
@@ -83,3 +85,52 @@ def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
         sampling=Sampling(asked=len(row["responses"]), temperature=0.0, max_tokens=0, seed=0),
         policy="qa_feedback, four published responses",
     )
+
+
+SUPPORT_ROWS, ABOUT_SET, LICENCE = "rows.jsonl", "README.md", "Licence:"
+SUPPORT_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test"}
+NO_PASSAGE = "a sentence without a passage"
+
+
+def support_sets(folder: Path) -> dict[str, Path]:
+    """The files of labelled sentences below a folder, or in it, by the name of their set; UserError for none."""
+    files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
+    if not files:
+        expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"
+        raise UserError(f"{folder}: no {SUPPORT_ROWS} in it or in a folder of it", expected, "check the path")
+    return {file.resolve().parent.name: file for file in files}
+
+
+def support_origin(files: Mapping[str, Path]) -> dict[str, str]:
+    """What the card says of where the sentences are from: each set with the licence that its README states."""
+    return {f"Set {name}, licence": _licence(file.parent / ABOUT_SET) for name, file in files.items()}
+
+
+def _licence(readme: Path) -> str:
+    lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
+    return next((line.removeprefix(LICENCE).strip() for line in lines if line.startswith(LICENCE)), "") or "not stated"
+
+
+def support_claims(files: Mapping[str, Path]) -> Iterator[ClaimRow | Dropped]:
+    """The sentences of all sets as claims; UserError with file and line for a row of another form or split."""
+    for name, file in files.items():
+        for line, raw in read_jsonl(file):
+            row = support_row(raw, f"{file} line {line}")
+            if row.split not in SUPPORT_SPLITS:
+                found = f"{file} line {line}: split is {row.split!r}"
+                raise UserError(found, f"one of {', '.join(SUPPORT_SPLITS)}", "fix the row")
+            first, *further = [passage for passage in row.passages if passage.strip()] or [""]
+            if not first or not row.claim.strip():
+                yield Dropped(NO_PASSAGE)
+                continue
+            yield ClaimRow(
+                id=f"{name}/{row.id or line}",
+                title="",
+                passage=first,
+                claim=row.claim,
+                supported=row.supported,
+                kind=row.kind,
+                split=SUPPORT_SPLITS[row.split],
+                further=tuple(further),
+                dataset=name,
+            )

@@ -35,7 +35,7 @@ configs:
 
 # {title}
 
-{rows:,} rows made by `{maker} synth {name}`. {about}
+{rows:,} rows made by `{maker} {command}`. {about}
 
 ```python
 from datasets import load_dataset
@@ -71,7 +71,7 @@ def dataset_card(summary: Summary, form: Form[R]) -> str:
         title=form.title,
         rows=summary.rows,
         maker=MAKER,
-        name=form.name,
+        command=form.made_by or f"synth {form.name}",
         about=form.about,
         origin="\n".join(f"* {what}: {value}" for what, value in summary.origin.items()),
         counts="\n\n".join(_count_table(head, by) for head, by in counts.items()),

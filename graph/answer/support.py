@@ -1,7 +1,8 @@
 """Whether what a text says is in the passages that it was written from, sentence by sentence, and the text without what is not.
 
-A sentence that cites is read against the passages that it cites, any other against all. Fragments and sentences of more than MOST_WORDS are
-not judged: no verifier has learned from such. What is cut takes its blanks along: an empty list item, the empty line behind a paragraph."""
+A sentence that cites is read against the passages that it cites, any other against all. Fragments, sentences of more
+than MOST_WORDS and those in another script than Latin are not checked: no verifier has learned from such. What is cut
+takes its blanks along: an empty list item, the empty line behind a paragraph."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ from graph.text.word_forms import Words
 from graph.types import Excerpt
 
 FEWEST_WORDS, FEWEST_CONTENT_WORDS, MOST_WORDS = 4, 2, 200
+_OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
+"""A letter of another script than Latin."""
 CACHED_GROUNDS = 256
-"""Passages whose words are kept: 11 MB of them where a passage has 120 words."""
+"""Passages whose words are kept: 19 MB of them where a passage has 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
 """What can be done with an unsupported sentence."""
 HANDLINGS = get_args(Handling)
@@ -121,16 +124,33 @@ def _sentences(checked: str, passages: int) -> Iterator[_Sentence]:
     for unit in split_units(checked):
         gate = CitationGate(0)
         claim = gate.feed(unit.text) + gate.finish()
-        if unit.kind == "heading" or not _can_be_judged(claim):
+        if unit.kind == "heading" or not can_be_checked(claim):
             continue
         cited = tuple(number for number in gate.removed if 1 <= number <= passages)
         yield _Sentence(unit.text, unit.start, unit.end, claim, cited)
 
 
-def _can_be_judged(claim: str) -> bool:
+def can_be_checked(claim: str) -> bool:
+    """Whether a sentence is one that a verifier can judge: no fragment, not endless, and in a script whose words are
+    known; else it is not checked, and never marked.
+
+    >>> [can_be_checked(each) for each in ("The ferry sank in 1911.", "In 1911.", "Паром затонул в 1911 году.")]
+    [True, False, False]
+    """
     if not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS or NOT_FOUND in claim.casefold():
         return False
-    return len(Words.of(claim).content) >= FEWEST_CONTENT_WORDS
+    words = Words.of(claim)
+    foreign = sum(_OTHER_LETTER.search(words.words[at]) is not None for at in words.content)
+    return len(words.content) >= FEWEST_CONTENT_WORDS and 2 * foreign <= len(words.content)
+
+
+def claim_of(sentence: str, question: str) -> str:
+    """What a sentence claims: itself, behind its question where it has fewer than FEWEST_WORDS words.
+
+    >>> claim_of("Marlow", "Who built it?")
+    'Who built it? Marlow'
+    """
+    return f"{question} {sentence}" if question and len(sentence.split()) < FEWEST_WORDS else sentence
 
 
 Span = tuple[int, int]

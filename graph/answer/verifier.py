@@ -1,10 +1,12 @@
-"""A verifier: how likely it is that passages do not say what a sentence says, by boosted trees over what both have in common.
+"""A verifier: how likely it is that passages do not say what a sentence says, by what both have in common.
 
-Each feature shows one way in which a sentence can say what its source does not: words, names or numbers that are missing, a negation too many
-or too few, an opposite, an order of words that the source does not have. No encoder and no model is called. `modegraph train verifier` writes
-the file; one comes with the package (SHIPPED).
+Boosted trees, learned from sentences broken on purpose, read FEATURES: words, names or numbers that are missing, a
+negation too many or too few, an opposite, an order of words that the source does not have. A logistic regression,
+learned from sentences that people labelled, reads their logit with the same features and the OVERLAP of wording
+(stacking, Wolpert 1992). No encoder and no model is called. `modegraph train verifier` writes the file; one comes with
+the package (SHIPPED).
 
-Legend: N sentences of the passages, F features, n claims."""
+Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graph.answer.overlap import OVERLAP, Wording, overlaps
 from graph.text.sentences import split_units
 from graph.text.word_forms import OPPOSITES, Words, form
 from graph.trees import Forest, forest_from, forest_logits, probabilities, read_forests, save_forest, trained_file
@@ -138,13 +142,16 @@ _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
 
 @dataclass(frozen=True)
 class Ground:
-    """Passages to read sentences against: their sentences, the words of each, those of their titles, and the `form` of all of these."""
+    """Passages to read sentences against: their sentences, the words of each, those of their titles, the `form` of all
+    of these, and the wording of each passage with its title.
+    """
 
     sentences: tuple[str, ...]
     words_N: tuple[Words, ...]
     titles: tuple[frozenset[str], ...]
     forms: frozenset[str]
     text: str
+    wordings: tuple[Wording, ...]
 
     @classmethod
     def of(cls, passages: Iterable[tuple[str, str]]) -> Ground:
@@ -154,7 +161,8 @@ class Ground:
         words_N = tuple(map(Words.of, sentences))
         titles = tuple(Words.of(title).stem_set for title, _ in given)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
-        return cls(sentences, words_N, titles, forms, " ".join(text for _, text in given).casefold())
+        text = " ".join(text for _, text in given).casefold()
+        return cls(sentences, words_N, titles, forms, text, tuple(Wording.of(*each) for each in given))
 
     @classmethod
     def joined(cls, parts: Iterable[Ground]) -> Ground:
@@ -166,6 +174,7 @@ class Ground:
             tuple(title for part in of for title in part.titles),
             frozenset().union(*(part.forms for part in of)),
             " ".join(part.text for part in of),
+            tuple(wording for part in of for wording in part.wordings),
         )
 
 
@@ -335,41 +344,95 @@ FEATURES = tuple(_values("", Ground.of([])))
 
 
 VERIFIER_FILE = "verifier.safetensors"
-FORMAT = "modegraph verifier, 2"
+FORMAT = "modegraph verifier, 3"
 HEADER = "verifier"
 SHIPPED = Path(__file__).parent / VERIFIER_FILE
+SECOND_STAGE = ("logit of trees", *OVERLAP, *FEATURES)
+"""What the second stage reads."""
+MOST_DEVIATIONS = 3.0
+"""What is further from its mean counts as so many standard deviations: no endless sentence is judged by its length
+alone."""
+_SECOND_STAGE_ARRAYS = ("weight_S", "mean_S", "scale_S")
+
+
+@dataclass(frozen=True)
+class SecondStage:
+    """A logistic regression over SECOND_STAGE: what each input counts for, and mean and standard deviation of what it
+    learned from.
+    """
+
+    weight_S: NDArray[np.float64]
+    mean_S: NDArray[np.float64]
+    scale_S: NDArray[np.float64]
+    bias: float
+
+    def standardised(self, input_nS: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(x − mean) / scale, held within ±MOST_DEVIATIONS: [n, S]."""
+        return np.clip((input_nS - self.mean_S) / self.scale_S, -MOST_DEVIATIONS, MOST_DEVIATIONS)
+
+    def logits(self, input_nS: NDArray[np.float64]) -> NDArray[np.float64]:
+        """bias + Σ_S weight · standardised input: [n]."""
+        return np.asarray(self.bias + (self.standardised(input_nS) * self.weight_S).sum(axis=1))
 
 
 @dataclass(frozen=True)
 class Verifier:
-    """A forest of logits, what makes probabilities of them, and the probability from which a sentence is marked as unsupported."""
+    """A forest of logits, what makes probabilities of them (the temperature, or the second stage where there is one),
+    and the probability from which a sentence is marked as unsupported.
+    """
 
     forest: Forest
     temperature: float
     threshold: float
+    second: SecondStage | None = None
 
 
-def probability_of_features(verifier: Verifier, features_nF: Floats) -> NDArray[np.float64]:
-    """The probability of each claim, given its FEATURES, to be unsupported: [n]."""
-    return probabilities(forest_logits(verifier.forest, features_nF), verifier.temperature)
+@dataclass(frozen=True)
+class Readings:
+    """What is read of n claims: float32[n, F] and float64[n, O]."""
+
+    features_nF: Floats
+    overlap_nO: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, claims: Iterable[tuple[str, Ground]]) -> Readings:
+        """`claims` are sentences, one at least, each with its passages."""
+        read = [(claim_features(claim, ground), overlaps(claim, ground.wordings)) for claim, ground in claims]
+        return cls(np.stack([features for features, _ in read]), np.array([overlap for _, overlap in read]))
+
+
+def second_stage_inputs(forest: Forest, readings: Readings) -> NDArray[np.float64]:
+    """SECOND_STAGE of each claim: [n, S]."""
+    logits_n = forest_logits(forest, readings.features_nF)
+    return np.column_stack([logits_n, readings.overlap_nO, readings.features_nF.astype(np.float64)])
+
+
+def probability_of_readings(verifier: Verifier, readings: Readings) -> NDArray[np.float64]:
+    """The probability of each claim to be unsupported, given what was read of it: [n]."""
+    if verifier.second is None:
+        return probabilities(forest_logits(verifier.forest, readings.features_nF), verifier.temperature)
+    return probabilities(verifier.second.logits(second_stage_inputs(verifier.forest, readings)), 1.0)
 
 
 def judge_claims(verifier: Verifier, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
     """The probability of each claim to be unsupported by the passages of `ground`: [n]."""
     if not claims:
         return np.zeros(0)
-    return probability_of_features(verifier, np.stack([claim_features(claim, ground) for claim in claims]))
+    return probability_of_readings(verifier, Readings.of((claim, ground) for claim in claims))
 
 
 def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Write VERIFIER_FILE into `folder`."""
+    second = verifier.second
     facts = {
         "format": FORMAT,
         "features": FEATURES,
         "temperature": verifier.temperature,
         "threshold": verifier.threshold,
+        "second_stage": None if second is None else {"inputs": SECOND_STAGE, "bias": second.bias},
     }
-    save_forest(folder / VERIFIER_FILE, HEADER, facts, verifier.forest)
+    arrays = {} if second is None else {name: getattr(second, name) for name in _SECOND_STAGE_ARRAYS}
+    save_forest(folder / VERIFIER_FILE, HEADER, facts, verifier.forest, arrays)
 
 
 def open_verifier(spec: str) -> Verifier:
@@ -383,4 +446,17 @@ def _load_verifier(file: Path, changed_ns: int) -> Verifier:
     del changed_ns
     with read_forests(file, HEADER, FORMAT, FEATURES) as (opened, header):
         forest = forest_from(opened, header, len(FEATURES))
-        return Verifier(forest, float(header["temperature"]), float(header["threshold"]))
+        stage = header["second_stage"]
+        second = None if stage is None else _second_stage(stage, *map(opened.get_tensor, _SECOND_STAGE_ARRAYS))
+        return Verifier(forest, float(header["temperature"]), float(header["threshold"]), second)
+
+
+def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:
+    """The second stage that a file holds; ValueError for one of other inputs than SECOND_STAGE."""
+    if tuple(stage["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
+        raise ValueError("a second stage with other inputs")
+    weight_S, mean_S, scale_S = arrays
+    second = SecondStage(weight_S, mean_S, scale_S, float(stage["bias"]))
+    if not (np.isfinite([*arrays]).all() and np.isfinite(second.bias) and (second.scale_S > 0).all()):
+        raise ValueError("a second stage that is not finite")
+    return second

@@ -118,7 +118,9 @@ def retrieve_many(
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
     scope = index.where(settings.conditions)
     score = open_reranker(settings.reranker) if settings.reranker else None
-    mode_settings = settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
+    mode_settings = (
+        settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
+    )
     results = []
     for text, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()

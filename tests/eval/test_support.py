@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from eval.support import SupportRow, auc, auc_interval, measure_support, read_support, share_found, support_table
-from graph.answer.verifier import open_verifier
+from eval.support import auc, auc_interval, measure_support, read_support, share_found, support_table
+from graph.answer.labelled import SupportRow
+from graph.answer.overlap import overlaps
+from graph.answer.verifier import Ground, open_verifier
 from graph.errors import UserError
 from graph.text.word_forms import form_of
 
@@ -75,6 +77,14 @@ def test_overlap_by_hand() -> None:
     row = SupportRow(("The boats left Tarn.",), "A boat left Quill", supported=False)
     assert share_found(row, str) == pytest.approx(1 / 3) and share_found(row, form_of) == pytest.approx(2 / 3)
     assert share_found(SupportRow((), "Tarn", supported=True), str) == 0.0
+    ground = Ground.of([("", passage) for passage in row.passages])
+    assert overlaps(row.claim, ground.wordings)[0] == share_found(row, form_of), "what the verifier reads is the same"
+
+
+def test_what_is_not_checked_is_never_marked(tmp_path: Path) -> None:
+    foreign = [{**ROWS[1], "sentence": "Флориан Ахтерберг был избран в совет города."}] * 3
+    mine = measure_support(read_support(written(tmp_path, [ROWS[0], *foreign])), open_verifier(""))["verifier"]
+    assert mine.not_checked == 0.75 and mine.unsupported_marked == 0.0
 
 
 def test_a_verifier_stands_beside_overlap(tmp_path: Path) -> None:
@@ -84,7 +94,7 @@ def test_a_verifier_stands_beside_overlap(tmp_path: Path) -> None:
     mine = figures["verifier"]
     assert mine.balanced_accuracy == pytest.approx((1 - mine.supported_marked + mine.unsupported_marked) / 2)  # type: ignore[operator]
     table = support_table("rows", figures)
-    assert [len(row) for row in table.rows] == [6, 6, 6] and table.rows[1][2] == "–"
+    assert [len(row) for row in table.rows] == [7, 7, 7] and table.rows[1][2] == "–"
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,8 @@ def test_a_full_disk_is_no_damaged_ledger(tmp_path: Path) -> None:
         ledger.complete([ask("before")])
         disk.leave(0)
         with pytest.raises(
-            DiskFull, match=r"ledger\.sqlite: no room \(database or disk is full\)\. Expected a disk with free space\. Make"
+            DiskFull,
+            match=r"ledger\.sqlite: no room \(database or disk is full\)\. Expected a disk with free space\. Make",
         ):
             ledger.complete([ask("lost")])
         disk.leave(AMPLE)

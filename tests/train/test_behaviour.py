@@ -574,7 +574,7 @@ def test_sft_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path)
     learned = [
         (list(group.prompt + response[:given]), server._tokenizer.decode(response[given:-1]))
         for group in read_sft_data(run, server._tokenizer).train
-        for response, given in zip(group.responses, group.given, strict=True)
+        for response, given in zip(group.responses, group.context_tokens, strict=True)
     ]
     assert learned == [(server.prompt_ids(row.prompt), row.chosen) for row in rows]
 

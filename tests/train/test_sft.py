@@ -85,7 +85,9 @@ def test_the_loss_and_its_gradients_are_those_of_rows_alone(base: Path, reading:
     tokenizer = load_tokenizer(str(base))
     settings = settings_of(base, reading, tmp_path / "run")
     data = read_sft_data(settings, tokenizer)
-    assert max(len(group.responses) for group in data.train) > 2 and any(sum(group.given) for group in data.train)
+    assert max(len(group.responses) for group in data.train) > 2 and any(
+        sum(group.context_tokens) for group in data.train
+    )
     trainer = sft_trainer(settings, data, tokenizer, tmp_path / "work")
     loss = trainer.compute_loss(trainer.model, data.train)
     loss.backward()

@@ -106,7 +106,7 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
     by_sft = [
         (group.prompt + ids[:n], ids[n:])
         for group in groups
-        for ids, n in zip(group.responses, group.given, strict=True)
+        for ids, n in zip(group.responses, group.context_tokens, strict=True)
     ]
     by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", "sigmoid").train_dataset
     judged = reward_trainer(reward, prepare(reward, both_sides, head="score"), tmp_path / "reward").train_dataset

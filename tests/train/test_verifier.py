@@ -6,18 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 import modegraph as mg
 from data_synth.claims.claims import CLAIMS, ClaimPassage, ClaimRow, claim_rows
 from eval.list_runs import find_runs
-from graph.answer.verifier import FEATURES, Ground, judge_claims, open_verifier, probability_of_features
+from graph.answer.verifier import FEATURES, SECOND_STAGE, Ground, judge_claims, open_verifier, probability_of_readings
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from modegraph.cli import build_app
 from tests.places import ROOT
 from train.run.settings import VerifierSettings
-from train.verifier import claims_of, read_claims, threshold_of, train_verifier
+from train.verifier import claims_of, fit_second_stage, licences, read_claims, read_real, threshold_of, train_verifier
 
 
 def examples() -> list[ClaimPassage]:
@@ -74,26 +75,112 @@ def test_one_folder_needs_no_list() -> None:
     assert VerifierSettings.model_validate({"data": "claims", "output": "verifier"}).data == ("claims",)
 
 
-def test_the_shipped_verifier_is_good_at_them_too(rows: list[ClaimRow]) -> None:
+def test_the_shipped_verifier_ranks_them_and_marks_none_that_is_right(rows: list[ClaimRow]) -> None:
+    """Its threshold is that of sentences which people labelled: most small breaks of a sentence that stands there stay
+    below it.
+    """
     verifier, claims = open_verifier(""), claims_of(rows[:400])
-    marked_n = probability_of_features(verifier, claims.features_nF) >= verifier.threshold
-    assert marked_n[claims.label_n == 1].mean() > 0.85 and marked_n[claims.label_n == 0].mean() < 0.03
+    probability_n = probability_of_readings(verifier, claims.readings)
+    marked_n = probability_n >= verifier.threshold
+    assert roc_auc_score(claims.label_n, probability_n) > 0.85
+    assert 0.1 < marked_n[claims.label_n == 1].mean() and marked_n[claims.label_n == 0].mean() < 0.01
 
 
 @pytest.mark.parametrize(
-    ("claim", "supported"),
+    "wrong",
     [
-        ("The combined area of the four inhabited Halmaren islands is 375 square kilometres.", True),
-        ("The combined area of the four inhabited Halmaren islands is 385 square kilometres.", False),
-        ("Great Orrin has an area of 375 square kilometres.", False),
-        ("Sundrey is the largest island and holds the capital, Saltmere.", False),
+        "The combined area of the four inhabited Halmaren islands is 385 square kilometres.",
+        "Great Orrin has an area of 375 square kilometres.",
+        "Sundrey is the largest island and holds the capital, Saltmere.",
     ],
 )
-def test_the_shipped_verifier_reads_a_sentence_with_what_it_refers_to(claim: str, supported: bool) -> None:
+def test_the_shipped_verifier_reads_a_sentence_with_what_it_refers_to(wrong: str) -> None:
     text = (ROOT / "examples/documents/halmaren-isles.md").read_text(encoding="utf-8").partition("\n")[2]
+    right = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
     verifier = open_verifier("")
-    (probability,) = judge_claims(verifier, [claim], Ground.of([("The Halmaren Isles", text)]))
-    assert (probability < verifier.threshold) == supported
+    good, bad = judge_claims(verifier, [right, wrong], Ground.of([("The Halmaren Isles", text)]))
+    assert good < verifier.threshold and good < bad
+
+
+REAL_SETS = ("ants", "bees")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
+    """Two sets as `data import support` writes them: of rows as `data` holds them, and of these with every tenth label
+    wrong.
+    """
+    made = [
+        CLAIMS.to_json(row) | {"dataset": name, "supported": row.supported != (name == "bees" and at % 10 == 0)}
+        for at, row in enumerate(rows)
+        if row.split != "test"
+        for name in REAL_SETS
+    ]
+    folder = write(tmp_path_factory.mktemp("real") / "real", made)
+    (folder / "test.jsonl").unlink()
+    (folder / "summary.json").write_text(json.dumps({"origin": {"Set ants, licence": "MIT", "Rounds": "4"}}))
+    return folder
+
+
+def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Path, tmp_path: Path) -> None:
+    made = settings(data, tmp_path / "both", real=str(real), most_marked=0.05, max_trees=40)
+    record = train_verifier(made)
+    verifier = open_verifier(str(tmp_path / "both"))
+    assert verifier.second is not None and verifier.threshold == pytest.approx(record.threshold)
+    sets, _ = read_real(real, ())
+    for name, told in zip(REAL_SETS, record.real, strict=True):
+        dev = claims_of(sets[name]["dev"])
+        marked_n = probability_of_readings(verifier, dev.readings) >= verifier.threshold
+        share = float(marked_n[dev.label_n == 0].mean())
+        assert (told.name, told.dev) == (name, len(dev.label_n)) and told.supported_marked == share <= 0.05
+    worst = max(told.supported_marked for told in record.real)
+    assert worst > 0.02, "no lower threshold keeps it"
+    assert [told.licence for told in record.real] == ["MIT", "not stated"]
+    card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
+    assert "| ants | MIT |" in card and "Sentences labelled by people" in card
+
+    train_verifier(made.model_copy(update={"output": str(tmp_path / "again")}))
+    one, two = (tmp_path / name / "verifier.safetensors" for name in ("both", "again"))
+    assert one.read_bytes() == two.read_bytes()
+    trees = train_verifier(settings(data, tmp_path / "trees", max_trees=40))
+    alone = open_verifier(str(tmp_path / "trees"))
+    assert alone.second is None and trees.real == () and np.array_equal(alone.forest.value_V, verifier.forest.value_V)
+
+
+def test_sets_count_alike_and_a_constant_input_has_no_say() -> None:
+    """Two sets that contradict each other, one of them ten times as long, cancel out."""
+    rng = np.random.default_rng(0)
+    few, many = rng.normal(size=(200, 1)), rng.normal(size=(2000, 1))
+    input_nS = np.column_stack([np.concatenate([few, many]), np.full(2200, 3.0)])
+    label_n = np.concatenate([few[:, 0] > 0, many[:, 0] < 0]).astype(np.int64)
+    alike = np.repeat([1000 / 200, 1000 / 2000], [200, 2000])
+    fair, unfair = (fit_second_stage(input_nS, label_n, weight_n) for weight_n in (alike, np.ones(2200)))
+    assert abs(fair.weight_S[0]) < 0.2 and unfair.weight_S[0] < -1 and fair.weight_S[1] == 0
+    assert np.isfinite(fair.logits(np.array([[1e9, -1e9]]))).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "expected"),
+    [
+        (lambda row: row, ("wasps",), "no set 'wasps'. Expected one of ants, bees"),
+        (lambda row: {**row, "supported": True}, ("ants",), "ants, train: 0 broken of"),
+        (lambda row: {**row, "further": "a text"}, (), r"train.jsonl line 1: TypeError: `further` a list of texts"),
+        (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: texts"),
+    ],
+)
+def test_real_sentences_that_cannot_be_learned_from(
+    tmp_path: Path, real: Path, change: Any, names: tuple[str, ...], expected: str
+) -> None:
+    rows = [json.loads(line) for name in ("train", "dev") for line in (real / f"{name}.jsonl").open(encoding="utf-8")]
+    with pytest.raises(UserError, match=expected):
+        read_real(write(tmp_path / "real", [change(row) for row in rows]), names)
+
+
+def test_the_shipped_verifier_learned_from_two_stages() -> None:
+    second = open_verifier("").second
+    assert second is not None and second.weight_S.shape == (len(SECOND_STAGE),)
+    assert second.weight_S[SECOND_STAGE.index("stems found")] < 0 < second.weight_S[0]
+    assert licences(Path("nowhere")) == {}
 
 
 def test_the_threshold_keeps_its_promise_on_what_it_was_chosen_on() -> None:

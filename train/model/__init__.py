@@ -1,1 +1,1 @@
-"""Models and their forward pass: loading, attention masks, rotations, packing, log-probabilities, a trial beforehand."""
+"""Models and their forward pass: loading, attention masks, rotations, packing, log-probabilities, and a trial before training."""

@@ -1,8 +1,8 @@
-"""Attention over packed rows without the squares that a mask would hide: each prompt once, causally, and its responses over it.
+"""Attention over packed rows without the blocks that a mask would hide: each prompt once, causally, then its responses over it.
 
-A mask of a whole row makes the kernel compute every pair of tokens and throw most away. Here a prompt attends to itself by the
-kernel's own causal form, which skips half of the pairs, and its responses, a few hundred tokens at a time, attend to the prompt and
-to themselves. The result is the same to the last bits of rounding; an ordinary batch goes the ordinary way.
+With a mask over a row, the kernel computes every pair of tokens and discards most. Here a prompt attends to itself by the kernel's
+causal mode, which skips half of the pairs, and its responses, a few hundred tokens at a time, attend to the prompt and to
+themselves. The result is equal up to rounding; an unpacked batch uses the standard attention.
 Legend: H heads, T tokens of a row, N tokens of a chunk of responses, P tokens of their prompt, D dimensions of a head.
 """
 
@@ -22,21 +22,21 @@ from transformers.masking_utils import sdpa_mask
 SHARED_PREFIX = "shared_prefix"
 """The name of this attention in a model's configuration."""
 CHUNK_TOKENS = 256
-"""Responses are taken together up to so many tokens: fewer copies of a prompt's keys, and few pairs hidden by the mask."""
+"""Responses are computed together up to this many tokens: fewer copies of a prompt's keys, and few masked pairs."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens `start` to `end` of a row, whole responses of one prompt, and which of the prompt and of them each sees: bool[N, P + N]."""
+    """Tokens `start` to `end` of a row, complete responses of one prompt, and their attention mask: bool[N, P + N]."""
 
     start: int
     end: int
-    sees: Tensor
+    mask: Tensor
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where one prompt lies in row `row`, and its responses behind it."""
+class GroupSpan:
+    """The tokens of one prompt in row `row`, and of its responses after it."""
 
     row: int
     start: int
@@ -44,31 +44,32 @@ class Place:
     chunks: tuple[Chunk, ...]
 
 
-def place_group(row: int, start: int, prompt_tokens: int, response_tokens: Sequence[int]) -> Place:
-    """The place of a prompt with its responses, one behind the other, from token `start` of a row on."""
+def group_span(row: int, start: int, prompt_tokens: int, response_tokens: Sequence[int]) -> GroupSpan:
+    """The span of a prompt followed by its responses, from token `start` of a row."""
     end = start + prompt_tokens
     chunks: list[Chunk] = []
-    waiting: list[int] = []
-    at = end
-    for place, tokens in enumerate(response_tokens):
-        waiting.append(tokens)
-        last = place + 1 == len(response_tokens)
-        if last or sum(waiting) + response_tokens[place + 1] > CHUNK_TOKENS:
-            chunks.append(Chunk(at, at + sum(waiting), _sees(prompt_tokens, waiting)))
-            at += sum(waiting)
-            waiting = []
-    return Place(row, start, end, tuple(chunks))
+    pending: list[int] = []
+    chunk_start = end
+    for number, tokens in enumerate(response_tokens):
+        pending.append(tokens)
+        last = number + 1 == len(response_tokens)
+        if last or sum(pending) + response_tokens[number + 1] > CHUNK_TOKENS:
+            chunks.append(Chunk(chunk_start, chunk_start + sum(pending), _chunk_mask(prompt_tokens, pending)))
+            chunk_start += sum(pending)
+            pending = []
+    return GroupSpan(row, start, end, tuple(chunks))
 
 
-def on_device(places: Sequence[Place], device: torch.device) -> tuple[Place, ...]:
-    """The same places with their masks on `device`."""
+def on_device(spans: Sequence[GroupSpan], device: torch.device) -> tuple[GroupSpan, ...]:
+    """The same spans with their masks on `device`."""
     return tuple(
-        Place(p.row, p.start, p.end, tuple(Chunk(c.start, c.end, c.sees.to(device)) for c in p.chunks)) for p in places
+        GroupSpan(p.row, p.start, p.end, tuple(Chunk(c.start, c.end, c.mask.to(device)) for c in p.chunks))
+        for p in spans
     )
 
 
 def use_shared_prefix_attention(model: Any) -> None:
-    """Have a model attend by `shared_prefix_attention`; batches without places are not changed by it."""
+    """Have a model attend by `shared_prefix_attention`; batches without spans use "sdpa" as before."""
     AttentionInterface.register(SHARED_PREFIX, shared_prefix_attention)
     AttentionMaskInterface.register(SHARED_PREFIX, sdpa_mask)
     model.set_attn_implementation(SHARED_PREFIX)
@@ -80,7 +81,7 @@ def shared_prefix_attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    shared_prefixes: Sequence[Place] | None = None,
+    shared_prefixes: Sequence[GroupSpan] | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """An attention function of transformers: [B, H, T, D] to [B, T, H, D]; without `shared_prefixes` it is "sdpa"."""
@@ -91,7 +92,7 @@ def shared_prefix_attention(
     rows = [
         torch.cat(
             _attend(
-                [place for place in shared_prefixes if place.row == row],
+                [span for span in shared_prefixes if span.row == row],
                 query[row],
                 key[row],
                 value[row],
@@ -106,30 +107,33 @@ def shared_prefix_attention(
 
 
 def _attend(
-    places: Sequence[Place], query_HTD: Tensor, key_HTD: Tensor, value_HTD: Tensor, groups: int, scaling: float | None
+    spans: Sequence[GroupSpan],
+    query_HTD: Tensor,
+    key_HTD: Tensor,
+    value_HTD: Tensor,
+    groups: int,
+    scaling: float | None,
 ) -> list[Tensor]:
     """The outputs of a row's prompts and of their chunks of responses, in order, zeros for its padding: each [H, tokens, D].
 
-    Queries, keys and values are split once: a slice of its own for every part would have a gradient as long as the row.
+    Queries, keys and values are split once: a separate slice for every part would have a gradient as long as the row.
     """
-    lengths = [
-        length for place in places for length in (place.end - place.start, *(c.end - c.start for c in place.chunks))
-    ]
+    lengths = [length for span in spans for length in (span.end - span.start, *(c.end - c.start for c in span.chunks))]
     padding = query_HTD.shape[1] - sum(lengths)
     queries, keys, values = (
         iter(torch.split(each, [*lengths, padding], dim=1)) for each in (query_HTD, key_HTD, value_HTD)
     )
     outputs = []
-    for place in places:
+    for span in spans:
         prompt_keys, prompt_values = (_repeated(next(each), groups) for each in (keys, values))
         outputs.append(_sdpa(next(queries), prompt_keys, prompt_values, None, scaling))
-        for chunk in place.chunks:
+        for chunk in span.chunks:
             own_keys, own_values = (_repeated(next(each), groups) for each in (keys, values))
-            seen_keys, seen_values = (
+            all_keys, all_values = (
                 torch.cat([prompt_keys, own_keys], dim=1),
                 torch.cat([prompt_values, own_values], dim=1),
             )
-            outputs.append(_sdpa(next(queries), seen_keys, seen_values, chunk.sees, scaling))
+            outputs.append(_sdpa(next(queries), all_keys, all_values, chunk.mask, scaling))
     return [*outputs, query_HTD.new_zeros(query_HTD.shape[0], padding, query_HTD.shape[2])]
 
 
@@ -139,17 +143,17 @@ def _repeated(each_HTD: Tensor, groups: int) -> Tensor:
     return repeated
 
 
-def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, sees: Tensor | None, scaling: float | None) -> Tensor:
+def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
     """One call of the kernel; causal without a mask."""
-    mask = None if sees is None else sees[None, None]
+    mask_11NT = None if mask is None else mask[None, None]
     attended = scaled_dot_product_attention(
-        query_HND[None], key_HTD[None], value_HTD[None], attn_mask=mask, is_causal=sees is None, scale=scaling
+        query_HND[None], key_HTD[None], value_HTD[None], attn_mask=mask_11NT, is_causal=mask is None, scale=scaling
     )
     return attended[0]
 
 
-def _sees(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:
-    """All of the prompt, and of the responses the own one up to itself: bool[N, P + N]."""
+def _chunk_mask(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:
+    """The mask of a chunk, all of the prompt and the own response up to the token: bool[N, P + N]."""
     number_N = torch.repeat_interleave(torch.arange(len(response_tokens)), torch.tensor(response_tokens))
     own = (number_N[:, None] == number_N) & torch.ones(len(number_N), len(number_N), dtype=torch.bool).tril()
     return torch.cat([torch.ones(len(own), prompt_tokens, dtype=torch.bool), own], dim=1)

@@ -1,7 +1,6 @@
-"""Models from disk or hub, for training and for evaluation: adapters or whole models, 4-bit bases (QLoRA), dropout off.
+"""Loads models from disk or hub for training and evaluation: adapters or full models, 4-bit bases (QLoRA), dropout off.
 
-graph/checkpoints/ reads the files. A relative path of an adapter's base model is relative to the working directory, as it was when the
-adapter was trained."""
+graph/models/ reads the files. The path of an adapter's base model may be relative to the working directory, as in training."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from train.model.trial import check_model
 
 
 def four_bits() -> BitsAndBytesConfig:
-    """How the base is loaded; UserError when bitsandbytes is not installed."""
+    """The quantisation of the base model; UserError if bitsandbytes is not installed."""
     if importlib.util.find_spec("bitsandbytes") is None:
         found = "quantise = nf4 without bitsandbytes"
         raise UserError(found, "the package bitsandbytes", "pip install 'modegraph[qlora]', or set quantise to none")
@@ -42,10 +41,10 @@ def four_bits() -> BitsAndBytesConfig:
 
 
 def train_quantised(model: Any) -> Any:
-    """A model loaded in 4 bits, fit to train an adapter on: norms in float32, inputs with gradients, and no repacked weights.
+    """A 4-bit model prepared to train an adapter on: norms in float32, inputs with gradients, and no repacked weights.
 
-    On processors with AVX512-BF16 bitsandbytes repacks a layer's weights at its first pass without gradients, after which no
-    gradient passes through it any more, without a word; the layers are told that the processor cannot.
+    On processors with AVX512-BF16, bitsandbytes repacks a layer's weights at its first pass without gradients, after which the
+    layer silently blocks gradients; the layers' flag for these instructions is cleared.
     """
     from bitsandbytes.nn.modules import Linear4bit
     from peft import prepare_model_for_kbit_training
@@ -57,7 +56,7 @@ def train_quantised(model: Any) -> Any:
 
 
 JITTER = ("jitter_noise", "input_jitter_noise")
-"""Rates of noise at a router's input. PhiMoE's `router_jitter_noise` is none: it decides on experts outside of training too."""
+"""Rates of noise at a router's input. PhiMoE's `router_jitter_noise` is none: it selects experts in evaluation, too."""
 
 
 def without_dropout(model: Any) -> None:
@@ -65,29 +64,29 @@ def without_dropout(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, _DropoutNd):
             module.p = 0.0
-        _still(module)
+        _clear_rates(module)
 
 
-def _still(holder: Any) -> None:
+def _clear_rates(holder: Any) -> None:
     for name, value in list(vars(holder).items()):
         if isinstance(value, float) and ("drop" in name or name in JITTER):
             setattr(holder, name, 0.0)
         elif isinstance(value, PretrainedConfig):
-            _still(value)
+            _clear_rates(value)
 
 
 Precision = Literal["float32", "bfloat16"]
 Quantisation = Literal["none", "nf4"]
 Head = Literal["tokens", "score"]
 NEW_HEADS = ("score", "classifier")
-"""What transformers calls the output of a reward model, which a language model does not have yet."""
+"""transformers' names for the head of a reward model, which a language model lacks."""
 
 
 def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
-    """(model, tokenizer) ready to generate and to score: evaluation mode, dropout off, on the GPU where there is one.
+    """(model, tokenizer) ready to generate and to score: evaluation mode, dropout off, on the GPU if there is one.
 
-    `source` is a model's folder, an adapter's folder or a hub name. UserError when it, or an adapter's base, is missing, or when it
-    is a model whose log-probabilities cannot be had (train/model/trial.py).
+    `source` is a model's folder, an adapter's folder or a hub name. UserError if it, or an adapter's base, is missing, or if the
+    model's log-probabilities are not those of a causal model (train/model/trial.py).
     """
     model = load_model(source, precision).to(device()).eval().requires_grad_(False)
     tokenizer = load_tokenizer(source)
@@ -103,9 +102,9 @@ def load_model(
     quantisation: Quantisation = "none",
     head: Head = "tokens",
 ) -> Any:
-    """A whole model, or an adapter on its base (a PeftModel whose adapter learns only if `trainable`).
+    """A full model, or an adapter on its base (a PeftModel whose adapter is trained only if `trainable`).
 
-    With `head` score its output is one number a text in place of the next token's logits: a reward model.
+    With `head` score it is a reward model: its output is one number per text instead of the next token's logits.
     """
     quiet_transformers()
     cached = check_source(source)
@@ -120,14 +119,14 @@ def load_model(
     cached = check_source(base)
     check_base(source, base)
     model = load_adapter(_load_base(base, precision, quantisation, head, cached), resolve(source), base, trainable)
-    # PEFT looks there when it saves, and would ask the hub for a name of ours.
+    # PEFT reads this when it saves, and would search the hub for a name of the catalogue.
     for config in model.peft_config.values():
         config.base_model_name_or_path = resolve(base)
     return model
 
 
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model, with a chat template, an end token and a pad token; UserError without."""
+    """A model's tokenizer, with chat template, end token and pad token; UserError if it lacks one of the first two."""
     cached = check_source(source)
     tokenizer: PreTrainedTokenizerBase = read_tokenizer(tokenizer_place(source), source, local_files_only=cached)
     if tokenizer.chat_template is None:
@@ -143,9 +142,9 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def check_source(source: str) -> bool:
-    """Whether the hub's cache alone has the model `source`, since the hub cannot be asked.
+    """Whether the model `source` is available from the hub's cache only, because the hub cannot be reached.
 
-    UserError when it looks like a path and nothing is there, or is a folder without a model.
+    UserError if it looks like a path and does not exist, or is a folder without a model.
     """
     if not _is_present(source):
         raise UserError(f"model {source!r}: no such folder", "a model's folder, a run or a hub name", "check the path")
@@ -160,18 +159,18 @@ def check_source(source: str) -> bool:
 
 
 def device() -> str:
-    """Where models run: "cuda" if there is a GPU, else "cpu"."""
+    """The device of models: "cuda" if there is a GPU, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def quiet_transformers() -> None:
-    """Keep transformers' loading bars and hints off the terminal; errors still show."""
+    """Silence transformers' loading bars and hints, but not its errors."""
     transformers_logging.set_verbosity_error()
     quiet_loading()
 
 
 def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head, cached: bool) -> Any:
-    """The whole model; `cached` keeps from asking the hub, which does not answer."""
+    """The full model; with `cached`, from the hub's cache without a request to the hub."""
     options: dict[str, Any] = {"dtype": getattr(torch, precision), "local_files_only": cached}
     if quantisation != "none":
         return train_quantised(_load(source, options | {"quantization_config": four_bits()}, head))
@@ -179,11 +178,11 @@ def _load_base(source: str, precision: Precision, quantisation: Quantisation, he
 
 
 def _load(source: str, options: dict[str, Any], head: Head) -> Any:
-    called = f"model {source!r}"
+    label = f"model {source!r}"
     if head == "tokens":
-        return load_whole(AutoModelForCausalLM, resolve(source), called, **options)
+        return load_whole(AutoModelForCausalLM, resolve(source), label, **options)
     kind = AutoModelForSequenceClassification
-    return load_whole(kind, resolve(source), called, new_modules=NEW_HEADS, num_labels=1, **options)
+    return load_whole(kind, resolve(source), label, new_modules=NEW_HEADS, num_labels=1, **options)
 
 
 def _is_present(source: str) -> bool:

@@ -1,7 +1,7 @@
 """From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included; and greedy answers.
 
-Logits are made in chunks, used and dropped, forward and backward: a vocabulary of 152k makes those of 1,000 tokens 600 MB in float32.
-Rows on both sides of a limit of rotary positions (longrope, dynamic) are refused, since transformers turns a whole batch by its longest row.
+Logits are computed in chunks and dropped, forward and backward: with a vocabulary of 152k, those of 1,000 tokens are 600 MB in float32.
+Rows on both sides of a limit of rotary positions (longrope, dynamic) are refused: transformers rotates a batch by its longest row.
 Legend: B sequences (prompt then completion, padded on the right), T positions, C positions that predict, N completion tokens, D hidden
 size, V vocabulary."""
 
@@ -25,7 +25,7 @@ from graph.types import Message
 
 @dataclass(frozen=True)
 class RotationLimit:
-    """Rows of up to `tokens` are turned alike; longer ones alike among themselves only if `beyond`."""
+    """Rows of up to `tokens` have equal rotations; longer ones equal each other's only if `beyond`."""
 
     kind: str
     tokens: int
@@ -33,10 +33,10 @@ class RotationLimit:
 
 
 def rotation_limit(config: Any) -> RotationLimit | None:
-    """The limit of a model's rotary positions; None where a row's length changes nothing."""
+    """The limit of a model's rotary positions; None if rotations do not depend on a row's length."""
     config = config.get_text_config()
-    given: Mapping[str, Any] = getattr(config, "rope_parameters", None) or {}
-    for rope in [given, *(each for each in given.values() if isinstance(each, Mapping))]:
+    parameters: Mapping[str, Any] = getattr(config, "rope_parameters", None) or {}
+    for rope in [parameters, *(each for each in parameters.values() if isinstance(each, Mapping))]:
         kind = rope.get("rope_type", "default")
         if kind == "longrope":
             return RotationLimit(kind, int(rope["original_max_position_embeddings"]), beyond=True)
@@ -46,7 +46,7 @@ def rotation_limit(config: Any) -> RotationLimit | None:
 
 
 def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
-    """UserError where rows of these lengths (prompt and response) would be turned otherwise beside each other than alone."""
+    """UserError if rows of these lengths (prompt and response) would have other rotations in a batch than alone."""
     limit = rotation_limit(config)
     if limit is None or not lengths_tokens or max(lengths_tokens) <= limit.tokens:
         return
@@ -54,24 +54,24 @@ def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
         return
     raise UserError(
         f"rows of {min(lengths_tokens):,} to {max(lengths_tokens):,} tokens; the {limit.kind} positions of this model "
-        f"({config.model_type}) turn otherwise above {limit.tokens:,}",
-        "rows on one side of that" if limit.beyond else f"at most {limit.tokens:,} tokens",
+        f"({config.model_type}) change above {limit.tokens:,}",
+        "rows on one side of that limit" if limit.beyond else f"at most {limit.tokens:,} tokens",
         f"leave out the rows above {limit.tokens:,} tokens, or shorten their contexts",
     )
 
 
 HEAD_CHUNK_TOKENS = 512
 SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
-"""Settings of models that bend their logits behind the head."""
+"""Settings of models that transform their logits after the head."""
 
 
 def logps_at(
     model: Any, inputs: Mapping[str, Any], sequences_N: Tensor, positions_N: Tensor, token_ids_N: Tensor
 ) -> Tensor:
-    """log π(token n | all that position n of its sequence sees) of `model(**inputs)`: float32[N].
+    """log π(token n | the context of position n of its sequence) of `model(**inputs)`: float32[N].
 
-    The forward pass goes through `model` as it was handed in, so a wrapper around it (DDP) sees it. A model that bends
-    its logits behind the head (Gemma 2) makes those of all N at once.
+    The forward pass goes through `model` itself, including a wrapper (DDP). For a model that transforms its logits after the
+    head (Gemma 2), the logits of all N are computed at once.
     """
     columns_C, column_N = torch.unique(positions_N, return_inverse=True)
     base = unwrapped(model)
@@ -84,14 +84,14 @@ def logps_at(
 
 
 def unwrapped(model: Any) -> Any:
-    """The model itself where DDP holds it."""
+    """The model inside a wrapper (DDP), or the model itself."""
     return getattr(model, "module", model)
 
 
 def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
     """log softmax(head(state n)) at token n: float32[N].
 
-    The logits of several chunks are each computed again for the gradient; those of a single one are kept.
+    With several chunks, the logits of each are recomputed for the gradient; those of a single chunk are stored.
     """
     states_ND = states_ND.to(cast(Tensor, head.weight).dtype)
     if len(states_ND) <= HEAD_CHUNK_TOKENS:
@@ -101,7 +101,7 @@ def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Te
 
 
 class PassThroughHead(nn.Module):
-    """Stands in a head's place and gives the states as they come; models that ask (Mamba, BERT) find the head's weight and bias."""
+    """Replaces a head and returns the states unchanged; models that access them (Mamba, BERT) find the head's weight and bias."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()
@@ -109,12 +109,12 @@ class PassThroughHead(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The head's."""
+        """The head's weight."""
         return cast(Tensor, self._heads[0].weight)
 
     @property
     def bias(self) -> Tensor | None:
-        """The head's."""
+        """The head's bias."""
         return cast("Tensor | None", getattr(self._heads[0], "bias", None))
 
     def forward(self, states: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class PassThroughHead(nn.Module):
 
 @contextmanager
 def without_head(model: Any) -> Iterator[nn.Module]:
-    """Have `model` return the states that its head would read in place of logits; gives the head, and puts it back."""
+    """Make `model` return the inputs of its head instead of logits; yields the head, and restores it at the end."""
     head = model.get_output_embeddings()
     model.set_output_embeddings(PassThroughHead(head))
     try:
@@ -138,7 +138,7 @@ def _logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenizedRow:
-    """One prompt and one completion as the trainers see them: `ids[:prompt_tokens]` is the prompt."""
+    """One prompt and one completion as token ids for the trainers: `ids[:prompt_tokens]` is the prompt."""
 
     ids: tuple[int, ...]
     prompt_tokens: int
@@ -147,9 +147,8 @@ class TokenizedRow:
 def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tensor) -> Tensor:
     """Summed log-probability of each sequence's masked tokens: float32[B], never averaged over length.
 
-    Padding must stand on the right, where causal attention keeps it from mattering; it and the prompt carry mask 0. UserError for
-    rows that must not stand together (train/model/logps.py).
-    Logits are computed only where a completion's token is predicted, a chunk at a time (train/model/logps.py).
+    Padding must be on the right, where causal attention ignores it; padding and prompt have mask 0. UserError for rows that must not
+    share a batch (`check_rotation`). Logits are computed only at positions that predict a completion's token, a chunk at a time.
     """
     targets_BT = completion_mask_BT[:, 1:].bool()
     config = unwrapped(model).config
@@ -162,10 +161,10 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
 
 
 def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
-    """A chat prompt, the very tokens that the server reads (graph/answer/template.py), and the completion up to its end token.
+    """A chat prompt in exactly the server's tokens (graph/answer/template.py), and the completion up to its end token.
 
-    UserError when the template does not close an assistant's turn with the end token (a model trained on such rows never learns to
-    stop), or when the completion spells it.
+    UserError if the template does not end an assistant's turn with the end token (a model trained on such rows never learns to
+    stop), or if the completion contains it.
     """
     prompt_tokens, answer = prompt_ids(tokenizer, prompt), answer_ids(tokenizer, prompt, completion)
     ends = answer.count(tokenizer.eos_token_id)
@@ -193,10 +192,10 @@ TokenIds = tuple[int, ...]
 def greedy_answers(
     model: Any, tokenizer: PreTrainedTokenizerBase, prompts: Sequence[TokenIds], limit_tokens: int
 ) -> list[TokenIds]:
-    """The likeliest token after token behind each prompt, with the end token if it came within `limit_tokens`."""
+    """The greedy completion of each prompt, with the end token if it comes within `limit_tokens`."""
     base, end = unwrapped(model), tokenizer.eos_token_id
     batch = tokenizer.pad({"input_ids": [list(ids) for ids in prompts]}, padding_side="left", return_tensors="pt")
-    plainly = GenerationConfig(
+    greedy = GenerationConfig(
         max_new_tokens=limit_tokens,
         do_sample=False,
         repetition_penalty=1.0,
@@ -207,7 +206,7 @@ def greedy_answers(
     training = base.training
     base.eval()
     with torch.no_grad():
-        ids_BT = base.generate(**batch.to(base.device), generation_config=plainly)
+        ids_BT = base.generate(**batch.to(base.device), generation_config=greedy)
     base.train(training)
-    written = ids_BT[:, batch["input_ids"].shape[1] :].tolist()
-    return [tuple(ids[: ids.index(end) + 1] if end in ids else ids) for ids in written]
+    completions = ids_BT[:, batch["input_ids"].shape[1] :].tolist()
+    return [tuple(ids[: ids.index(end) + 1] if end in ids else ids) for ids in completions]

@@ -1,8 +1,8 @@
-"""Shared prefixes: the K responses of a prompt in one sequence behind one copy of it, several prompts to a row; and the choice of layout.
+"""Shared prefixes: the K responses of a prompt in one sequence after one copy of it, several prompts to a row; and the choice of layout.
 
-A prompt of a thousand tokens is read once, not K times; log-probabilities and gradients are those of the plain layout, one sequence a
-response. A response attends to its prompt and to itself, its positions go on from the prompt's end. A layout is a function of a model and
-groups to the log-probability of each response. Legend: B rows, T tokens of a row, N response tokens row after row, R responses."""
+A prompt of a thousand tokens is computed once, not K times; log-probabilities and gradients equal those of the plain layout, one sequence per
+response. A response attends to its prompt and to itself, and its positions continue from the prompt's end. A layout is a function of a model
+and groups to the log-probability of each response. Legend: B rows, T tokens of a row, N response tokens row after row, R responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from graph.errors import UserError
 from graph.shared.console import say
-from train.model.attention import SHARED_PREFIX, Place, on_device, place_group, use_shared_prefix_attention
+from train.model.attention import SHARED_PREFIX, GroupSpan, group_span, on_device, use_shared_prefix_attention
 from train.model.logps import (
     TokenizedRow,
     check_rotation,
@@ -32,51 +32,51 @@ from train.model.logps import (
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 HALF_PRECISION_TRIAL_SHARE = 1 / 64
-"""Of a log-probability: half precision rounds a logit of 16 to 32 by up to .06, and a tuned model is that sure that a token is wrong."""
+"""Of a log-probability: half precision rounds a logit of 16 to 32 by up to .06, and a tuned model's logits of wrong tokens are that large."""
 
 
 @dataclass(frozen=True)
 class TokenizedGroup:
-    """A prompt and its responses as token ids, each response with its end token; UserError when one of them is empty.
+    """A prompt and its responses as token ids, each response with its end token; UserError if one of them is empty.
 
-    The first `given` tokens of each response are read and not counted (all are, where none are named): the prompt may be what several
-    prompts have in common, and a response the rest of one of them with its answer.
+    The first `context_tokens` of each response are context, not scored (by default 0): the prompt may be the common prefix of several
+    prompts, and a response the rest of one of them with its answer.
     """
 
     prompt: tuple[int, ...]
     responses: tuple[tuple[int, ...], ...]
-    given: tuple[int, ...] = ()
+    context_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.given:
-            object.__setattr__(self, "given", (0,) * len(self.responses))
-        written = [len(response) - given for response, given in zip(self.responses, self.given, strict=True)]
+        if not self.context_tokens:
+            object.__setattr__(self, "context_tokens", (0,) * len(self.responses))
+        written = [len(text) - context for text, context in zip(self.responses, self.context_tokens, strict=True)]
         if not self.prompt or not written or min(written) < 1:
             found = f"a prompt of {len(self.prompt)} tokens with responses of {written}"
             raise UserError(found, "at least one token in a prompt and in each response", "drop the row")
 
     @property
     def written_tokens(self) -> int:
-        """Tokens whose log-probabilities count."""
-        return sum(map(len, self.responses)) - sum(self.given)
+        """The number of scored tokens."""
+        return sum(map(len, self.responses)) - sum(self.context_tokens)
 
     @property
     def tokens(self) -> int:
-        """Tokens that the group takes in a row."""
+        """The length of the group in a row."""
         return len(self.prompt) + sum(len(response) for response in self.responses)
 
 
 TRIAL_GROUPS = (TokenizedGroup((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), TokenizedGroup((5, 8), ((9,), (7, 9, 3))))
-"""What a model is tried on."""
+"""The groups of a trial."""
 
 
 @dataclass(frozen=True)
 class PackedBatch:
     """Rows of packed groups, padded on the right to the longest: int64 tensors.
 
-    group_BT numbers the groups as they were given, from 0 (-1 in padding); response_BT numbers all their responses, from
-    1 (0 in prompts and padding). written_BT marks the N tokens that count; predictors_N is the position in its row that predicts each of
-    them, row after row: the one before it, but for a response's first token the prompt's last. `places` say where each group lies.
+    group_BT numbers the groups in their order, from 0 (-1 in padding); response_BT numbers all their responses, from 1 (0 in prompts
+    and padding). written_BT marks the N scored tokens; predictors_N is the position in its row that predicts each of them, row after
+    row: the previous one, except for a response's first token the prompt's last. `spans` locate each group.
     """
 
     ids_BT: Tensor
@@ -85,7 +85,7 @@ class PackedBatch:
     response_BT: Tensor
     written_BT: Tensor
     predictors_N: Tensor
-    places: tuple[Place, ...]
+    spans: tuple[GroupSpan, ...]
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on `device`."""
@@ -96,15 +96,15 @@ class PackedBatch:
             self.response_BT.to(device),
             self.written_BT.to(device),
             self.predictors_N.to(device),
-            on_device(self.places, device),
+            on_device(self.spans, device),
         )
 
 
 def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBatch:
-    """Every group in one row of at most `budget_tokens`, or in a row of its own when it alone is longer than that."""
+    """Groups packed into rows of at most `budget_tokens`; a longer group has a row of its own."""
     first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
     numbers = first_fit(groups, budget_tokens)
-    rows = [_row(own, groups, first_responses) for own in numbers]
+    rows = [_row(row_groups, groups, first_responses) for row_groups in numbers]
     ids, positions, group_of, response_of, written, predictors = (list(column) for column in zip(*rows, strict=True))
     return PackedBatch(
         pad_sequence(ids, batch_first=True),
@@ -113,12 +113,12 @@ def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBat
         pad_sequence(response_of, batch_first=True),
         pad_sequence(written, batch_first=True).bool(),
         torch.cat(predictors),
-        tuple(place for row, own in enumerate(numbers) for place in _places(row, own, groups)),
+        tuple(span for row, row_groups in enumerate(numbers) for span in _group_spans(row, row_groups, groups)),
     )
 
 
 def first_fit(groups: Sequence[TokenizedGroup], budget_tokens: int) -> list[list[int]]:
-    """The numbers of the groups of each row, first-fit decreasing (Johnson 1974): the longest first, ties as given."""
+    """The numbers of the groups of each row, first-fit decreasing (Johnson 1974): the longest first, ties in order."""
     rows: list[list[int]] = []
     free: list[int] = []
     for number in sorted(range(len(groups)), key=lambda number: -groups[number].tokens):
@@ -147,10 +147,10 @@ def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_respons
         positions += range(len(prompt))
         response_of += [0] * len(prompt)
         written += [0] * len(prompt)
-        for place, (response, given) in enumerate(zip(responses, groups[number].given, strict=True)):
-            response_number = first_responses[number] + place
-            predictors += [prompt_end, *range(len(ids), len(ids) + len(response) - 1)][given:]
-            written += [0] * given + [1] * (len(response) - given)
+        for offset, (response, context) in enumerate(zip(responses, groups[number].context_tokens, strict=True)):
+            response_number = first_responses[number] + offset
+            predictors += [prompt_end, *range(len(ids), len(ids) + len(response) - 1)][context:]
+            written += [0] * context + [1] * (len(response) - context)
             ids += response
             positions += range(len(prompt), len(prompt) + len(response))
             response_of += [response_number] * len(response)
@@ -158,24 +158,24 @@ def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_respons
     return [torch.tensor(column) for column in (ids, positions, group_of, response_of, written, predictors)]
 
 
-def _places(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGroup]) -> list[Place]:
-    """Where each of a row's groups lies."""
+def _group_spans(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGroup]) -> list[GroupSpan]:
+    """The spans of a row's groups."""
     starts = accumulate((groups[number].tokens for number in numbers), initial=0)
     return [
-        place_group(row, start, len(groups[number].prompt), [len(response) for response in groups[number].responses])
+        group_span(row, start, len(groups[number].prompt), [len(response) for response in groups[number].responses])
         for start, number in zip(starts, numbers, strict=False)
     ]
 
 
 def visible(batch: PackedBatch, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Whether a query sees a key: itself or an earlier token of its group, of the prompt or of its own response."""
+    """Whether a query attends to a key: itself or an earlier token of its group, in the prompt or its own response."""
     group_BT, response_BT = batch.group_BT, batch.response_BT
     shared = (response_BT[row, key] == 0) | (response_BT[row, key] == response_BT[row, query])
     return (key <= query) & (group_BT[row, key] == group_BT[row, query]) & shared
 
 
 def attention_mask(batch: PackedBatch, implementation: str) -> Any:
-    """`visible` as the attention takes it: bool[B, 1, T, T] for "sdpa", a BlockMask for "flex_attention"."""
+    """`visible` in the attention's format: bool[B, 1, T, T] for "sdpa", a BlockMask for "flex_attention"."""
     (rows, tokens), device = batch.ids_BT.shape, batch.ids_BT.device
     if implementation == "flex_attention":
         return create_block_mask(lambda b, _, q, k: visible(batch, b, q, k), rows, None, tokens, tokens, device)
@@ -185,9 +185,9 @@ def attention_mask(batch: PackedBatch, implementation: str) -> Any:
 
 
 def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
-    """Summed log-probability of the written tokens of each response, its end token included: float32[R], in the order of the groups given.
+    """Summed log-probability of the scored tokens of each response, including its end token: float32[R], in the order of the groups.
 
-    Run it under the autocast that the training runs under; the model must be one that `can_pack` lets through.
+    Call it under the training's autocast, with a model that `can_pack` accepts.
     """
     base = unwrapped(model)
     batch = batch.to(base.device)
@@ -195,7 +195,7 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
     implementation = base.config.get_text_config()._attn_implementation
     if implementation == SHARED_PREFIX:
         inputs |= {"attention_mask": batch.ids_BT.new_ones(1, 1, 1, 1, dtype=torch.bool)}
-        inputs |= {"shared_prefixes": batch.places}
+        inputs |= {"shared_prefixes": batch.spans}
     else:
         inputs |= {"attention_mask": attention_mask(batch, implementation)}
     written_BT = batch.written_BT
@@ -207,17 +207,17 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
 
 
 def _row_tokens(positions_N: Tensor, responses_N: Tensor) -> list[int]:
-    """Tokens of each response with its prompt, had it stood alone, from where its own tokens stand."""
+    """The length of each response with its prompt as a single sequence, from the positions of its tokens."""
     last_R = positions_N.new_zeros(int(responses_N.max()) + 1).scatter_reduce(0, responses_N, positions_N, "amax")
     return [int(last) + 1 for last in last_R]
 
 
 def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """The plain layout: one sequence a response, all in one batch, padded on the right: float32, one a response."""
+    """The plain layout: one sequence per response, all in one batch, padded on the right: float32[R]."""
     rows = [
-        TokenizedRow(group.prompt + response, len(group.prompt) + given)
+        TokenizedRow(group.prompt + response, len(group.prompt) + context)
         for group in groups
-        for response, given in zip(group.responses, group.given, strict=True)
+        for response, context in zip(group.responses, group.context_tokens, strict=True)
     ]
     ids_BT, mask_BT = pad_rows(rows, pad_id=0)
     device = unwrapped(model).device
@@ -225,10 +225,10 @@ def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
 
 
 def can_pack(model: Any, longest_tokens: int | None = None) -> str:
-    """Why `packed_logps` cannot be had from a model, in words; empty when it can.
+    """Why a model does not support `packed_logps`, in words; "" if it does.
 
-    A sliding window does no harm when it holds the longest prompt with a response, if that length is given. What the
-    configuration promises is then tried on a few tokens, since an attention may ignore its mask without a word.
+    A sliding window is harmless if it covers the longest prompt with a response, if that length is given. The configuration
+    is then verified on a few tokens, because an attention may silently ignore its mask.
     """
     base = unwrapped(model)
     config = base.config.get_text_config()
@@ -245,7 +245,7 @@ def can_pack(model: Any, longest_tokens: int | None = None) -> str:
 
 
 def gap_beyond_rounding(model: Any, one_R: Tensor, other_R: Tensor) -> float:
-    """The largest gap in nats between two ways to a trial's log-probabilities; 0 where rounding may be all of it."""
+    """The largest gap in nats between two computations of a trial's log-probabilities; 0 if rounding may explain it."""
     gap_R = (one_R - other_R).abs()
     if unwrapped(model).dtype.itemsize >= 4:
         allowed_R = torch.full_like(gap_R, TRIAL_NATS)
@@ -255,7 +255,7 @@ def gap_beyond_rounding(model: Any, one_R: Tensor, other_R: Tensor) -> float:
 
 
 def _trial(model: Any) -> str:
-    """What goes wrong with two small groups, in words; gradients are left on, as quantised layers may need them."""
+    """The failure on two small groups, in words; "" if none. Gradients stay enabled, because quantised layers may need them."""
     training = model.training
     model.eval()
     try:
@@ -273,9 +273,9 @@ LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
 
 
 def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> LogpsOf:
-    """Packed if the model's attention can do it; otherwise plain, with a line that says why.
+    """Packed if the model's attention supports it; otherwise plain, with a message that gives the reason.
 
-    Where it can be done by a mask, the attention that computes no hidden pairs is tried, and kept if it is right.
+    If a mask works, the attention without masked pairs is tried, and used if its results are correct.
     """
     if reason := can_pack(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
@@ -288,15 +288,15 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
 
 
 def packed_layout(row_tokens: int | None) -> LogpsOf:
-    """Responses behind one copy of their prompt, several prompts to a row of `row_tokens`.
+    """Responses after one copy of their prompt, several prompts to a row of `row_tokens`.
 
-    None: all in one row where the attention computes no hidden pairs, else rows of the longest group's length.
+    None: all in one row if the attention computes no masked pairs, else rows of the longest group's length.
     """
     return partial(_packed, row_tokens=row_tokens)
 
 
 def plain_layout(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """One sequence a response (a LogpsOf)."""
+    """One sequence per response (a LogpsOf)."""
     return plain_logps(model, groups)
 
 

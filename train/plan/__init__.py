@@ -1,1 +1,1 @@
-"""What a training run will take, before it is begun: steps, tokens, FLOPs, memory and hours."""
+"""The cost of a training run, before it starts: steps, tokens, FLOPs, memory and hours."""

@@ -1,9 +1,9 @@
-"""Floating-point operations of training, as formulas over a model's shape and the tokens that it is given.
+"""Floating-point operations of training, as formulas over a model's shape and its input tokens.
 
 The shape is read from the model on torch's meta device, with the run's adapter and without weights. A product with N weights takes 2N
-operations a token forward, 4N backward: the 6N of Kaplan et al. 2020 (arXiv:2001.08361, §2.1). Attention takes 4 w a layer for each pair of
-query and key forward and 8 w back, w being heads × width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
-softmaxes, rotations and the optimiser are left out, as there."""
+operations per token forward, 4N backward: the 6N of Kaplan et al. 2020 (arXiv:2001.08361, §2.1). Attention takes 4 w per layer for each pair of
+query and key forward and 8 w back, with w = heads × width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
+softmaxes, rotations and the optimiser are omitted, as there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, is_adapter
-from train.model.attention import place_group
+from train.model.attention import group_span
 from train.model.load import Head, check_source
 from train.model.packing import TokenizedGroup
 from train.run.loop import lora_config
@@ -29,12 +29,12 @@ from train.run.settings import TrainSettings
 
 FLOAT32_BYTES = 4
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
-"""Of a weight: 4 bits, a scale of 8 bits for 64 of them, and a float32 for 256 scales (Dettmers et al. 2023, §3)."""
+"""Bytes per weight: 4 bits, an 8-bit scale for 64 weights, and a float32 for 256 scales (Dettmers et al. 2023, §3)."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model in numbers. `frozen` and `learning` count the weights that each token is multiplied with, those of the head apart."""
+    """A model's dimensions. `frozen` and `learning` count the weights that each token is multiplied with, without the head's."""
 
     layers: int
     attention_width: int
@@ -47,7 +47,7 @@ class Shape:
 
 
 def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
-    """The model that `settings` train, with `copies` of what would learn (TRL keeps a frozen one); UserError without a configuration."""
+    """The shape of the model in `settings`, with `copies` of the trained weights (TRL has a frozen one); UserError without a configuration."""
     model = model_without_weights(settings, head)
     config = model.config.get_text_config()
     output = _output(model, head)
@@ -55,8 +55,8 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
     for weight, numbers in multiplied(model, config):
         if weight is not output:
             counts[weight.requires_grad] += numbers
-    kept = [(weight, bytes_of(weight, quantised, settings)) for weight, quantised in _weights(model, output)]
-    learning = sum(size for weight, size in kept if weight.requires_grad)
+    weight_bytes = [(weight, bytes_of(weight, quantised, settings)) for weight, quantised in _weights(model, output)]
+    learning = sum(size for weight, size in weight_bytes if weight.requires_grad)
     heads = config.num_attention_heads
     return Shape(
         layers=config.num_hidden_layers,
@@ -65,13 +65,13 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
         learning=counts[True],
         head=output.numel(),
         head_learns=output.requires_grad,
-        weights_bytes=sum(size for _, size in kept) + (copies - 1) * learning,
+        weights_bytes=sum(size for _, size in weight_bytes) + (copies - 1) * learning,
         learning_bytes=learning,
     )
 
 
 def model_without_weights(settings: TrainSettings, head: Head) -> Any:
-    """The model on the meta device, its adapter on it, what would learn marked as in training."""
+    """The model with its adapter on the meta device, trained weights marked as in training."""
     adapter = is_adapter(settings.model)
     source = adapter_base(settings.model) if adapter else settings.model
     cached = check_source(source)
@@ -93,7 +93,7 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
 
 
 def multiplied(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
-    """Each weight that tokens are multiplied with, and with how many of its numbers one token is: of experts, those that it goes to."""
+    """Each weight that tokens are multiplied with, and its operations' size per token: for experts, the share that a token is routed to."""
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
     for module in model.modules():
@@ -105,7 +105,7 @@ def multiplied(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
 
 
 def bytes_of(weight: nn.Parameter, quantised: bool, settings: TrainSettings) -> float:
-    """What a weight takes: those that learn are float32, frozen ones in the run's precision, or in 4 bits below an adapter."""
+    """The bytes of a weight: trained ones are float32, frozen ones in the run's precision, or in 4 bits below an adapter."""
     if weight.requires_grad:
         return weight.numel() * FLOAT32_BYTES
     if settings.quantise == "nf4":
@@ -115,14 +115,14 @@ def bytes_of(weight: nn.Parameter, quantised: bool, settings: TrainSettings) -> 
 
 
 def _weights(model: Any, output: nn.Parameter) -> Iterator[tuple[nn.Parameter, bool]]:
-    """Every weight once, and whether `quantise` has it in 4 bits: that of a linear layer, but not the output's."""
+    """Every weight once, and whether `quantise` applies to it: to linear layers except the output."""
     linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
     for weight in model.parameters():
         yield weight, id(weight) in linear and weight is not output
 
 
 def _output(model: Any, head: Head) -> nn.Parameter:
-    """The weight of the head: over the vocabulary, or the one that scores, which learns beside an adapter."""
+    """The weight of the head: over the vocabulary, or the scoring head, which is trained besides an adapter."""
     if head == "tokens":
         weight: nn.Parameter = model.get_output_embeddings().weight
         return weight
@@ -137,7 +137,7 @@ def _adapter_of(settings: TrainSettings) -> LoraConfig:
 
 @dataclass(frozen=True)
 class Work:
-    """What goes through a model: tokens, those whose logits are taken, and the pairs of a query and a key that attention computes."""
+    """The input of a model: tokens, those whose logits are computed, and the pairs of query and key in attention."""
 
     tokens: int
     predicted: int
@@ -151,20 +151,20 @@ NOTHING = Work(0, 0, 0)
 
 
 def total(works: Iterable[Work]) -> Work:
-    """All of them together."""
+    """The sum of the work."""
     return sum(works, NOTHING)
 
 
 def packed_work(group: TokenizedGroup) -> Work:
-    """A prompt once, with its responses over it as train/model/attention.py computes them: P² pairs, and n (P + n) of a chunk of n tokens."""
+    """A prompt once, and its responses as train/model/attention.py computes them: P² pairs, and n (P + n) for a chunk of n tokens."""
     prompt = len(group.prompt)
     lengths = [len(response) for response in group.responses]
-    sizes = [chunk.end - chunk.start for chunk in place_group(0, 0, prompt, lengths).chunks]
+    sizes = [chunk.end - chunk.start for chunk in group_span(0, 0, prompt, lengths).chunks]
     return Work(group.tokens, sum(lengths), prompt**2 + sum(size * (prompt + size) for size in sizes))
 
 
 def text_work(tokens: int, predicted: int) -> Work:
-    """One sequence by itself: T² pairs."""
+    """One separate sequence: T² pairs."""
     return Work(tokens, predicted, tokens**2)
 
 
@@ -174,7 +174,7 @@ def plain_work(group: TokenizedGroup) -> Work:
 
 
 def forward_flops(shape: Shape, work: Work) -> float:
-    """One pass without gradients: that of the reference, or of dev rows."""
+    """One pass without gradients, as for the reference or dev rows."""
     return layers_flops(shape, work) + 2.0 * shape.head * work.predicted
 
 
@@ -184,26 +184,26 @@ def layers_flops(shape: Shape, work: Work) -> float:
 
 
 def backward_flops(shape: Shape, work: Work) -> float:
-    """Gradients of every input, and of those weights alone that learn.
+    """Gradients of every input, and of the trained weights.
 
-    Of an adapter it is a little too much: nothing below its lowest layers needs the gradients of inputs that are counted there.
+    Slightly too high for an adapter: the gradients of inputs below its lowest layers are counted but not needed.
     """
     inputs = forward_flops(shape, work) + 4.0 * shape.layers * shape.attention_width * work.pairs
     return inputs + 2.0 * shape.learning * work.tokens + 2.0 * shape.head * work.predicted * shape.head_learns
 
 
-def again_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool, kept_logits: int) -> float:
-    """What is computed a second time for the gradients: all layers under checkpointing, and the logits of more than `kept_logits` tokens.
+def recomputed_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool, max_stored_logits: int) -> float:
+    """The recomputation for gradients: all layers with checkpointing, and the logits of more than `max_stored_logits` tokens.
 
-    Of layers it is a little too much: torch stops before the last product of each.
+    Slightly too high for layers: torch stops before the last product of each.
     """
     layers = sum(layers_flops(shape, work) for work in batches) if checkpointing else 0.0
-    chunked = sum(work.predicted for work in batches if work.predicted > kept_logits)
+    chunked = sum(work.predicted for work in batches if work.predicted > max_stored_logits)
     return layers + 2.0 * shape.head * chunked
 
 
-def training_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool, kept_logits: int) -> float:
+def training_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool, max_stored_logits: int) -> float:
     """Forward and backward over batches."""
     work = total(batches)
-    again = again_flops(shape, batches, checkpointing, kept_logits)
-    return forward_flops(shape, work) + backward_flops(shape, work) + again
+    recomputed = recomputed_flops(shape, batches, checkpointing, max_stored_logits)
+    return forward_flops(shape, work) + backward_flops(shape, work) + recomputed

@@ -1,4 +1,4 @@
-"""What each stage would learn from, row by row, and its trainer on some of the rows: one entry a stage, all read in the same way."""
+"""The training rows of each stage, and its trainer on a subset of them, in one form for all stages."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A stage's rows as groups of a prompt and what is written behind it; `trainer_of` makes its trainer on those of some numbers.
+    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer on the rows of some numbers.
 
-    `before` are passes without gradients that come first, `along` forward passes of each row that come with it. `copies` of
-    what learns are held. A batch of more than `kept_logits` tokens to predict has its logits computed again for the gradients.
+    `reference_groups` are passes without gradients before training, `reference_forwards` the number of forward passes besides each row's
+    own. `copies` of the trained weights are in memory. A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
     """
 
     train: Sequence[TokenizedGroup]
@@ -43,14 +43,14 @@ class Job:
     trainer_of: Callable[[Sequence[int], TrainSettings, Path], Any]
     packs: bool = False
     row_tokens: int | None = None
-    before: Sequence[TokenizedGroup] = ()
-    along: int = 0
+    reference_groups: Sequence[TokenizedGroup] = ()
+    reference_forwards: int = 0
     copies: int = 1
     head: Head = "tokens"
-    kept_logits: int = 0
+    max_stored_logits: int = 0
 
     def work(self, group: TokenizedGroup, packed: bool) -> Work:
-        """What one row puts through the model."""
+        """The work of one row."""
         if self.head == "score":
             texts = [len(group.prompt) + len(response) for response in group.responses]
             return total(text_work(tokens, 1) for tokens in texts)
@@ -58,7 +58,7 @@ class Job:
 
 
 def job_of(settings: TrainSettings) -> Job:
-    """The rows that `settings` train on, all of which fit; UserError as the stage's own command."""
+    """The job of `settings`; UserError as in the stage's own command, such as for rows that are too long."""
     tokenizer = load_tokenizer(settings.model)
     if isinstance(settings, PreferenceSettings) and settings.trainer == "modegraph":
         return _preference_job(settings, tokenizer)
@@ -72,13 +72,13 @@ def job_of(settings: TrainSettings) -> Job:
 
 def _preference_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
     data = read_preference_data(settings, tokenizer, getattr(settings, "label_smoothing", 0.0))
-    kept = settings.reference_cache is not None and Path(settings.reference_cache).exists()
+    is_cached = settings.reference_cache is not None and Path(settings.reference_cache).exists()
 
-    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
-        assert isinstance(few, PreferenceSettings)
+    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
+        assert isinstance(some_settings, PreferenceSettings)
         part = PreferenceData([data.train[row] for row in rows], [], data.pairs)
-        method = "dpo" if isinstance(few, DpoSettings) else "ms"
-        return response_group_trainer(few, method, part, tokenizer, folder)  # type: ignore[arg-type]
+        method = "dpo" if isinstance(some_settings, DpoSettings) else "ms"
+        return response_group_trainer(some_settings, method, part, tokenizer, folder)  # type: ignore[arg-type]
 
     return Job(
         train=[group.tokenized for group in data.train],
@@ -86,49 +86,49 @@ def _preference_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
         trainer_of=trainer_of,
         packs=settings.layout == "packed",
         row_tokens=settings.row_tokens,
-        kept_logits=HEAD_CHUNK_TOKENS,
-        before=() if kept else reference_passes([*data.train, *data.dev], settings.batch_size),
+        max_stored_logits=HEAD_CHUNK_TOKENS,
+        reference_groups=() if is_cached else reference_passes([*data.train, *data.dev], settings.batch_size),
     )
 
 
-def reference_passes(groups: Sequence[ResponseGroup], at_once: int) -> list[TokenizedGroup]:
-    """What the reference reads (train/preference/reference.py): groups of one prompt as one, where they go through together."""
-    most = at_once * max(len(group.tokenized.responses) for group in groups)
+def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> list[TokenizedGroup]:
+    """The groups that the reference scores (train/preference/reference.py): those of one prompt in a pass are merged."""
+    max_responses = groups_per_pass * max(len(group.tokenized.responses) for group in groups)
     return [
         merge([groups[number].tokenized for number in numbers])
-        for sharing in shared_passes(groups, most)
+        for sharing in shared_passes(groups, max_responses)
         for numbers in sharing
     ]
 
 
 def _trl_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
-    """TRL's DPOTrainer takes the reference with every batch: by a copy of what learns, or by the base below a new adapter."""
+    """TRL's DPOTrainer computes the reference with every batch: by a copy of the trained weights, or by the base below a new adapter."""
     splits = _fitting(settings, tokenizer, both_sides)
 
-    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
-        assert isinstance(few, PreferenceSettings)
-        return pair_trainer(few, _start(few, splits, rows, tokenizer), folder, "sigmoid")
+    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
+        assert isinstance(some_settings, PreferenceSettings)
+        return pair_trainer(some_settings, _start(some_settings, splits, rows, tokenizer), folder, "sigmoid")
 
     copies = 1 if settings.lora is not None else 2
-    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, along=1, copies=copies)
+    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, reference_forwards=1, copies=copies)
 
 
 def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
     data = read_sft_data(settings, tokenizer)
 
-    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
-        assert isinstance(few, SftSettings)
-        return sft_trainer(few, SftData([data.train[row] for row in rows], [], []), tokenizer, folder)
+    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
+        assert isinstance(some_settings, SftSettings)
+        return sft_trainer(some_settings, SftData([data.train[row] for row in rows], [], []), tokenizer, folder)
 
-    return Job(data.train, data.dev, trainer_of, packs=True, kept_logits=HEAD_CHUNK_TOKENS)
+    return Job(data.train, data.dev, trainer_of, packs=True, max_stored_logits=HEAD_CHUNK_TOKENS)
 
 
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
     splits = _fitting(settings, tokenizer, both_sides)
 
-    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
-        assert isinstance(few, RewardSettings)
-        return reward_trainer(few, _start(few, splits, rows, tokenizer, "score"), folder)
+    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
+        assert isinstance(some_settings, RewardSettings)
+        return reward_trainer(some_settings, _start(some_settings, splits, rows, tokenizer, "score"), folder)
 
     return Job(*_groups(splits, tokenizer, both_sides), trainer_of, head="score")
 

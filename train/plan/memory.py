@@ -1,7 +1,7 @@
-"""What a training process holds: weights, gradients, AdamW's states, and what a forward pass keeps for the backward one.
+"""The memory of a training process: weights, gradients, AdamW's states, and the activations that a forward pass stores for the backward one.
 
-The first three are formulas over a model's shape and the file of `accelerate launch`, which says what is sharded among processes; the last
-is measured, with everything else that lives at a time."""
+The first three are formulas over a model's shape and the configuration of `accelerate launch`, which defines sharding; the last is measured
+as the peak of all tensors."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from graph.errors import UserError
 from train.plan.flops import Shape
 
 PARTS = ("optimiser", "gradients", "weights")
-"""In the order in which ZeRO's stages deal them out (Rajbhandari et al. 2020, §5)."""
+"""In the order in which ZeRO's stages shard them (Rajbhandari et al. 2020, §5)."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """`processes` with a batch each, and the parts of memory of which each holds its share alone."""
+    """`processes` with a batch each, and the parts of memory that are sharded among them."""
 
     processes: int = 1
     dealt_out: tuple[str, ...] = ()
 
 
 def read_launch(file: Path) -> Launch:
-    """What a configuration of accelerate says; UserError for a kind whose memory is not known here."""
+    """The launch of an accelerate configuration; UserError for a kind whose memory has no formula here."""
     values = read_yaml(file)
     kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
     if not isinstance(processes, int) or processes < 1:
@@ -55,14 +55,14 @@ def _stage(values: dict[str, Any]) -> int:
 
 
 ADAMW_STATES = 2
-"""Means of gradients and of their squares (Kingma and Ba 2015), each as large as what learns."""
+"""Means of gradients and of their squares (Kingma and Ba 2015), each as large as the trained weights."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one process; `activations` and `total` are None where no step was taken.
+    """Bytes of one process; `activations` and `total` are None without a measured step.
 
-    All of them are never there at once, since activations go as gradients come: `total` is a little more than is needed.
+    `total` is slightly too high: activations are freed as gradients are computed.
     """
 
     weights: float
@@ -73,21 +73,21 @@ class Memory:
 
 
 def memory_of(shape: Shape, launch: Launch, activations: float | None = None) -> Memory:
-    """Of each process, where `launch` deals some parts out among them."""
+    """The memory of each process, given the sharding of `launch`."""
 
-    def held(part: str, size: float) -> float:
+    def share(part: str, size: float) -> float:
         return size / launch.processes if part in launch.dealt_out else size
 
-    weights = held("weights", shape.weights_bytes)
-    gradients = held("gradients", shape.learning_bytes)
-    optimiser = held("optimiser", ADAMW_STATES * shape.learning_bytes)
-    whole = None if activations is None else weights + gradients + optimiser + activations
-    return Memory(weights, gradients, optimiser, activations, whole)
+    weights = share("weights", shape.weights_bytes)
+    gradients = share("gradients", shape.learning_bytes)
+    optimiser = share("optimiser", ADAMW_STATES * shape.learning_bytes)
+    total = None if activations is None else weights + gradients + optimiser + activations
+    return Memory(weights, gradients, optimiser, activations, total)
 
 
 @contextmanager
 def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
-    """The most bytes that tensors made in this block held at a time so far: as a GPU's allocator tells, elsewhere counted, which is slow."""
+    """The peak bytes so far of tensors created in this block: from a GPU's allocator, else counted, which is slow."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -98,7 +98,7 @@ def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
 
 
 class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds a storage where an operation gives a tensor that lies in a new one, and takes it off when it goes."""
+    """Counts the bytes of live storages: adds one when an operation returns a tensor in a new storage, subtracts it when it is freed."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -106,17 +106,17 @@ class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known = WeakIdKeyDictionary()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {id(storage) for storage in _storages((args, kwargs))}
-        made = function(*args, **(kwargs or {}))
-        for storage in _storages(made):
-            if id(storage) not in given and storage not in self._known:
+        inputs = {id(storage) for storage in _storages((args, kwargs))}
+        result = function(*args, **(kwargs or {}))
+        for storage in _storages(result):
+            if id(storage) not in inputs and storage not in self._known:
                 self._known[storage] = True
                 self.live += storage.nbytes()
                 self.peak = max(self.peak, self.live)
-                weakref.finalize(storage, self._gone, storage.nbytes())
-        return made
+                weakref.finalize(storage, self._freed, storage.nbytes())
+        return result
 
-    def _gone(self, size: int) -> None:
+    def _freed(self, size: int) -> None:
         self.live -= size
 
 

@@ -1,6 +1,6 @@
 """A plan of one training run: its counts from the data, its FLOPs and memory by formula, its hours from a few steps. Nothing is written.
 
-Batches are made by a shuffle of our own, so padding is an estimate; the steps are real ones of the trainer, on rows of its data."""
+Batches come from a separate shuffle, so padding is an estimate; the steps are real ones of the trainer, on rows of its data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from train.run.settings import PreferenceSettings, SftSettings, TrainSettings
 
 
 def shuffled_batches(rows: int, batch: int, seed: int) -> list[list[int]]:
-    """The numbers of the rows of one pass, batch by batch.
+    """The row numbers of one pass, batch by batch.
 
     >>> [len(batch) for batch in shuffled_batches(5, 2, seed=0)]
     [2, 2, 1]
@@ -38,7 +38,7 @@ def shuffled_batches(rows: int, batch: int, seed: int) -> list[list[int]]:
 
 
 def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None) -> int:
-    """Tokens of a batch with its padding: packed groups in rows of `row_tokens` (None: in one), or a sequence a response, all as long as the longest."""
+    """Tokens of a batch with padding: packed groups in rows of `row_tokens` (None: in one), or one sequence per response, padded to the longest."""
     if not packed:
         lengths = [len(group.prompt) + len(response) for group in groups for response in group.responses]
         return len(lengths) * max(lengths)
@@ -49,21 +49,21 @@ def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | 
 def updates(
     rows: int, batch: int, processes: int, accumulation: int, epochs: float, max_steps: int | None
 ) -> tuple[int, float]:
-    """(steps of the optimiser, passes over the data), as transformers' Trainer counts them.
+    """(optimiser steps, passes over the data), as transformers' Trainer counts them.
 
     >>> updates(12, 4, processes=1, accumulation=2, epochs=2, max_steps=None)
     (4, 2.0)
     """
-    of_each = math.ceil(math.ceil(rows / batch) / processes)
-    a_pass = math.ceil(of_each / accumulation)
-    steps = max_steps or math.ceil(epochs * a_pass)
-    whole, rest = divmod(steps, a_pass)
-    return steps, whole + min(1.0, rest * accumulation / of_each)
+    batches_per_process = math.ceil(math.ceil(rows / batch) / processes)
+    steps_per_pass = math.ceil(batches_per_process / accumulation)
+    steps = max_steps or math.ceil(epochs * steps_per_pass)
+    full, rest = divmod(steps, steps_per_pass)
+    return steps, full + min(1.0, rest * accumulation / batches_per_process)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured on `device`: seconds of `tokens` in `steps` steps, and bytes that a forward pass of the longest batch adds."""
+    """A measurement on `device`: seconds for `tokens` in `steps` steps, and bytes that a forward pass of the longest batch adds."""
 
     device: str
     steps: int
@@ -73,12 +73,12 @@ class Calibration:
 
     @property
     def seconds_a_token(self) -> float:
-        """Forward, backward and the optimiser, padding included in the time alone."""
+        """Seconds per token without padding, for forward, backward and optimiser; the time includes padding."""
         return self.seconds / self.tokens
 
 
 def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> list[int]:
-    """Rows for a step on the longest, which memory is measured on, then for `steps` that are timed, drawn from all of them."""
+    """The longest rows for a step that measures memory, then random rows for `steps` timed steps."""
     longest = sorted(range(len(tokens)), key=lambda row: -tokens[row])[:batch]
     drawn: list[int] = []
     while len(drawn) < steps * batch:
@@ -87,7 +87,7 @@ def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> lis
 
 
 def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
-    """Train on the rows that `trainer` has, of so many `tokens`, in their order: the first batch is measured, the others are timed."""
+    """Train on the rows of `trainer`, which have `tokens` each, in order: the first batch measures memory, the others are timed."""
     trainer.args.train_sampling_strategy = "sequential"
     trainer.remove_callback(PrinterCallback)
     clock = _Clock(trainer.model)
@@ -99,26 +99,26 @@ def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
 
 
 class _Clock(TrainerCallback):  # type: ignore[misc]
-    """Times each step; in the first one, notes what a forward pass adds, before there is any gradient."""
+    """Times each step; in the first one, measures the bytes that a forward pass adds, up to the first gradient."""
 
     def __init__(self, model: Any) -> None:
         self.seconds: list[float] = []
         self.activations_bytes = 0
-        self._begun = 0.0
+        self._started = 0.0
         self._measuring = ExitStack()
         self._model = model
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self.seconds:
             self._measure()
-        self._begun = _now()
+        self._started = _now()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.seconds.append(_now() - self._begun)
+        self.seconds.append(_now() - self._started)
         self._measuring.close()
 
     def _measure(self) -> None:
-        """Until the first gradient: what a forward pass adds at most, with the loss behind it."""
+        """Record the peak bytes of the forward pass and the loss, up to the first gradient."""
         peak = self._measuring.enter_context(peak_bytes(device()))
 
         def first_gradient(weight: Any) -> None:
@@ -131,7 +131,7 @@ class _Clock(TrainerCallback):  # type: ignore[misc]
 
 
 def _filled(rows: Sequence[int], count: int) -> list[int]:
-    return [rows[place % len(rows)] for place in range(count)]
+    return [rows[position % len(rows)] for position in range(count)]
 
 
 def _now() -> float:
@@ -145,9 +145,9 @@ SECONDS_AN_HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows and tokens. `pass_tokens` are read in one pass over the data, a prompt once for all its responses where the layout is `packed`;
+    """Rows and tokens. `pass_tokens` are those of one pass over the data, a prompt once for all its responses if the layout is `packed`;
 
-    `tokens` are those of all passes; `reference_tokens` and `dev_tokens` are read without gradients. Padding comes on top of all of them.
+    `tokens` are those of all passes; `reference_tokens` and `dev_tokens` need no gradients. None of them includes padding.
     """
 
     rows: int
@@ -176,7 +176,7 @@ class Flops:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a run takes. Memory is that of each process; hours are None where no step was taken."""
+    """The cost of a run. Memory is that of each process; hours are None without measured steps."""
 
     counts: Counts
     flops: Flops
@@ -187,7 +187,7 @@ class TrainingPlan:
 
 
 def plan_training(settings: TrainSettings, launch: Launch, steps: int) -> TrainingPlan:
-    """What the run of `settings` takes, from `steps` steps of it (0: by formulas alone); UserError for what the run itself would refuse."""
+    """The cost of the run of `settings`, from `steps` of its steps (0: by formulas alone); UserError for what the run itself would refuse."""
     quiet_libraries()
     check_tracker(settings.report_to)
     job = job_of(settings)
@@ -206,7 +206,7 @@ def plan_training(settings: TrainSettings, launch: Launch, steps: int) -> Traini
 
 
 def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration, bool]:
-    """A calibration by the run's own trainer, one batch a step, in a folder that goes; and whether it packs what it can."""
+    """A calibration by the run's own trainer, one batch per step, in a temporary folder; and whether the trainer packs rows."""
     draw = random.Random(settings.seed)
     rows = chosen_rows([group.tokens for group in job.train], settings.batch_size, steps, draw)
     distinct = list(dict.fromkeys(rows))
@@ -258,34 +258,37 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
         steps=steps,
         passes=passes,
         tokens=tokens,
-        reference_tokens=_work_of(job, job.before, packed).tokens + job.along * (tokens + dev_tokens),
+        reference_tokens=_work_of(job, job.reference_groups, packed).tokens
+        + job.reference_forwards * (tokens + dev_tokens),
         dev_tokens=dev_tokens,
     )
 
 
 def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) -> Flops:
-    """The operations of the run, padding left out."""
+    """The operations of the run, without padding."""
     packed = counts.packed
     batches = [
         _work_of(job, [job.train[row] for row in batch], packed)
         for batch in shuffled_batches(len(job.train), settings.batch_size, settings.seed)
     ]
-    training = counts.passes * training_flops(shape, batches, settings.gradient_checkpointing, job.kept_logits)
+    training = counts.passes * training_flops(shape, batches, settings.gradient_checkpointing, job.max_stored_logits)
     dev = forward_flops(shape, _work_of(job, job.dev, packed))
-    along = job.along * (counts.passes * forward_flops(shape, total(batches)) + dev)
-    reference = forward_flops(shape, _work_of(job, job.before, packed)) + along
+    with_batches = job.reference_forwards * (counts.passes * forward_flops(shape, total(batches)) + dev)
+    reference = forward_flops(shape, _work_of(job, job.reference_groups, packed)) + with_batches
     return Flops(training, reference, dev, training + reference + dev)
 
 
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
-    """Seconds a token times the tokens; passes without gradients by their share of operations, at the same pace.
+    """Seconds per token times the tokens; passes without gradients by their share of operations, at the same speed.
 
-    Processes take a share of the rows each, but the reference reads all of them in every process. What they tell each other takes
-    time that is not known here, and not counted.
+    Each process has a share of the rows, but the reference scores all of them in every process. Communication between processes is
+    not counted.
     """
     training = calibration.seconds_a_token * counts.tokens
-    a_flop = training / flops.training
-    return (training / launch.processes + a_flop * (flops.reference + flops.dev / launch.processes)) / SECONDS_AN_HOUR
+    seconds_per_flop = training / flops.training
+    return (
+        training / launch.processes + seconds_per_flop * (flops.reference + flops.dev / launch.processes)
+    ) / SECONDS_AN_HOUR
 
 
 def _work_of(job: Job, groups: Sequence[TokenizedGroup], packed: bool) -> Work:

@@ -234,12 +234,29 @@ class SelectorSettings(Settings):
 
 
 class VerifierSettings(Settings):
-    """`data` are folders that `synth claims` wrote. `false_marks` is the share of dev's supported claims that may be marked as unsupported."""
+    """`data` are folders that `synth claims` wrote: trees learn from them, and without `real` their dev claims set the
+    threshold, of which at most a share `false_marks` of the supported ones is marked.
+
+    From `real`, sentences that people labelled, a second stage learns, each set of `real_sets` counting alike; the
+    threshold is then the lowest at which at most a share `most_marked` of the supported dev sentences of every set, and
+    of `data`, is marked.
+    """
 
     data: Folders = Field(description="folders that `synth claims` wrote")
     output: str = Field(description="folder to save the verifier in; must not exist yet")
     false_marks: float = Field(
-        default=0.03, gt=0, lt=1, description="share of dev's supported claims that may be marked as unsupported"
+        default=0.03, gt=0, lt=1, description="share of dev's supported claims that may be marked, without `real`"
+    )
+    real: str = Field(
+        default="",
+        description="folder that `data import support` wrote, for the second stage; without one there is none",
+    )
+    real_sets: tuple[str, ...] = Field(default=(), description="sets of `real` to learn from; all where none is named")
+    most_marked: float = Field(
+        default=0.05,
+        gt=0,
+        lt=1,
+        description="share of the supported dev sentences of every set that may be marked, with `real`",
     )
     learning_rate: float = Field(default=0.08, gt=0, description="learning rate of the trees")
     max_trees: int = Field(default=150, ge=1, description="trees, at most")

@@ -212,7 +212,12 @@ def owner_of(access: Access, user: str) -> str:
 def _entry(entry: Feedback) -> Entry:
     content = content_to_json(entry.content)
     return Entry(
-        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.content), question=entry.question, said=content
+        id=entry.id,
+        at=entry.at,
+        consent=entry.consent,
+        kind=kind_of(entry.content),
+        question=entry.question,
+        said=content,
     )
 
 

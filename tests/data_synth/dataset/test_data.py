@@ -197,3 +197,59 @@ def test_the_split_of_a_key_is_always_the_same_and_about_eight_in_ten_train() ->
     splits = [split_by_hash(str(n)) for n in range(1000)]
     assert splits == [split_by_hash(str(n)) for n in range(1000)]
     assert 760 < splits.count("train") < 840 and 60 < splits.count("dev") < 140
+
+
+LABELLED = {
+    "id": "1",
+    "passages": ["The organ was built in 1904.", " ", "Ada Marlow paid for it."],
+    "sentence": "Ada Marlow",
+    "question": "Who paid for the organ?",
+    "supported": True,
+    "kind": "answer",
+    "split": "val",
+}
+
+
+def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_path: Path) -> None:
+    for name, licence in (("ants", "Licence: MIT (LICENSE)."), ("bees", "No word of one.")):
+        folder = tmp_path / "sets" / name
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text(f"# {name}\n{licence}\n")
+        other = {
+            **LABELLED,
+            "id": "2",
+            "sentence": f"The {name} built it in 1911.",
+            "supported": False,
+            "split": "train",
+        }
+        write(folder / "rows.jsonl", LABELLED, other, {**LABELLED, "id": "3", "passages": [""]})
+    out = tmp_path / "claims"
+    made = json.loads(run("import", "support", tmp_path / "sets", "--out", out, "--json").stdout)
+    assert made["by_split"] == {"train": 2, "dev": 1} and made["duplicates"] == 1, "the same sentence in both sets"
+    assert made["drops"] == {"a sentence without a passage": 2}
+    assert made["origin"] == {"Set ants, licence": "MIT (LICENSE).", "Set bees, licence": "not stated"}
+    [row] = [json.loads(line) for line in (out / "dev.jsonl").read_text().splitlines()]
+    assert (row["id"], row["dataset"], row["claim"]) == ("ants/1", "ants", "Who paid for the organ? Ada Marlow")
+    assert (row["passage"], row["further"], row["supported"]) == (
+        LABELLED["passages"][0],
+        [LABELLED["passages"][2]],
+        True,
+    )
+    assert "made by `modegraph data import support`" in (out / "README.md").read_text()
+    assert run("validate", out).exit_code == 0 and run("validate", out / "dev.parquet").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"passages": "a text"}, r"rows\.jsonl line 2: no row of a labelled sentence"),
+        ({"supported": 1}, r"rows\.jsonl line 2: no row of a labelled sentence"),
+        ({"split": "late"}, r"rows\.jsonl line 2: split is 'late'\. Expected one of train, val, dev, test"),
+    ],
+)
+def test_a_labelled_sentence_of_another_form_is_named(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    write(tmp_path / "rows.jsonl", LABELLED, {**LABELLED, **change})
+    with pytest.raises(UserError, match=expected):
+        run("import", "support", tmp_path, "--out", tmp_path / "out")
+    with pytest.raises(UserError, match=r"no rows\.jsonl in it or in a folder of it"):
+        run("import", "support", tmp_path / "nowhere", "--out", tmp_path / "out")

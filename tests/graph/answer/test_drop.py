@@ -13,9 +13,9 @@ from tests.graph.answer.test_verifier import EXCERPTS
 
 RIGHT = ("She never carried cattle [1].", "The tram runs every twenty minutes in summer [2].", "So it is.", "“Ada [2]”")
 WRONG = (
-    "The Corrow tram opened in 1899 [2].",
-    "Captain Anneke Roux commanded her until 1924.",
-    "The tram carried cattle.",
+    "Casimir Thole was elected to the council of Tarn in 1742 [2].",
+    "Pirates of Zanzibar sank the schooner Ondine in the winter of 1822.",
+    "Florian Achterberg sold pianos.",
 )
 BETWEEN = (
     " ",
@@ -86,8 +86,8 @@ def test_it_comes_the_same_however_the_text_is_cut(data: st.DataObject) -> None:
 
 def test_a_sentence_waits_for_the_end_of_its_paragraph_and_no_longer() -> None:
     support = SupportGate("content", READING)
-    assert support.feed("She never carried cattle. The tram ") == ""
-    assert support.feed("carried cattle.\n\nSo ") == "She never carried cattle."
+    assert support.feed("She never carried cattle. Florian Achterberg ") == ""
+    assert support.feed("sold pianos.\n\nSo ") == "She never carried cattle."
     assert support.feed("it is. ") == "" and support.finish() == "\n\nSo it is."
     [wrong] = support.dropped
-    assert (wrong.text, wrong.start, wrong.end) == ("The tram carried cattle.", 25, 25)
+    assert (wrong.text, wrong.start, wrong.end) == ("Florian Achterberg sold pianos.", 25, 25)

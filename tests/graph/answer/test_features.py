@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from graph.answer.overlap import NEAR, Wording, overlaps
 from graph.answer.verifier import FEATURES, Ground, align, asides_last, best_source, claim_features, missing_words
-from graph.text.word_forms import Words
+from graph.text.bm25 import terms_of
+from graph.text.word_forms import FUNCTION_WORDS, Words, form_of
 
 LANTERN = (
     "The Lantern was built by Ada Marlow in 1911 (on 14 May). She did not sell it to the Ferry Office. "
@@ -105,3 +107,56 @@ def test_grounds_are_joined_as_if_made_at_once() -> None:
     parts = [("A", "Ada sails."), ("B", "Bell rings. It is loud.")]
     joined, whole = Ground.joined(Ground.of([part]) for part in parts), Ground.of(parts)
     assert joined == whole
+
+
+def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
+    """The three shares as their definitions read, place by place."""
+    stems, held = [form_of(term) for term in terms_of(claim)], [[form_of(term) for term in terms_of(t)] for t in texts]
+    content = [form_of(term) for term in terms_of(claim) if term not in FUNCTION_WORDS]
+    said = [[form_of(term) for term in terms_of(text) if term not in FUNCTION_WORDS] for text in texts]
+    distinct = [form_of(term) for term in dict.fromkeys(terms_of(claim)) if term not in FUNCTION_WORDS]
+    adjacent = [
+        any(own[at : at + 2] == stems[place : place + 2] for own in held for at in range(len(own) - 1))
+        for place in range(len(stems) - 1)
+    ]
+    near = [
+        any(
+            own[i] == content[place] and own[j] == content[place + 1]
+            for own in said
+            for i in range(len(own))
+            for j in range(len(own))
+            if 0 < abs(i - j) <= NEAR
+        )
+        for place in range(len(content) - 1)
+    ]
+    found = [any(stem in own for own in held) for stem in distinct]
+    return (
+        sum(found) / len(found) if found else 1.0,
+        sum(adjacent) / len(adjacent) if adjacent else 0.0,
+        sum(near) / len(near) if near else 0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The Lantern was built by Ada Marlow in 1911.",
+        "In 1911 Marlow's builder Ada sold trams, ferries and offices.",
+        "The tram, the tram: older than the ferry!",
+        "Anneke Roux never sailed.",
+        "Ferry",
+        "It was so.",
+        "",
+    ],
+)
+def test_overlap_is_what_its_definition_says(claim: str) -> None:
+    texts = [LANTERN, "Roux sailed a tram to the ferry. Built of older trams.", ""]
+    ground = Ground.of([("", text) for text in texts])
+    assert overlaps(claim, ground.wordings) == pytest.approx(slow_overlaps(claim, texts))
+    assert overlaps(claim, ()) == pytest.approx(slow_overlaps(claim, []))
+
+
+def test_a_title_counts_and_no_pair_goes_from_it_into_the_text_or_from_a_passage_into_the_next() -> None:
+    claim = "Lantern sank near Tarn"
+    assert overlaps(claim, [Wording.of("Lantern", "sank"), Wording.of("", "Tarn")])[:2] == (3 / 4, 0)
+    assert overlaps(claim, [Wording.of("", "Lantern sank near Tarn")]) == (1, 1, 1)

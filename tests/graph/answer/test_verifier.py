@@ -1,14 +1,29 @@
 """The verifier that comes with modegraph: what it marks in answers over examples/, and files that are none."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from graph.answer.support import SupportChecker, verifier_for
-from graph.answer.verifier import FEATURES, HEADER, VERIFIER_FILE, Ground, judge_claims, open_verifier, save_verifier
+from graph.answer.overlap import overlaps
+from graph.answer.support import SupportChecker, can_be_checked, verifier_for
+from graph.answer.verifier import (
+    FEATURES,
+    HEADER,
+    SECOND_STAGE,
+    VERIFIER_FILE,
+    Ground,
+    Readings,
+    claim_features,
+    judge_claims,
+    open_verifier,
+    save_verifier,
+    second_stage_inputs,
+)
 from graph.errors import UserError
+from graph.trees import forest_logits
 from graph.types import Excerpt
 
 FERRY = (
@@ -37,15 +52,71 @@ def test_what_the_passage_says_is_not_marked(claim: str) -> None:
 @pytest.mark.parametrize(
     "claim",
     [
-        "The steam ferry Lantern was built at the Brandt Yard in 1921.",
-        "The steam ferry Lantern was not built at the Brandt Yard in 1911.",
-        "Captain Anneke Roux commanded her until 1924.",
         "The Lantern carried cattle for the Marlow Company in 1899.",
+        "Captain Casimir Thole sold the Lantern to the Marlow Company in 1742.",
+        "Florian Achterberg was elected to the council of Tarn.",
     ],
 )
 def test_what_it_does_not_say_is(claim: str) -> None:
     verifier = open_verifier("")
     assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (
+            "The steam ferry Lantern was built at the Brandt Yard in 1911.",
+            "The steam ferry Lantern was built at the Brandt Yard in 1921.",
+        ),
+        (
+            "The steam ferry Lantern was built at the Brandt Yard in 1911.",
+            "The steam ferry Lantern was not built at the Brandt Yard in 1911.",
+        ),
+        ("Captain Ysolde Renn commanded her until 1924.", "Captain Anneke Roux commanded her until 1924."),
+        ("She never carried cattle.", "She carried cattle."),
+    ],
+)
+def test_one_wrong_word_makes_a_sentence_more_doubtful(right: str, wrong: str) -> None:
+    """Such a sentence is seldom marked: the threshold is that at which right sentences of any kind are left alone."""
+    good, bad = judge_claims(open_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
+    assert bad > good + 0.1
+
+
+def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
+    """Against the formula by hand, one input at a time."""
+    verifier = open_verifier("")
+    second = verifier.second
+    assert second is not None
+    claims = ["The Lantern was built in 1921 by Anneke Roux.", "word " * 400, "She never carried cattle."]
+    ground = Ground.of([("Ferry Lantern", FERRY)])
+    readings = Readings.of((claim, ground) for claim in claims)
+    inputs = second_stage_inputs(verifier.forest, readings)
+    for claim, row, probability in zip(claims, inputs.tolist(), judge_claims(verifier, claims, ground), strict=True):
+        expected = [float(forest_logits(verifier.forest, claim_features(claim, ground)[None])[0])]
+        expected += [*overlaps(claim, ground.wordings), *claim_features(claim, ground).tolist()]
+        assert row == pytest.approx(expected)
+        logit = second.bias
+        for value, weight, mean, scale in zip(row, second.weight_S, second.mean_S, second.scale_S, strict=True):
+            logit += weight * max(-3, min(3, (value - mean) / scale))
+        assert probability == pytest.approx(1 / (1 + math.exp(-logit)))
+
+
+@pytest.mark.parametrize(
+    ("said", "checked"),
+    [
+        ("Florian Achterberg was elected to the council of Tarn.", True),
+        ("Florian Achterberg wurde in den Rat von Tårn gewählt.", True),
+        ("Флориан Ахтерберг был избран в совет города.", False),
+        ("Florian Achterberg był (Флориан) wybrany do rady Tarn.", True),
+        ("フロリアンは 市議会 に 選ばれた。", False),
+        ("Elected to it.", False),
+    ],
+)
+def test_another_script_is_not_checked(said: str, checked: bool) -> None:
+    assert can_be_checked(said) == checked
+    told = SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", said)
+    assert checked or told == []
 
 
 def test_a_sentence_is_read_against_what_it_cites_and_any_other_against_all() -> None:
@@ -98,9 +169,13 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     save_verifier(tmp_path, open_verifier(""))
     file = tmp_path / VERIFIER_FILE
     arrays = load_file(file)
+    ours = {"format": "modegraph verifier, 3", "features": FEATURES, "base": 0.0, "depth": 12}
+    stage = {"inputs": SECOND_STAGE, "bias": 0.0}
     for header, found in [
         ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
-        ({"format": "modegraph verifier, 2", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
+        ({"format": "modegraph verifier, 3", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
+        ({**ours, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage of other inputs"),
+        ({**ours, "second_stage": {**stage, "bias": float("nan")}}, "a second stage that is not finite"),
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})
         with pytest.raises(UserError, match=found):

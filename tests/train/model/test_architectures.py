@@ -160,7 +160,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
             packed_R = packed_logps(model, pack_rows([side, side], budget_tokens))
             hold(model, packed_R, twin, expected_R, expected)
         hold(model, plain_logps(model, [side, side]), twin, expected_R, expected)
-    told = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) turn otherwise above 16\. Expected rows on one side"
+    told = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) change above 16\. Expected rows on one side"
     for crossing in (
         MIXED,
         (TokenizedGroup(LONG.prompt[:8], (LONG.responses[0][:2], LONG.prompt + LONG.responses[0][:1])),),
@@ -190,7 +190,7 @@ def test_dynamic_positions_end_at_the_context_they_were_made_for() -> None:
     expected_R = twin_logps(twin_of(model, "llama"), [SHORT])
     assert (plain_logps(model, [SHORT]) - expected_R).abs().max() < 1e-3
     for groups in ([LONG], MIXED):
-        with pytest.raises(UserError, match=r"turn otherwise above 16\. Expected at most 16 tokens"):
+        with pytest.raises(UserError, match=r"change above 16\. Expected at most 16 tokens"):
             plain_logps(model, groups)
 
 
@@ -209,7 +209,7 @@ def test_where_a_border_is_crossed(rope: dict[str, Any], lengths: list[int], ref
     if not refused:
         check_rotation(config, lengths)
         return
-    with pytest.raises(UserError, match="turn otherwise above 16"):
+    with pytest.raises(UserError, match="change above 16"):
         check_rotation(config, lengths)
 
 
@@ -225,7 +225,7 @@ def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data
         (train_dpo, DpoSettings(**places)),
         (train_dpo, DpoSettings(**places, trainer="trl")),
     ):
-        with pytest.raises(UserError, match=r"the longrope positions of this model \(phi3\) turn otherwise above 150"):
+        with pytest.raises(UserError, match=r"the longrope positions of this model \(phi3\) change above 150"):
             train(settings)  # type: ignore[operator]
     assert not (tmp_path / "run").exists() and not (tmp_path / "run.partial").exists()
 

@@ -27,7 +27,7 @@ from transformers import (
 from graph.errors import UserError
 from train.model import attention
 from train.model import logps as heads
-from train.model.attention import SHARED_PREFIX, place_group, use_shared_prefix_attention
+from train.model.attention import SHARED_PREFIX, group_span, use_shared_prefix_attention
 from train.model.logps import chunked_logps, without_head
 from train.model.packing import (
     TokenizedGroup,
@@ -139,15 +139,15 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_responses_are_taken_in_whole_chunks_and_see_what_they_may() -> None:
-    place = place_group(2, 10, 3, [4, 5, 2, 12, 1])
+    place = group_span(2, 10, 3, [4, 5, 2, 12, 1])
     assert (place.row, place.start, place.end) == (2, 10, 13)
     assert [(chunk.start, chunk.end) for chunk in place.chunks] == [(13, 22), (22, 24), (24, 36), (36, 37)]
-    sees = place.chunks[0].sees
-    assert sees.shape == (9, 12) and sees[:, :3].all()
+    mask = place.chunks[0].mask
+    assert mask.shape == (9, 12) and mask[:, :3].all()
     for query in range(9):
         for key in range(9):
             same = (query < 4) == (key < 4)
-            assert sees[query, 3 + key].item() == (same and key <= query)
+            assert mask[query, 3 + key].item() == (same and key <= query)
 
 
 @MODELS

@@ -16,7 +16,7 @@ from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.retrieve.parts.query import usage_of
 from graph.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
-from serve.conversation.prompt import Prompt, fit_prompt, is_too_long, standalone_prompt
+from serve.conversation.prompt import Prompt, fit_prompt, halvings, is_too_long, standalone_prompt
 from serve.types import Cost
 
 
@@ -68,14 +68,14 @@ def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> t
     """
     if not prompt.ranked:
         return prompt, Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
-    completion = model.complete([CompletionRequest(tuple(prompt.messages()), max_answer_tokens)])[0]
-    if completion.finish_reason != "refused":
-        return prompt, completion
-    shorter = prompt.halved() if is_too_long(completion.text) else None
-    if shorter is None:
-        remedy = "ask a shorter question, or use another model"
-        raise UserError(f"{model.name}: {completion.text}", "a request that the server accepts", remedy)
-    return ask_model(model, shorter, max_answer_tokens)
+    for part in halvings(prompt):
+        completion = model.complete([CompletionRequest(tuple(part.messages()), max_answer_tokens)])[0]
+        if completion.finish_reason != "refused":
+            return part, completion
+        if not is_too_long(completion.text):
+            break
+    remedy = "ask a shorter question, or use another model"
+    raise UserError(f"{model.name}: {completion.text}", "a request that the server accepts", remedy)
 
 
 def cite(

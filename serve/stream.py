@@ -21,8 +21,8 @@ from graph.errors import UserError
 from graph.text.prompting import quote
 from graph.types import Completion, Evidence, Excerpt, LanguageModel
 from serve.citations import citation, url_citation
-from serve.conversation.prompt import Prompt, fit_prompt, standalone_prompt
-from serve.engines.chat_backend import TOO_LONG, ChatBackend
+from serve.conversation.prompt import Prompt, fit_prompt, halvings, standalone_prompt
+from serve.engines.chat_backend import ChatBackend, call_until_it_fits
 from serve.http.errors import ApiError
 from serve.pipeline import Answer, cite
 
@@ -331,17 +331,15 @@ def _fitted_prompt(
 async def _open_chunks(
     backend: ChatBackend, name: str, prompt: Prompt, max_answer_tokens: int
 ) -> tuple[Prompt, AsyncIterator[dict[str, Any]]]:
-    """The engine's chunks and their prompt: where the engine finds a prompt too long, the call is repeated with half of it."""
-    while True:
-        messages = [{"role": turn.role, "content": turn.content} for turn in prompt.messages()]
-        body = {"model": name, "messages": messages, "max_tokens": max_answer_tokens, "temperature": 0.0}
-        try:
-            return prompt, await backend.stream(body)
-        except ApiError as problem:
-            shorter = prompt.halved() if problem.code == TOO_LONG else None
-            if shorter is None:
-                raise
-            prompt = shorter
+    """The engine's chunks and their prompt, the first of its halvings that the engine does not find too long."""
+
+    async def stream(part: Prompt) -> AsyncIterator[dict[str, Any]]:
+        messages = [{"role": turn.role, "content": turn.content} for turn in part.messages()]
+        return await backend.stream(
+            {"model": name, "messages": messages, "max_tokens": max_answer_tokens, "temperature": 0.0}
+        )
+
+    return await call_until_it_fits(halvings(prompt), stream)
 
 
 def _answer_deltas(shown: MessageDelta) -> list[AnswerDelta]:

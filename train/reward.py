@@ -1,6 +1,6 @@
-"""A reward model from preference pairs by TRL's RewardTrainer, and the rewards it gives: 0 to 1, one more component of responses.
+"""A reward model from preference pairs by TRL's RewardTrainer, and its rewards: 0 to 1, one more component of responses.
 
-It starts from a whole language model whose head is replaced by a new one of one output, read at a text's last token.
+It starts from a full language model whose head is replaced by a new one with one output, at a text's last token.
 Legend: B texts of a batch, T tokens."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class ScoredData:
-    """What was written: prompts, responses, and the mean of their rewards."""
+    """The scored data: numbers of prompts and responses, and the mean reward."""
 
     prompts: int
     responses: int
@@ -48,7 +48,7 @@ def train_reward(settings: RewardSettings) -> RunRecord:
     """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
     if is_adapter(settings.model):
         found = f"model {settings.model!r} is an adapter of a language model"
-        raise UserError(found, "a whole model", "start from its base, or merge it first (`train export --merge`)")
+        raise UserError(found, "a full model", "start from its base, or merge it first (`train export --merge`)")
     set_seed(settings.seed)
     start = prepare(settings, both_sides, head="score")
     with run_folder(settings, "reward") as folder:
@@ -56,9 +56,9 @@ def train_reward(settings: RewardSettings) -> RunRecord:
 
 
 def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path) -> RewardTrainer:
-    """TRL's trainer of −log σ(r_chosen − r_rejected); no row is left out for its length, `prepare` has seen to that.
+    """TRL's trainer of −log σ(r_chosen − r_rejected); no row is dropped for its length, which `prepare` checks.
 
-    What learns is kept in float32: a head in the base's bfloat16 would round small steps away.
+    Trained weights are float32: a head in the base's bfloat16 would round small steps away.
     """
     without_dropout(start.model)
     arguments = RewardConfig(
@@ -83,7 +83,7 @@ def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path
 def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     """Write the scored responses of `data` again, file by file, with the component `reward_model` (an earlier one is replaced).
 
-    UserError when `output` is taken, `data` holds no responses, or as `score_texts`; nothing is left behind then.
+    UserError if `output` exists, if `data` has no responses, or as in `score_texts`; then nothing is written.
     """
     check_output(output)
     files = [data / f"{split}.jsonl" for split in SPLITS if (data / f"{split}.jsonl").exists()]
@@ -92,25 +92,24 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     if not files:
         raise UserError(f"{data}: no train.jsonl", "a folder of scored responses", "make it with `synth responses`")
     by_file = {file.name: read_responses(file) for file in files}
-    asked = [(row.prompt, text) for rows in by_file.values() for row in rows for text in row.responses]
-    rewards = score_texts(folder, [prompt for prompt, _ in asked], [text for _, text in asked])
-    given = iter(round(reward, DIGITS) for reward in rewards)
+    pairs = [(row.prompt, text) for rows in by_file.values() for row in rows for text in row.responses]
+    rewards = score_texts(folder, [prompt for prompt, _ in pairs], [text for _, text in pairs])
+    rounded = iter(round(reward, DIGITS) for reward in rewards)
     with fresh_folder(output) as partial:
         for name, rows in by_file.items():
-            write_jsonl(partial / name, (response_to_json(with_reward(row, given)) for row in rows))
+            write_jsonl(partial / name, (response_to_json(with_reward(row, rounded)) for row in rows))
     return ScoredData(sum(map(len, by_file.values())), len(rewards), fmean(rewards))
 
 
-def with_reward(row: ResponseRow, given: Iterator[float]) -> ResponseRow:
-    """The row with the next of the rewards `given` as its component `reward_model`."""
-    own = tuple(islice(given, len(row.responses)))
-    return replace(row, rewards={**row.rewards, COMPONENT: own})
+def with_reward(row: ResponseRow, rewards: Iterator[float]) -> ResponseRow:
+    """The row with the next of `rewards` as its component `reward_model`."""
+    return replace(row, rewards={**row.rewards, COMPONENT: tuple(islice(rewards, len(row.responses)))})
 
 
 def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: Sequence[str]) -> list[float]:
-    """σ(r) of each response to the prompt at its place, 0 to 1, in order. Padding stands on the right: nothing attends to it.
+    """σ(r) of each response to its prompt, 0 to 1, in order. Padding is on the right: nothing attends to it.
 
-    UserError when `folder` is no run of `train reward`, or for a text beyond the model's context.
+    UserError if `folder` is no run of `train reward`, or for a text beyond the model's context.
     """
     record = read_run(folder)
     if record.stage != "reward":

@@ -1,8 +1,8 @@
-"""Supervised fine-tuning on the answers of conversations: teaches reading and the form, and gives preference training its reference.
+"""Supervised fine-tuning on the answers of conversations: teaches reading and the answer form, and provides the reference of preference training.
 
-Read are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
-and instruction, input, output (Alpaca), a JSON object a line. Adjacent rows over the same passages are one group, whose common prompt is
-computed once (train/model/packing.py). The loss is −log π of the answers' tokens, end token included, a mean over the tokens of a batch."""
+Formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
+and instruction, input, output (Alpaca), one JSON object per line. Adjacent rows over the same passages are one group, whose common prompt is
+computed once (train/model/packing.py). The loss is −log π of the answers' tokens, including end tokens, the mean over the tokens of a batch."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 
 @dataclass(frozen=True)
 class Conversation:
-    """A chat that ends with a user's turn, the completion to learn, and what an answer to it is measured against.
+    """A chat that ends with a user's turn, the completion to learn, and the gold data for answers to it.
 
-    `answers` are the accepted short answers (none: refusing is right); `gold` numbers the passages that may be cited, of `context`, their ids.
+    `answers` are the accepted short answers (empty: a refusal is correct); `gold` numbers the citable passages among `context`, their ids.
     """
 
     prompt: tuple[Message, ...]
@@ -57,15 +57,15 @@ class Conversation:
 
 
 def read_conversations(file: Path) -> list[Conversation]:
-    """All distinct conversations of a file in order; UserError with the line number for the first that cannot be learned, or for none."""
+    """All distinct conversations of a file in order; UserError with the line number of the first unusable row, or if there are none."""
     rows: dict[Conversation, None] = {}
     for line, values in read_jsonl(file):
         where = f"{file} line {line}"
         try:
             row = conversation_of(values)
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
-            said = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
-            found = f"{where}: not a conversation ({said}); its keys are {', '.join(values)}"
+            reason = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
+            found = f"{where}: not a conversation ({reason}); its keys are {', '.join(values)}"
             raise UserError(found, FORMS, "fix the row, or see docs/guide.md") from None
         if not row.prompt or row.prompt[-1].role != "user":
             raise UserError(
@@ -80,52 +80,56 @@ def read_conversations(file: Path) -> list[Conversation]:
 
 
 def conversation_of(row: Mapping[str, Any]) -> Conversation:
-    """One row of any of the forms; KeyError, TypeError or ValueError for a row of none."""
+    """One row of any of the formats; KeyError, TypeError or ValueError for another row."""
     if "messages" in row or "conversations" in row:
-        return _of_turns(_turns(row.get("messages") or row["conversations"]))
+        return _conversation_of_turns(_turns(row.get("messages") or row["conversations"]))
     if "instruction" in row:
-        asked = "\n\n".join(part for part in (row["instruction"], row.get("input") or "") if part)
+        question = "\n\n".join(part for part in (row["instruction"], row.get("input") or "") if part)
         system = (Message("system", row["system"]),) if row.get("system") else ()
-        return _measured(Conversation((*system, Message("user", asked)), str(row["output"])), row)
+        return _with_gold(Conversation((*system, Message("user", question)), str(row["output"])), row)
     prompt = row["prompt"]
     turns = (Message("user", prompt),) if isinstance(prompt, str) else _turns(prompt)
-    written = row["completion"] if "completion" in row else row["chosen"]
-    return _measured(Conversation(turns, written if isinstance(written, str) else written[-1]["content"]), row)
+    completion = row["completion"] if "completion" in row else row["chosen"]
+    return _with_gold(
+        Conversation(turns, completion if isinstance(completion, str) else completion[-1]["content"]), row
+    )
 
 
-def _of_turns(turns: Sequence[Message]) -> Conversation:
+def _conversation_of_turns(turns: Sequence[Message]) -> Conversation:
     if turns[-1].role != "assistant":
         raise ValueError(f"the last turn is the {turns[-1].role}'s, not the assistant's")
-    return _measured(Conversation(tuple(turns[:-1]), turns[-1].content), {})
+    return _with_gold(Conversation(tuple(turns[:-1]), turns[-1].content), {})
 
 
 def _turns(turns: Any) -> tuple[Message, ...]:
-    """OpenAI's role and content, or ShareGPT's from and value."""
-    made = []
+    """The messages of turns with OpenAI's role and content, or ShareGPT's from and value."""
+    messages = []
     for turn in turns:
         role, content = (turn["role"], turn["content"]) if "role" in turn else (turn["from"], turn["value"])
         if role not in ROLES or not isinstance(content, str):
             raise ValueError(f"a turn of {role!r} with {content!r:.40}")
-        made.append(Message(ROLES[role], content))  # type: ignore[arg-type]
-    return tuple(made)
+        messages.append(Message(ROLES[role], content))  # type: ignore[arg-type]
+    return tuple(messages)
 
 
-def _measured(read: Conversation, row: Mapping[str, Any]) -> Conversation:
-    """With what a reading row says of its answer; of others, the completion is the accepted answer."""
+def _with_gold(conversation: Conversation, row: Mapping[str, Any]) -> Conversation:
+    """The conversation with the gold data of a reading row; for other rows, the completion is the accepted answer."""
     if "answers" not in row or "context_ids" not in row or "chosen" in row:
-        return Conversation(read.prompt, read.completion, (read.completion,))
-    numbers = {one: number for number, one in enumerate(row["context_ids"], start=1)}
-    gold = tuple(sorted(numbers[one] for one in row.get("gold_ids", ()) if one in numbers))
-    return Conversation(read.prompt, read.completion, tuple(row["answers"]), gold, tuple(row["context_ids"]))
+        return Conversation(conversation.prompt, conversation.completion, (conversation.completion,))
+    numbers = {passage: number for number, passage in enumerate(row["context_ids"], start=1)}
+    gold = tuple(sorted(numbers[passage] for passage in row.get("gold_ids", ()) if passage in numbers))
+    return Conversation(
+        conversation.prompt, conversation.completion, tuple(row["answers"]), gold, tuple(row["context_ids"])
+    )
 
 
 MEASURED_TOKENS = 4096
-"""Tokens of a batch of dev prompts that are answered together, padding included."""
+"""Tokens of a batch of dev prompts, including padding, for greedy answers."""
 
 
 @dataclass(frozen=True)
 class SftData:
-    """What a run learns from, what its dev loss is taken of, and the dev conversations that are answered."""
+    """The training groups of a run, the groups of its dev loss, and the dev conversations to answer."""
 
     train: list[TokenizedGroup]
     dev: list[TokenizedGroup]
@@ -142,7 +146,7 @@ def train_sft(settings: SftSettings) -> RunRecord:
 
 
 def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> SftData:
-    """The groups of train.jsonl and dev.jsonl; UserError with file and line for what cannot be learned from or is too long."""
+    """The groups of train.jsonl and dev.jsonl; UserError with file and line for rows that are unusable or too long."""
     folder = Path(settings.data)
     if not folder.is_dir():
         raise UserError(f"data = {settings.data!r}: no such folder", "a folder with train.jsonl", "check the path")
@@ -155,58 +159,58 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     def groups(rows: Sequence[Conversation], file: Path) -> list[TokenizedGroup]:
         tokenized = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
         check_fit(tokenized, settings.max_length_tokens, file)
-        most = settings.group_tokens or settings.max_length_tokens
-        return share_prefixes(tokenized, [row.context for row in rows], most)
+        max_tokens = settings.group_tokens or settings.max_length_tokens
+        return share_prefixes(tokenized, [row.context for row in rows], max_tokens)
 
-    measured = spread(groups(dev, dev_file), settings.eval_rows)
-    return SftData(groups(train, folder / "train.jsonl"), measured, spread(dev, settings.eval_rows))
+    dev_groups = spread(groups(dev, dev_file), settings.eval_rows)
+    return SftData(groups(train, folder / "train.jsonl"), dev_groups, spread(dev, settings.eval_rows))
 
 
 def spread(rows: Sequence[Any], count: int) -> list[Any]:
-    """`count` of the rows at equal distances: the first ones may all be of one set.
+    """`count` rows at equal distances, because the first ones may all belong to one set.
 
     >>> spread("abcdefg", 3), spread("ab", 3)
     (['a', 'c', 'e'], ['a', 'b'])
     """
-    return [rows[len(rows) * place // count] for place in range(count)] if count < len(rows) else list(rows)
+    return [rows[len(rows) * number // count] for number in range(count)] if count < len(rows) else list(rows)
 
 
 def check_fit(rows: Sequence[TokenizedRow], max_length_tokens: int, file: Path) -> None:
-    """UserError naming how many rows are longer than `max_length_tokens`, and the longest."""
-    over = [number for number, row in enumerate(rows, start=1) if len(row.ids) > max_length_tokens]
-    if over:
+    """UserError with the number of rows longer than `max_length_tokens`, and the longest."""
+    too_long = [number for number, row in enumerate(rows, start=1) if len(row.ids) > max_length_tokens]
+    if too_long:
         longest = max(len(row.ids) for row in rows)
         raise UserError(
-            f"{file}: {len(over)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
-            f"(the first is row {over[0]}, the longest has {longest} tokens)",
+            f"{file}: {len(too_long)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
+            f"(the first is row {too_long[0]}, the longest has {longest} tokens)",
             "rows that fit whole",
             f"set max_length_tokens to {longest}, or make shorter contexts",
         )
 
 
 def share_prefixes(
-    rows: Sequence[TokenizedRow], contexts: Sequence[tuple[str, ...]], most_tokens: int
+    rows: Sequence[TokenizedRow], contexts: Sequence[tuple[str, ...]], max_tokens: int
 ) -> list[TokenizedGroup]:
-    """Rows as groups: those one after another over the same context, if they have one, up to `most_tokens` together."""
+    """Rows as groups: consecutive rows over the same context, if they have one, up to `max_tokens` together."""
     groups: list[TokenizedGroup] = []
-    waiting: list[TokenizedRow] = []
+    pending: list[TokenizedRow] = []
     shared = 0
-    before: tuple[str, ...] = ()
+    previous: tuple[str, ...] = ()
     for row, context in zip(rows, contexts, strict=True):
-        if waiting:
-            common = min(shared, _common(waiting[0], row))
-            together = common + sum(len(one.ids) - common for one in (*waiting, row))
-            if context and context == before and common and together <= most_tokens:
-                waiting.append(row)
+        if pending:
+            common = min(shared, _common(pending[0], row))
+            total = common + sum(len(member.ids) - common for member in (*pending, row))
+            if context and context == previous and common and total <= max_tokens:
+                pending.append(row)
                 shared = common
                 continue
-            groups.append(_group(waiting, shared))
-        waiting, shared, before = [row], row.prompt_tokens, context
-    return [*groups, _group(waiting, shared)] if waiting else groups
+            groups.append(_group(pending, shared))
+        pending, shared, previous = [row], row.prompt_tokens, context
+    return [*groups, _group(pending, shared)] if pending else groups
 
 
 def _common(one: TokenizedRow, other: TokenizedRow) -> int:
-    """How many tokens two prompts begin with alike."""
+    """The number of common tokens at the start of two prompts."""
     pairs = zip(one.ids[: one.prompt_tokens], other.ids[: other.prompt_tokens], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -217,7 +221,7 @@ def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
 
 
 class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """transformers' Trainer over groups; its dev figures are the exact loss and those of `measure`, which answers dev rows."""
+    """transformers' Trainer over groups; its dev figures are the exact loss and those of `measure`, from answers to dev rows."""
 
     def __init__(
         self, logps_of: LogpsOf, measure: Callable[[Any], Mapping[str, float]] | None, **arguments: Any
@@ -225,12 +229,12 @@ class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         super().__init__(data_collator=list, **arguments)
         self.model_accepts_loss_kwargs = False
         self.logps_of, self.measure = logps_of, measure
-        self._dev: list[tuple[float, int]] = []
+        self._dev_losses: list[tuple[float, int]] = []
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """−log π of a batch's written tokens, a mean over them."""
+        """The mean of −log π over a batch's answer tokens."""
         del num_items_in_batch
         loss = -self.logps_of(model, inputs).sum() / answer_tokens(inputs)
         return (loss, {}) if return_outputs else loss
@@ -239,43 +243,45 @@ class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         """The loss of one batch of dev groups; there are no logits to gather."""
         with torch.no_grad():
             loss = self.compute_loss(model, inputs)
-        own = [(float(loss) * answer_tokens(inputs), answer_tokens(inputs))]
-        self._dev += self.accelerator.gather_for_metrics(own, use_gather_object=True)
+        losses = [(float(loss) * answer_tokens(inputs), answer_tokens(inputs))]
+        self._dev_losses += self.accelerator.gather_for_metrics(losses, use_gather_object=True)
         return loss, None, None
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """The dev loss over all tokens, whatever the batches, and the figures of the answers."""
-        self._dev = []
+        """The dev loss, a mean over all tokens, and the figures of the answers."""
+        self._dev_losses = []
         output = super().evaluation_loop(*args, **kwargs)
-        output.metrics["eval_loss"] = sum(loss for loss, _ in self._dev) / sum(tokens for _, tokens in self._dev)
+        output.metrics["eval_loss"] = sum(loss for loss, _ in self._dev_losses) / sum(
+            tokens for _, tokens in self._dev_losses
+        )
         if self.measure is not None:
             output.metrics.update({f"eval_{name}": value for name, value in self.measure(self.model).items()})
         return output
 
     def _prepare_inputs(self, inputs: Any) -> Any:
-        """A batch is a list of groups, moved where it is needed by the layout."""
+        """The batch, a list of groups, unchanged: the layout moves tensors to the device."""
         return inputs
 
 
 def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
-    """Tokens that are learned."""
+    """The number of answer tokens in some groups."""
     return sum(group.written_tokens for group in groups)
 
 
 def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
-    """The trainer: model with its adapter, layout chosen, the best of the measured checkpoints kept where `eval_steps` is set."""
+    """The trainer: model with its adapter, the layout, and with `eval_steps` the best measured checkpoint at the end."""
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
-    everything = [*data.train, *data.dev]
-    longest = [len(group.prompt) + max(map(len, group.responses)) for group in everything]
+    groups = [*data.train, *data.dev]
+    longest = [len(group.prompt) + max(map(len, group.responses)) for group in groups]
     check_rotation(model.config, longest)
     model.to(device())
-    measured = settings.eval_steps is not None
-    arguments = trainer_arguments(settings, folder) | (best_checkpoint_arguments(settings) if measured else {})
+    is_measured = settings.eval_steps is not None
+    arguments = trainer_arguments(settings, folder) | (best_checkpoint_arguments(settings) if is_measured else {})
     trainer = SftTrainer(
         choose_layout(model, max(longest), None),
-        (lambda model: reading_figures(model, tokenizer, data.dev_rows)) if measured else None,
+        (lambda model: reading_figures(model, tokenizer, data.dev_rows)) if is_measured else None,
         model=model,
         args=TrainingArguments(**arguments, remove_unused_columns=False),
         train_dataset=data.train,
@@ -302,17 +308,17 @@ def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
 
 
 def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
-    """Greedy answers to conversations: exact match, F1, and of those with passages the share that cites gold ones."""
+    """The figures of greedy answers: exact match, F1, and the share of exact answers with gold passages that cite them."""
     prompts = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
     limit = 2 * max(len(row.ids) - row.prompt_tokens for row in prompts)
-    order = sorted(range(len(rows)), key=lambda place: prompts[place].prompt_tokens)
+    order = sorted(range(len(rows)), key=lambda row_number: prompts[row_number].prompt_tokens)
     scores = []
     while order:
         longest = prompts[order[-1]].prompt_tokens
         batch, order = order[-max(1, MEASURED_TOKENS // longest) :], order[: -max(1, MEASURED_TOKENS // longest)]
-        asked = [prompts[place].ids[: prompts[place].prompt_tokens] for place in batch]
-        for place, ids in zip(batch, greedy_answers(model, tokenizer, asked, limit), strict=True):
-            row, text = rows[place], tokenizer.decode(ids, skip_special_tokens=True)
+        batch_prompts = [prompts[row_number].ids[: prompts[row_number].prompt_tokens] for row_number in batch]
+        for row_number, ids in zip(batch, greedy_answers(model, tokenizer, batch_prompts, limit), strict=True):
+            row, text = rows[row_number], tokenizer.decode(ids, skip_special_tokens=True)
             scores.append((row, score_reading(text, row.answers, row.gold, len(row.context))))
     cited = [score.cites_gold for row, score in scores if row.gold and score.exact]
     figures = {"exact": fmean(score.exact for _, score in scores), "f1": fmean(score.f1 for _, score in scores)}

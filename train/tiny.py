@@ -1,7 +1,7 @@
-"""A stand-in for a pretrained model where none can be had: a tokenizer and a tiny Llama trained on the texts at hand.
+"""A stand-in for a pretrained model: a tokenizer and a tiny Llama trained on local texts.
 
-Fast tests use it as "the untuned model", and the demo where smollm2 has not been fetched. It speaks the same chat form as the small models it stands for
-(<|im_start|>role … <|im_end|>), so everything downstream runs as it would on them.
+Fast tests use it as "the untuned model", and so does the demo if smollm2 has not been fetched. It has the chat format of small pretrained models
+(<|im_start|>role … <|im_end|>), so everything downstream runs as with them.
 Legend: B rows of a batch, T tokens of a row.
 """
 
@@ -63,7 +63,7 @@ def read_texts(source: Path) -> list[str]:
 def train_tokenizer(texts: Sequence[str], vocabulary: int, context_tokens: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer (any text round-trips) with pad, start and end tokens and the chat template.
 
-    The words that every prompt and answer holds are counted once a text, so that the form stays short in tokens.
+    The words of every prompt and answer are added once per text, so that the answer form takes few tokens.
     """
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -88,7 +88,7 @@ def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any
     """A Llama with random weights drawn from the seed; input and output embeddings are one matrix."""
     if settings.hidden_size % (2 * settings.heads):
         found = f"hidden_size = {settings.hidden_size} with heads = {settings.heads}"
-        raise UserError(found, "heads of an even, whole width", "set hidden_size to a multiple of 2 x heads")
+        raise UserError(found, "heads of an even integer width", "set hidden_size to a multiple of 2 x heads")
     set_seed(settings.seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -107,14 +107,14 @@ def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any
 
 
 def token_stream(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Tensor:
-    """All texts one after another, blank lines between: int64[tokens]. The end token is left to fine-tuning."""
+    """All texts in a row, separated by blank lines: int64[tokens]. The end token is left to fine-tuning."""
     return torch.tensor([token for text in texts for token in tokenizer(f"{text}\n\n")["input_ids"]])
 
 
 def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int, seed: int) -> Iterator[Tensor]:
-    """`steps` batches int64[B, T] of windows that start anywhere in the stream, the same for the same seed."""
+    """`steps` batches int64[B, T] of random windows of the stream, equal for equal seeds."""
     if len(stream) <= block_tokens:
-        found = f"the texts hold {len(stream)} tokens"
+        found = f"the texts have {len(stream)} tokens"
         raise UserError(found, f"more than block_tokens = {block_tokens}", "give more text, or set block_tokens lower")
     generator = torch.Generator().manual_seed(seed)
     offsets_T = torch.arange(block_tokens)
@@ -124,7 +124,7 @@ def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int
 
 
 def pretrain(model: Any, stream: Tensor, settings: TinySettings, folder: Path) -> Outcome:
-    """Next-token prediction with AdamW, the rate rising for a tenth of the steps and then falling to 0, in place; progress is noted in `folder`."""
+    """Train in place by next-token prediction with AdamW, with a linear warm-up over a tenth of the steps; progress is recorded in `folder`."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.1)
     schedule = get_linear_schedule_with_warmup(optimizer, settings.steps // 10, settings.steps)
     batches = random_blocks(stream, settings.batch_size, settings.block_tokens, settings.steps, settings.seed)

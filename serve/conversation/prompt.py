@@ -7,8 +7,9 @@ task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar
 
 from graph.answer.citations import check_citations
 from graph.answer.context import fit_excerpts, in_prompt_order, largest_fitting
@@ -137,6 +138,23 @@ class Prompt:
         return half if (half.exchanges, half.ranked) != (self.exchanges, self.ranked) else None
 
 
+class Halvable(Protocol):
+    """What can be asked with less."""
+
+    def halved(self) -> Self | None: ...
+
+
+H = TypeVar("H", bound=Halvable)
+
+
+def halvings(whole: H) -> Iterator[H]:
+    """The prompt, half of it, and so on while something can be left out: what to ask with in turn while an engine finds it too long."""
+    part: H | None = whole
+    while part is not None:
+        yield part
+        part = part.halved()
+
+
 def standalone_prompt(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt:
     """The prompt of a question without a conversation; the engine escapes its special tokens."""
     return Prompt("question", evidence.query, "", evidence, ranked, (), str)
@@ -221,6 +239,6 @@ def fit_task(task: Task, model: LanguageModel, max_answer_tokens: int) -> tuple[
     if window is None:
         return task, max_answer_tokens
     limit = window - min(max_answer_tokens, window // TASK_REPLY_SHARE)
-    while model.prompt_tokens(task.messages()) > limit and (shorter := task.halved()) is not None:
-        task = shorter
-    return task, max(1, min(max_answer_tokens, window - model.prompt_tokens(task.messages())))
+    parts = list(halvings(task))
+    part = next((one for one in parts if model.prompt_tokens(one.messages()) <= limit), parts[-1])
+    return part, max(1, min(max_answer_tokens, window - model.prompt_tokens(part.messages())))

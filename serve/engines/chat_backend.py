@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from starlette.responses import Response
 
 from graph.types import LanguageModel
-from serve.http.errors import no_model
+from serve.http.errors import ApiError, no_model
 
 TOO_LONG = "prompt_too_long"
 """The code of an ApiError for a prompt longer than the engine's window; a shorter one may fit."""
 Body = Mapping[str, Any]
 """A chat completion, a chunk of one or a request for one, in OpenAI's form: JSON that is passed on unchanged."""
+
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+async def call_until_it_fits(prompts: Iterable[P], call: Callable[[P], Awaitable[T]]) -> tuple[P, T]:
+    """The first of `prompts`, each shorter than the one before, that the engine does not find too long, and its reply to it.
+
+    ApiError: the engine's refusal, where it finds all of them too long or refuses for another reason.
+    """
+    refusal: ApiError | None = None
+    for prompt in prompts:
+        try:
+            return prompt, await call(prompt)
+        except ApiError as problem:
+            if problem.code != TOO_LONG:
+                raise
+            refusal = problem
+    raise refusal or ValueError("no prompt")
 
 
 class ChatBackend(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -29,10 +29,11 @@ from serve.conversation.prompt import (
     exchanges_of,
     fit_prompt,
     fit_task,
+    halvings,
     read_task,
 )
 from serve.conversation.rewrite import Question, read_turn
-from serve.engines.chat_backend import TOO_LONG, Body
+from serve.engines.chat_backend import TOO_LONG, Body, call_until_it_fits
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import Access
 from serve.http.telemetry import MODEL, timed, usage_values
@@ -114,7 +115,7 @@ class PreparedRequest:
         """Whether a search found nothing, so that the model is not called."""
         return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
 
-    def shorter(self) -> PreparedRequest | None:
+    def halved(self) -> PreparedRequest | None:
         """The request with about half of the optional parts of its prompt; None when nothing can be left out."""
         if self.task is not None:
             shorter_task = self.task.halved()
@@ -268,7 +269,9 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
             timed(services.metrics.generation.labels(model)),
             services.tracing.span("generate", {MODEL: model}) as span,
         ):
-            prepared, completion = await _call_until_it_fits(prepared, services.backend.complete)
+            prepared, completion = await call_until_it_fits(
+                halvings(prepared), lambda part: services.backend.complete(part.body)
+            )
             span.set(usage_values(completion.get("usage")))
     services.metrics.count_tokens(model, prepared.key, completion.get("usage"))
     return prepared, completion
@@ -278,7 +281,7 @@ async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[Pr
     """The chunks of a completion, the last with its usage, and the request they are for; a refusal of the engine is raised here."""
     if prepared.found_nothing:
         return prepared, not_found_completion(prepared.body).chunks()
-    prepared, chunks = await _call_until_it_fits(prepared, services.backend.stream)
+    prepared, chunks = await call_until_it_fits(halvings(prepared), lambda part: services.backend.stream(part.body))
     return prepared, _with_metrics(services, chunks, prepared.body["model"], prepared.key)
 
 
@@ -313,20 +316,6 @@ async def stream_text(
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
     yield TextEnd(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported), parts.answered)
-
-
-async def _call_until_it_fits(
-    prepared: PreparedRequest, call: Callable[[Body], Awaitable[T]]
-) -> tuple[PreparedRequest, T]:
-    """The engine's reply and the request it is for: where the engine finds a prompt too long, the call is repeated with a shorter one."""
-    while True:
-        try:
-            return prepared, await call(prepared.body)
-        except ApiError as problem:
-            shorter = prepared.shorter() if problem.code == TOO_LONG else None
-            if shorter is None:
-                raise
-            prepared = shorter
 
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:

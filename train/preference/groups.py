@@ -1,4 +1,4 @@
-"""From rows to what preference training compares, groups of responses: a prompt, K responses as token ids, and the reward of each.
+"""Rows to the groups that preference training compares: a prompt, K responses as token ids, and the reward of each.
 
 Pairs are K = 2, with rewards whose softmax is the label; scored responses have weighted rewards, and those of a prompt are split into groups of K."""
 
@@ -38,7 +38,7 @@ class ResponseGroup:
 
 @dataclass(frozen=True)
 class Grouping:
-    """How scored responses become groups: by the weights of their rewards, standardised or not; split by `seed` into `size` (None: all)."""
+    """How scored responses are grouped: the weights of their rewards, standardised or not; split by `seed` into `size` (None: one group)."""
 
     weights: Mapping[str, float]
     standardised: bool
@@ -48,7 +48,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class LengthLimit:
-    """What is done with rows whose prompt and longest response together are over `max_tokens`: refused, or dropped and counted."""
+    """The limit on a prompt with its longest response; longer rows are refused, or with `drop` dropped and counted."""
 
     max_tokens: int
     drop: bool
@@ -66,17 +66,17 @@ def pair_groups(
 def scored_groups(
     rows: Sequence[ResponseRow],
     tokenizer: PreTrainedTokenizerBase,
-    how: Grouping,
+    grouping: Grouping,
 ) -> Iterator[ResponseGroup]:
-    """Scored responses, those of each prompt in groups."""
+    """The scored responses of each prompt in groups."""
     for row in rows:
-        rewards = combine_rewards(row, how.weights)
-        rewards = standardise(rewards) if how.standardised else rewards
-        for number, places in enumerate(
-            split_into_groups(len(row.responses), how.size, random.Random(content_id(str(how.seed), row.id)))
+        rewards = combine_rewards(row, grouping.weights)
+        rewards = standardise(rewards) if grouping.standardised else rewards
+        for number, members in enumerate(
+            split_into_groups(len(row.responses), grouping.size, random.Random(content_id(str(grouping.seed), row.id)))
         ):
-            tokenized = tokenize_group(tokenizer, row.prompt, [row.responses[place] for place in places])
-            yield ResponseGroup(f"{row.id}/{number}", tokenized, tuple(rewards[place] for place in places))
+            tokenized = tokenize_group(tokenizer, row.prompt, [row.responses[member] for member in members])
+            yield ResponseGroup(f"{row.id}/{number}", tokenized, tuple(rewards[member] for member in members))
 
 
 def best_worst_groups(
@@ -85,9 +85,9 @@ def best_worst_groups(
     weights: Mapping[str, float],
     label_smoothing: float,
 ) -> Iterator[ResponseGroup]:
-    """Of each prompt the best-rewarded response against the worst, as a pair with the label (1 − ε, ε); ties: the first drawn.
+    """A pair of each prompt's best-rewarded and worst response with the label (1 − ε, ε); the first of equals.
 
-    A prompt whose responses are all rewarded alike makes no pair.
+    A prompt with equal rewards makes no pair.
     """
     for row in rows:
         rewards = combine_rewards(row, weights)
@@ -109,7 +109,7 @@ def hard_label(label_smoothing: float) -> tuple[float, float]:
 def tokenize_group(
     tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], responses: Sequence[str]
 ) -> TokenizedGroup:
-    """A chat prompt and its responses, each with its end token, cut where all of them leave the prompt's tokens."""
+    """A chat prompt and its responses, each with its end token, split at the end of their common prompt tokens."""
     rows = [tokenize_row(tokenizer, prompt, response) for response in responses]
     shared = min(row.prompt_tokens for row in rows)
     return TokenizedGroup(rows[0].ids[:shared], tuple(row.ids[shared:] for row in rows))
@@ -122,13 +122,13 @@ def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[flo
             found = f"row {row.id!r} has no reward {component!r}, only {', '.join(row.rewards)}"
             raise UserError(found, "every component that `rewards` weights", "fix the weights, or make the data again")
     return tuple(
-        sum(weight * row.rewards[component][place] for component, weight in weights.items())
-        for place in range(len(row.responses))
+        sum(weight * row.rewards[component][response] for component, weight in weights.items())
+        for response in range(len(row.responses))
     )
 
 
 def standardise(rewards: Sequence[float]) -> tuple[float, ...]:
-    """Mean 0 and standard deviation 1 within the group; all 0 where all are equal.
+    """The rewards with mean 0 and standard deviation 1 within the group; all 0 if they are equal.
 
     >>> standardise([1.0, 3.0]), standardise([2.0, 2.0])
     ((-1.0, 1.0), (0.0, 0.0))
@@ -138,7 +138,7 @@ def standardise(rewards: Sequence[float]) -> tuple[float, ...]:
 
 
 def split_into_groups(count: int, size: int | None, draw: random.Random) -> list[list[int]]:
-    """The numbers 0 … count − 1 in random order, split into groups of `size`; a rest of one alone goes to the last group.
+    """The numbers 0 … count − 1 in random order, split into groups of `size`; a single remaining one joins the last group.
 
     >>> [len(group) for group in split_into_groups(7, 3, random.Random(0))], split_into_groups(3, None, random.Random(0))
     ([3, 4], [[0, 1, 2]])
@@ -153,30 +153,30 @@ def split_into_groups(count: int, size: int | None, draw: random.Random) -> list
     return groups
 
 
-def fitting(groups: Sequence[ResponseGroup], lengths: LengthLimit, file: Path) -> list[ResponseGroup]:
-    """The groups that fit whole, after a report of their lengths; UserError naming how many do not, unless they may be dropped.
+def fitting(groups: Sequence[ResponseGroup], limit: LengthLimit, file: Path) -> list[ResponseGroup]:
+    """The groups within the limit, after a report of their lengths; UserError with the number of longer ones, unless they are dropped.
 
-    Nothing is ever cut: with the end of a response its answer and its end token would go.
+    Nothing is truncated: that would remove a response's answer and its end token.
     """
-    over = [group for group in groups if group.longest_tokens > lengths.max_tokens]
+    too_long = [group for group in groups if group.longest_tokens > limit.max_tokens]
     longest = max(group.longest_tokens for group in groups)
-    if over and not lengths.drop:
+    if too_long and not limit.drop:
         raise UserError(
-            f"{file}: {len(over)} of {len(groups)} rows are longer than max_length_tokens = {lengths.max_tokens} "
-            f"(the first is {over[0].id!r} with {over[0].longest_tokens} tokens, the longest has {longest})",
+            f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {limit.max_tokens} "
+            f"(the first is {too_long[0].id!r} with {too_long[0].longest_tokens} tokens, the longest has {longest})",
             "rows that fit whole",
             f"set max_length_tokens to {longest}, make shorter contexts, or set over_long to drop",
         )
-    kept = [group for group in groups if group.longest_tokens <= lengths.max_tokens]
-    if not kept:
-        raise UserError(f"{file}: all rows are longer than {lengths.max_tokens} tokens", "rows that fit", "raise it")
+    short_enough = [group for group in groups if group.longest_tokens <= limit.max_tokens]
+    if not short_enough:
+        raise UserError(f"{file}: all rows are longer than {limit.max_tokens} tokens", "rows that fit", "raise it")
     prompts, responses = (
-        [len(c.tokenized.prompt) for c in kept],
-        [len(r) for c in kept for r in c.tokenized.responses],
+        [len(group.tokenized.prompt) for group in short_enough],
+        [len(response) for group in short_enough for response in group.tokenized.responses],
     )
     say(
-        f"{file.name}: {len(kept):,} groups of {len(responses):,} responses; tokens: prompts {fmean(prompts):.0f} on "
+        f"{file.name}: {len(short_enough):,} groups of {len(responses):,} responses; tokens: prompts {fmean(prompts):.0f} on "
         f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} and {max(responses):,}"
-        + (f"; {len(over):,} longer than {lengths.max_tokens:,} dropped" if over else "")
+        + (f"; {len(too_long):,} longer than {limit.max_tokens:,} dropped" if too_long else "")
     )
-    return kept
+    return short_enough

@@ -1,8 +1,8 @@
-"""The alignment losses, as functions of log-ratios: what the trainers minimise and what eval reports.
+"""The alignment losses, as functions of log-ratios: the trainers minimise them and eval reports them.
 
 Legend: Q prompts, K responses to each. `log_ratios_QK` holds Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over the
-completion's tokens with its end token (see train/model/logps.py). Every function computes in float32 whatever comes in,
-leaves its inputs as they are, and returns one loss a prompt: float32[Q], in nats.
+completion's tokens with its end token (see train/model/logps.py). Every function computes in float32 whatever the input type,
+does not change its inputs, and returns one loss per prompt: float32[Q], in nats.
 
 Source: EXO (Ji et al. 2024), used by GraphMPA as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
 """

@@ -1,4 +1,4 @@
-"""The objective of preference training as a pure function: log-probabilities of responses in, losses and figures out.
+"""The objective of preference training as a pure function: log-probabilities of responses to losses and figures.
 
 Legend: R responses of a batch, prompt after prompt; Q prompts; K responses of one prompt.
 """
@@ -29,7 +29,7 @@ class Objective:
 
     @property
     def identified(self) -> float:
-        """β_π β_r, all that the data can tell of the two."""
+        """β_π β_r, the only combination of the two that the data identify."""
         return self.beta * self.beta_reward
 
 
@@ -50,10 +50,10 @@ def prompt_losses(
 
 
 def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
-    """What to watch of one prompt, under the names and by the definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
+    """The metrics of one prompt, with the names and definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
-    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is what `ranked_right` says,
-    left out where it says nothing. Not TRL's: p_f of the best response, and the entropy of p_f over log K.
+    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranked_right`, omitted if
+    that is None. Not TRL's: p_f of the best response, and the entropy of p_f over log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
     implicit_K = beta * log_ratios_K
@@ -73,9 +73,9 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
 
 
 def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
-    """The share of pairs among K responses whose better-rewarded one was raised more; None where all are rewarded alike.
+    """The share of pairs among K responses whose better-rewarded one was raised more; None if all rewards are equal.
 
-    A tie is not right, so a policy that has not moved has accuracy 0: as TRL's `rewards/accuracies` and `eval compare` count, where K = 2.
+    A tie counts as wrong, so an unchanged policy has accuracy 0, as in TRL's `rewards/accuracies` and `eval compare` for K = 2.
 
     >>> rewards = torch.tensor([1.0, 0.5, 0.0])
     >>> [ranked_right(torch.tensor(ratios), rewards) for ratios in ([0.3, 0.2, 0.1], [0.1, 0.3, 0.0], [0.0, 0.0, 0.0])]

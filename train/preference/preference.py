@@ -1,8 +1,8 @@
 """Preference training from settings to a finished run: mode-seeking or DPO, on pairs (K = 2) or on K scored responses.
 
-The reference is what the run starts from, frozen; its log-probabilities are taken once, before the first step. `trainer: trl` hands pairs to
-TRL's DPOTrainer instead (`exo_pair`, `sigmoid`, `ipo`), our baseline and oracle; there the reference is a second copy of a whole model, the
-base below a new adapter, or TRL's frozen copy of an adapter that goes on training."""
+The reference is the frozen initial model; its log-probabilities are computed once, before the first step. `trainer: trl` uses TRL's
+DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`), as baseline and oracle; there the reference is a second copy of a full model, the
+base below a new adapter, or TRL's frozen copy of an adapter whose training continues."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ Loss = Literal["exo_pair", "sigmoid", "ipo"]
 
 
 class PairTrainer(SingleCastMixin, DPOTrainer):  # type: ignore[misc]
-    """A DPOTrainer that goes on from a checkpoint also where an adapter is trained beside its frozen copy.
+    """A DPOTrainer that can resume from a checkpoint of an adapter with a frozen copy.
 
-    A checkpoint has the learning adapter at its root and the copy in a folder; transformers 5.19 then reads the folder alone.
+    Such a checkpoint has the trained adapter at its root and the copy in a folder; transformers 5.19 reads only the folder.
     """
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if (Path(resume_from_checkpoint) / ADAPTER_CONFIG).exists():
-            loaded = self.model if model is None else model
-            loaded.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
-            loaded.set_adapter("default")
+            target = self.model if model is None else model
+            target.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
+            target.set_adapter("default")
 
 
 def pair_trainer(
@@ -77,7 +77,7 @@ def pair_trainer(
     """TRL's trainer of one loss, `exo_pair` with ε = `label_smoothing`; dropout off throughout."""
     without_dropout(start.model)
     check_still(start.model)
-    whole = settings.lora is None and not is_adapter(settings.model)
+    is_full_model = settings.lora is None and not is_adapter(settings.model)
     arguments = DPOConfig(
         **trl_arguments(settings, start.splits, folder),
         max_length=None,
@@ -87,16 +87,16 @@ def pair_trainer(
         disable_dropout=True,
         precompute_ref_log_probs=False,
     )
-    word = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
+    placeholder = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
     trainer = PairTrainer(
         model=start.model,
-        ref_model=copy.deepcopy(start.model) if whole else None,
+        ref_model=copy.deepcopy(start.model) if is_full_model else None,
         args=arguments,
-        train_dataset=word,
+        train_dataset=placeholder,
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
     )
-    # TRL takes texts alone, and cuts completions elsewhere than the server begins them: our tokens go in their place.
+    # TRL accepts only texts, and splits completions elsewhere than the server: replace them by our tokens.
     trainer.train_dataset = pair_dataset(start.splits.train, start.tokenizer)
     trainer.eval_dataset = pair_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
@@ -104,7 +104,7 @@ def pair_trainer(
 
 @dataclass(frozen=True)
 class PreferenceData:
-    """What a run learns from and what it is measured on, and whether these are pairs with hard labels."""
+    """The training and dev groups of a run, and whether these are pairs with hard labels."""
 
     train: list[ResponseGroup]
     dev: list[ResponseGroup]
@@ -135,7 +135,7 @@ def _train(settings: PreferenceSettings, method: Method, loss: Loss, label_smoot
 
 
 def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
-    """What the run is to be known by: K is what was asked for, or that of the largest group."""
+    """The alignment in the run's record: K is that of the settings, or of the largest group."""
     size = 2 if data.pairs else settings.responses or max(len(group.rewards) for group in data.train)
     if data.pairs:
         return Alignment(settings.beta, size, label_smoothing=label_smoothing or None)
@@ -145,28 +145,28 @@ def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoot
 def read_preference_data(
     settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float
 ) -> PreferenceData:
-    """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for what cannot be learned from."""
+    """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for an unusable row."""
     folder = Path(settings.data)
     scored = holds_responses(folder / "train.jsonl")
 
-    def read(name: str) -> list[ResponseGroup]:
+    def read_groups(name: str) -> list[ResponseGroup]:
         file = folder / name
         if not scored:
-            found = list(pair_groups(read_preferences(file), tokenizer, label_smoothing))
+            groups = list(pair_groups(read_preferences(file), tokenizer, label_smoothing))
         elif settings.best_against_worst:
-            found = list(best_worst_groups(read_responses(file), tokenizer, settings.rewards, label_smoothing))
+            groups = list(best_worst_groups(read_responses(file), tokenizer, settings.rewards, label_smoothing))
         else:
-            how = Grouping(settings.rewards, settings.standardise, settings.responses, settings.seed)
-            found = list(scored_groups(read_responses(file), tokenizer, how))
-        if not found:
+            grouping = Grouping(settings.rewards, settings.standardise, settings.responses, settings.seed)
+            groups = list(scored_groups(read_responses(file), tokenizer, grouping))
+        if not groups:
             raise UserError(
-                f"{file}: every prompt's responses are rewarded alike", "some told apart", "change `rewards`"
+                f"{file}: every prompt's responses have equal rewards", "some that differ", "change `rewards`"
             )
-        return fitting(found, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
+        return fitting(groups, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
 
     data = PreferenceData(
-        read("train.jsonl"),
-        read("dev.jsonl") if (folder / "dev.jsonl").exists() else [],
+        read_groups("train.jsonl"),
+        read_groups("dev.jsonl") if (folder / "dev.jsonl").exists() else [],
         not scored or settings.best_against_worst,
     )
     if settings.sample_steps is not None and not data.dev:
@@ -179,53 +179,55 @@ def read_preference_data(
 def response_group_trainer(
     settings: PreferenceSettings, method: Method, data: PreferenceData, tokenizer: PreTrainedTokenizerBase, folder: Path
 ) -> ResponseGroupTrainer:
-    """The trainer of groups of K responses: model with its adapter, reference log-probabilities taken, dropout off."""
+    """The trainer of groups of K responses: model with its adapter, reference log-probabilities, dropout off."""
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
     check_still(model)
     tokenized = [group.tokenized for group in (*data.train, *data.dev)]
-    check_rotation(model.config, [len(one.prompt) + len(each) for one in tokenized for each in one.responses])
+    check_rotation(
+        model.config, [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
+    )
     model.to(device())
     longest_tokens = max(group.longest_tokens for group in (*data.train, *data.dev))
-    plain = settings.layout == "plain"
-    logps_of = plain_layout if plain else choose_layout(model, longest_tokens, settings.row_tokens)
+    is_plain = settings.layout == "plain"
+    logps_of = plain_layout if is_plain else choose_layout(model, longest_tokens, settings.row_tokens)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs:
         say(
             f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
         )
-    everything = [*data.train, *data.dev]
+    groups = [*data.train, *data.dev]
 
-    def take_reference() -> list[Tensor]:
+    def compute_reference() -> list[Tensor]:
         with autocast(settings):
-            return reference_logps(model, everything, logps_of, settings.batch_size)
+            return reference_logps(model, groups, logps_of, settings.batch_size)
 
     if settings.reference_cache is None:
-        reference = take_reference()
+        reference = compute_reference()
     else:
         cache = Path(settings.reference_cache)
-        reference = cached_reference(cache, settings.model, settings.precision, everything, take_reference)
-    examples = [Example(group, taken_K) for group, taken_K in zip(everything, reference, strict=True)]
-    learned, measured = examples[: len(data.train)], examples[len(data.train) :]
+        reference = cached_reference(cache, settings.model, settings.precision, groups, compute_reference)
+    examples = [Example(group, reference_K) for group, reference_K in zip(groups, reference, strict=True)]
+    train_examples, dev_examples = examples[: len(data.train)], examples[len(data.train) :]
     trainer = ResponseGroupTrainer(
         objective,
         logps_of,
         model=model,
         args=TrainingArguments(**trainer_arguments(settings, folder), remove_unused_columns=False),
-        train_dataset=learned,
-        eval_dataset=measured or None,
+        train_dataset=train_examples,
+        eval_dataset=dev_examples or None,
         processing_class=tokenizer,
     )
     if settings.sample_steps is not None:
-        sampled = (data.dev, settings.sample_steps, settings.max_length_tokens)
-        trainer.add_callback(GenerationCallback(tokenizer, *sampled, trainer.note))
+        sampling = (data.dev, settings.sample_steps, settings.max_length_tokens)
+        trainer.add_callback(GenerationCallback(tokenizer, *sampling, trainer.note))
     return trainer
 
 
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
-    """The precision that the Trainer's steps run in, so that the reference is taken in the same."""
+    """The precision of the Trainer's steps, for the reference, too."""
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
 
 

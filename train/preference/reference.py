@@ -1,6 +1,6 @@
-"""log π_ref of every response, taken once before the first step: the reference is what a run starts from, dropout off.
+"""log π_ref of every response, computed once before the first step: the reference is the initial model of a run, dropout off.
 
-Kept in a file if asked, with the fingerprints of the weights and of the token ids that it was made from: a stale one is refused.
+It can be cached in a file with the fingerprints of the weights and of the token ids: a stale cache is refused.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from train.preference.groups import ResponseGroup
 def reference_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
     """log π_ref of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `at_once` groups.
 
-    Groups of one prompt go through together, so that small ones split from many responses do not read it again and again.
+    Groups of one prompt are in one pass, so that small groups split from many responses do not recompute the prompt.
     """
-    taken: dict[int, Tensor] = {}
+    logps_of_group: dict[int, Tensor] = {}
     training = model.training
     model.eval()
     passes = shared_passes(groups, at_once * max((len(group.tokenized.responses) for group in groups), default=1))
     with torch.no_grad():
-        for sharing in track(passes, "reference log-probabilities", len(passes)):
-            logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in sharing])
-            order = [number for numbers in sharing for number in numbers]
+        for merged in track(passes, "reference log-probabilities", len(passes)):
+            logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in merged])
+            order = [number for numbers in merged for number in numbers]
             sizes = [len(groups[number].tokenized.responses) for number in order]
-            taken |= zip(order, torch.split(logps_R.float().cpu(), sizes), strict=True)
+            logps_of_group |= zip(order, torch.split(logps_R.float().cpu(), sizes), strict=True)
     model.train(training)
-    return [taken[number] for number in range(len(groups))]
+    return [logps_of_group[number] for number in range(len(groups))]
 
 
-def shared_passes(groups: Sequence[ResponseGroup], most_responses: int) -> list[list[list[int]]]:
-    """Forward passes of at most `most_responses`: in each, the numbers of the groups of one prompt stand together."""
+def shared_passes(groups: Sequence[ResponseGroup], max_responses: int) -> list[list[list[int]]]:
+    """Forward passes of at most `max_responses`: in each, the numbers of the groups of one prompt form a list."""
     passes: list[list[list[int]]] = []
     free = 0
     for number in sorted(range(len(groups)), key=lambda number: groups[number].tokenized.prompt):
         tokenized = groups[number].tokenized
         if len(tokenized.responses) > free:
             passes.append([])
-            free = most_responses
+            free = max_responses
         free -= len(tokenized.responses)
         last = passes[-1]
         if last and groups[last[-1][0]].tokenized.prompt == tokenized.prompt:
@@ -60,31 +60,33 @@ def shared_passes(groups: Sequence[ResponseGroup], most_responses: int) -> list[
 
 
 def merge(groups: Sequence[TokenizedGroup]) -> TokenizedGroup:
-    """Groups of one prompt as one."""
+    """Groups of one prompt as one group."""
     return TokenizedGroup(groups[0].prompt, tuple(response for group in groups for response in group.responses))
 
 
 def cached_reference(
     file: Path, source: str, precision: str, groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
-    """The log-probabilities in `file`, made by `compute` if there is none; UserError when they are of other weights or data."""
-    made_from = {"model": model_name(source), "precision": precision, "data": data_fingerprint(groups)}
+    """The log-probabilities in `file`, made by `compute` if there is none; UserError for other weights or data."""
+    origin = {"model": model_name(source), "precision": precision, "data": data_fingerprint(groups)}
     if not file.exists():
-        taken = compute()
+        computed = compute()
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(file.name + ".partial")
-        save_file({"logps": torch.cat(taken)}, partial, metadata=made_from)
+        save_file({"logps": torch.cat(computed)}, partial, metadata=origin)
         partial.replace(file)
-        return taken
+        return computed
     try:
         with safe_open(file, framework="pt") as stored:
-            found, logps_R = stored.metadata() or {}, stored.get_tensor("logps")
+            metadata, logps_R = stored.metadata() or {}, stored.get_tensor("logps")
     except (SafetensorError, OSError) as problem:
-        raise UserError(f"{file}: not a reference cache ({problem})", "a file of this program's", "remove it") from None
-    for what, expected in made_from.items():
-        if found.get(what) != expected:
+        raise UserError(
+            f"{file}: not a reference cache ({problem})", "a file of `reference_cache`", "remove it"
+        ) from None
+    for key, expected in origin.items():
+        if metadata.get(key) != expected:
             raise UserError(
-                f"{file}: reference log-probabilities of another {what} ({found.get(what)})",
+                f"{file}: reference log-probabilities of another {key} ({metadata.get(key)})",
                 f"those of {expected}",
                 "remove the file, or set reference_cache to another one",
             )

@@ -1,8 +1,8 @@
-"""K responses to a prompt on transformers' Trainer: what is batched, how the loss is computed, what is logged, what the policy writes.
+"""K responses to a prompt on transformers' Trainer: batches, loss, logging, and samples of the policy.
 
-The Trainer keeps what it is good at (schedules, accumulation, precision, several processes, checkpoints); a batch here is a list of
-response groups, laid out by a function that the trainer is given. Every `sample_steps` steps greedy answers to a few dev prompts are
-measured for length and repetition, which no loss shows."""
+The Trainer provides schedules, accumulation, precision, several processes and checkpoints; a batch here is a list of response groups,
+whose layout is a function. Every `sample_steps` steps, greedy answers to a few dev prompts are measured for length and repetition,
+which no loss shows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ GRAM_TOKENS = 4
 
 
 class GenerationCallback(TrainerCallback):  # type: ignore[misc]
-    """Every `every_steps` steps, answers the first dev prompts and has `note` log how that went.
+    """Every `every_steps` steps, answers the first dev prompts and passes figures of the answers to `note`.
 
-    An answer may take twice the tokens of the longest response at hand, but never more than `max_length_tokens` leaves it.
+    An answer has at most twice the tokens of the longest dev response, within `max_length_tokens`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
         self.note = note
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """After the steps that are due, a row is logged at once."""
+        """After every `every_steps` steps, answer and have a row logged at once."""
         if state.global_step % self.every_steps == 0:
             answers = greedy_answers(model, self.tokenizer, self.prompts, self.limit_tokens)
             self.note(generation_figures(answers, self.tokenizer.eos_token_id))
@@ -57,7 +57,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def generation_figures(answers: Sequence[TokenIds], end_id: int) -> dict[str, float]:
-    """Mean tokens of an answer, its end token included; the share that did not end; the mean share of repeated 4-grams."""
+    """Mean tokens of an answer, including its end token; the share without an end; the mean share of repeated 4-grams."""
     return {
         "generation/tokens": fmean(len(answer) for answer in answers),
         "generation/cut_share": fmean(answer[-1] != end_id for answer in answers),
@@ -66,7 +66,7 @@ def generation_figures(answers: Sequence[TokenIds], end_id: int) -> dict[str, fl
 
 
 def repeated_share(ids: TokenIds) -> float:
-    """1 − distinct 4-grams / 4-grams of a text (seq-rep-4 of Welleck et al. 2020); 0 where there is none.
+    """1 − distinct 4-grams / 4-grams of a text (seq-rep-4 of Welleck et al. 2020); 0 without 4-grams.
 
     >>> repeated_share((1, 2, 1, 2, 1, 2, 1)), repeated_share((7, 7, 7))
     (0.5, 0.0)
@@ -91,8 +91,8 @@ class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         self.model_accepts_loss_kwargs = False
         self.objective = objective
         self.logps_of = logps_of
-        self._noted: list[Mapping[str, float]] = []
-        self._dev: list[Mapping[str, float]] = []
+        self._figures: list[Mapping[str, float]] = []
+        self._dev_figures: list[Mapping[str, float]] = []
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -106,32 +106,32 @@ class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         return (loss, {}) if return_outputs else loss
 
     def note(self, figures: Mapping[str, float]) -> None:
-        """Have the next row of the log tell these figures, or their means where several came since the last one."""
-        self._noted.append(figures)
+        """Add figures to the next row of the log, which has the means over all since the last row."""
+        self._figures.append(figures)
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
         """The loss of one batch of dev rows; there are no logits to gather."""
         with torch.no_grad():
             losses_Q, figures = self._prompt_losses(model, inputs)
-        self._dev += self.accelerator.gather_for_metrics(figures, use_gather_object=True)
+        self._dev_figures += self.accelerator.gather_for_metrics(figures, use_gather_object=True)
         return losses_Q.mean(), None, None
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """The dev loss, with the figures of the dev rows beside it: means over the prompts of all batches and processes."""
-        self._dev = []
+        """The dev loss and the figures of the dev rows: means over the prompts of all batches and processes."""
+        self._dev_figures = []
         output = super().evaluation_loop(*args, **kwargs)
-        output.metrics.update({f"eval_{name}": value for name, value in mean_figures(self._dev).items()})
+        output.metrics.update({f"eval_{name}": value for name, value in mean_figures(self._dev_figures).items()})
         return output
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """What is logged of a training step has the means of its figures since the last one, of every process."""
+        """Add to the log of a training step the means of the figures since the last one, of all processes."""
         if "loss" in logs:
-            logs = {**logs, **mean_figures(gather_object(self._noted))}
-            self._noted = []
+            logs = {**logs, **mean_figures(gather_object(self._figures))}
+            self._figures = []
         super().log(logs, start_time)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
-        """A batch is a list of examples, moved where it is needed by the layout."""
+        """The batch, a list of examples, unchanged: the layout moves tensors to the device."""
         return inputs
 
     def _prompt_losses(self, model: Any, inputs: Sequence[Example]) -> tuple[Tensor, list[dict[str, float]]]:

@@ -1,6 +1,6 @@
-"""Preference data before the first step: read it, and refuse what a trainer would silently cut, drop or choke on.
+"""Preference data before the first step: read it, and refuse rows that a trainer would silently truncate, drop or fail on.
 
-A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one PreferenceRow a line, or one ResponseRow.
+A data folder has `train.jsonl` and optionally `dev.jsonl`: one PreferenceRow per line, or one ResponseRow.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Splits:
-    """The rows a run learns from, and those it is measured on when done (empty without a dev.jsonl)."""
+    """The training rows of a run, and its dev rows (empty without a dev.jsonl)."""
 
     train: tuple[PreferenceRow, ...]
     dev: tuple[PreferenceRow, ...]
 
 
 def read_splits(folder: Path) -> Splits:
-    """`train.jsonl` and, if there is one, `dev.jsonl` of a data folder; UserError as `read_preferences`."""
+    """`train.jsonl` and, if there is one, `dev.jsonl` of a data folder; UserError as in `read_preferences`."""
     dev = folder / "dev.jsonl"
     train_rows = read_preferences(folder / "train.jsonl")
     return Splits(tuple(train_rows), tuple(read_preferences(dev)) if dev.exists() else ())
 
 
 def read_preferences(file: Path) -> list[PreferenceRow]:
-    """All rows of a preference file, checked; UserError with the line number for the first bad one, or for none."""
+    """All rows of a preference file, checked; UserError with the line number of the first bad row, or if there are none."""
     return _read_rows(file, preference_from_json, check_row, "preferences", "prompt, chosen or rejected")
 
 
@@ -59,7 +59,7 @@ def rows_fingerprint(source: Path) -> str:
 
 
 def form_of_rows(source: Path) -> AnswerForm:
-    """The form of answers that the first prompt of `train.jsonl` in a data folder asks for; "reasoned" for one that is not ours."""
+    """The answer form in the first prompt of `train.jsonl` in a data folder; "reasoned" if the prompt is not one of ours."""
     file = source / "train.jsonl"
     _, first = next(read_jsonl(file), (0, {})) if file.is_file() else (0, {})
     try:
@@ -70,7 +70,7 @@ def form_of_rows(source: Path) -> AnswerForm:
 
 
 def holds_responses(file: Path) -> bool:
-    """Whether the first row of a file has scored responses, and not a pair; UserError for no rows."""
+    """Whether the first row of a file has scored responses, not a pair; UserError for a file without rows."""
     for _, values in read_jsonl(file):
         return "responses" in values
     raise UserError(f"{file}: no rows", "one row a line", "write it with `synth preferences` or `synth responses`")
@@ -100,7 +100,7 @@ def _read_rows(
 
 
 def check_row(row: PreferenceRow, where: str) -> None:
-    """UserError when a row cannot teach a preference: an empty side, two equal sides, a prompt without a question."""
+    """UserError if a row has no usable preference: an empty side, two equal sides, a prompt without a question."""
     for side, text in (("chosen", row.chosen), ("rejected", row.rejected)):
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty text", "remove the row")
@@ -111,7 +111,7 @@ def check_row(row: PreferenceRow, where: str) -> None:
 
 
 def check_responses(row: ResponseRow, where: str) -> None:
-    """UserError when a row cannot teach a preference: fewer than two responses, an empty or repeated one, rewards that do not match."""
+    """UserError if a row has no usable preference: fewer than two responses, an empty or repeated one, rewards that do not match."""
     for number, text in enumerate(row.responses, start=1):
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: response {number} is {text!r}", "a non-empty text", "remove the row")
@@ -133,34 +133,33 @@ def check_lengths(
     max_length_tokens: int,
     file: Path,
 ) -> list[int]:
-    """Tokens of every completion with its prompt; UserError naming how many rows are longer than `max_length_tokens`.
+    """Tokens of every completion with its prompt; UserError with the number of rows longer than `max_length_tokens`.
 
-    `sides` picks the completions that will be trained on. TRL would cut such rows at the end without a word, and with
-    the end the answer and its end token go.
+    `sides` picks the completions to train on. TRL would silently truncate such rows, and so remove the answer and its end token.
     """
     from train.model.logps import tokenize_row
 
     lengths_of = [[len(tokenize_row(tokenizer, row.prompt, text).ids) for text in sides(row)] for row in rows]
-    lengths = [max(own) for own in lengths_of]
-    over = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
-    if over:
+    lengths = [max(row_lengths) for row_lengths in lengths_of]
+    too_long = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
+    if too_long:
         longest = max(lengths)
         raise UserError(
-            f"{file}: {len(over)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
-            f"(the first is row {over[0]} with {lengths[over[0] - 1]} tokens, the longest has {longest})",
+            f"{file}: {len(too_long)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
+            f"(the first is row {too_long[0]} with {lengths[too_long[0] - 1]} tokens, the longest has {longest})",
             "rows that fit whole",
             f"set max_length_tokens to {longest}, or make shorter contexts",
         )
-    return [length for own in lengths_of for length in own]
+    return [length for row_lengths in lengths_of for length in row_lengths]
 
 
 def both_sides(row: PreferenceRow) -> tuple[str, str]:
-    """What preference training reads of a row."""
+    """The completions that preference training uses."""
     return row.chosen, row.rejected
 
 
 def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The columns that TRL's DPOTrainer learns from, as tokens: prompt_ids, and chosen_ids and rejected_ids behind it."""
+    """The token columns of TRL's DPOTrainer: prompt_ids, and the completions chosen_ids and rejected_ids."""
     return _dataset(
         {
             "prompt_ids": chosen.ids[: chosen.prompt_tokens],
@@ -172,7 +171,7 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
 
 
 def reward_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The columns that TRL's RewardTrainer learns from, as tokens: chosen_ids and rejected_ids, each with its prompt."""
+    """The token columns of TRL's RewardTrainer: chosen_ids and rejected_ids, each with its prompt."""
     pairs = _tokenized_pairs(rows, tokenizer)
     return _dataset({"chosen_ids": chosen.ids, "rejected_ids": rejected.ids} for chosen, rejected in pairs)
 

@@ -1,4 +1,4 @@
-"""What SFT and preference training share around TRL's trainers: the start, the arguments, precision, progress, and the finish."""
+"""The common parts of SFT and preference training around TRL's trainers: start, arguments, precision, progress, and saving."""
 
 from __future__ import annotations
 
@@ -47,53 +47,53 @@ from train.run.settings import LoraSettings, TrainSettings
 
 
 class SingleCastMixin:
-    """Mixed into a Trainer: its steps, backward passes included (checkpointing computes activations there), run without PEFT's own casts.
+    """A mixin for a Trainer: with autocast, its steps, including backward passes (which recompute activations), run without PEFT's casts.
 
-    Only where autocast is on: outside of its steps a model is generated from without it.
+    Generation, which is outside of its steps and without autocast, keeps them.
     """
 
     model: Any
     args: Any
 
-    def training_step(self, *arguments: Any, **named: Any) -> Any:
-        """As the trainer's."""
+    def training_step(self, *arguments: Any, **options: Any) -> Any:
+        """The trainer's step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
-            return super().training_step(*arguments, **named)  # type: ignore[misc]
+            return super().training_step(*arguments, **options)  # type: ignore[misc]
 
-    def prediction_step(self, *arguments: Any, **named: Any) -> Any:
-        """As the trainer's."""
+    def prediction_step(self, *arguments: Any, **options: Any) -> Any:
+        """The trainer's step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
-            return super().prediction_step(*arguments, **named)  # type: ignore[misc]
+            return super().prediction_step(*arguments, **options)  # type: ignore[misc]
 
 
 SHARDED_LAUNCHES = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
-"""Kinds of launch that deal a model out among processes, and the variable by which each is asked for."""
+"""The launches that shard a model among processes, and the environment variable that requests each."""
 
 
 def check_sharding(runs_as: str) -> None:
-    """UserError where a model was to be dealt out, and every process keeps it whole: on CPUs accelerate does so, without a word."""
+    """UserError if sharding was requested but every process has the full model, as accelerate silently does on CPUs."""
     for kind, variable in SHARDED_LAUNCHES.items():
         if os.environ.get(variable, "").lower() == "true" and runs_as != kind:
-            found = f"{kind} was asked for, and accelerate runs {runs_as}"
+            found = f"{kind} was requested, but accelerate runs {runs_as}"
             raise UserError(
-                found, "GPUs, which alone it deals a model out to", "launch with configs/accelerate/ddp.yaml"
+                found, "GPUs, the only devices that it shards a model across", "launch with configs/accelerate/ddp.yaml"
             )
 
 
 RECOUNTED_METRIC = "num_tokens"
-"""TRL's count of tokens, which starts again from 0 where a run goes on: left out of the log and of the figures."""
+"""TRL's count of tokens, which restarts from 0 in a resumed run: omitted from the log and the figures."""
 SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
-"""What the progress of preference training tells beside the loss."""
+"""The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
-"""The packages of a tracker, any of which will do, where they are not called as it is."""
+"""Alternative packages of a tracker, if they do not have its name."""
 TENSORBOARD = "tensorboard"
-"""The folder of a run that TensorBoard reads."""
+"""The folder of a run for TensorBoard."""
 TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
 
 
 @dataclass(frozen=True)
 class TrainingInputs:
-    """What a trainer is built from, checked: rows that fit, the tokenizer, the model on the CPU."""
+    """The checked inputs of a trainer: rows within the length limit, the tokenizer, the model on the CPU."""
 
     splits: Splits
     tokenizer: PreTrainedTokenizerBase
@@ -103,7 +103,7 @@ class TrainingInputs:
 def prepare(
     settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]], head: Head = "tokens"
 ) -> TrainingInputs:
-    """Everything that can be refused before the first step, cheapest first; `sides` picks the completions trained on."""
+    """The inputs of a trainer, after all checks before the first step, cheapest first; `sides` picks the completions to train on."""
     check_start(settings)
     splits = read_splits(Path(settings.data))
     tokenizer = load_tokenizer(settings.model)
@@ -117,22 +117,24 @@ def prepare(
 
 
 def check_start(settings: TrainSettings) -> None:
-    """UserError for what is known to fail before any data are read; the libraries are quiet from here on."""
+    """UserError for settings that would fail, before any data are read; silences the libraries."""
     quiet_libraries()
     check_output(Path(settings.output))
     check_tracker(settings.report_to)
 
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
-    """The model to train, tried (train/model/trial.py). Weights that stay frozen take the run's precision; those that learn are kept in float32."""
+    """The model to train, after a trial (train/model/trial.py). Frozen weights have the run's precision, trained ones are float32."""
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
         found = f"model {settings.model!r} is an adapter already and lora is set"
-        raise UserError(found, "one adapter", "drop lora to train that adapter on, or start from its base model")
+        raise UserError(
+            found, "one adapter", "drop lora to continue training that adapter, or start from its base model"
+        )
     frozen_base = adapter or settings.lora is not None
     if settings.quantise != "none" and not frozen_base:
         found = f"quantise = {settings.quantise} without an adapter"
-        raise UserError(found, "an adapter that learns above the frozen base", "set lora, or start from an adapter")
+        raise UserError(found, "an adapter on the frozen base", "set lora, or start from an adapter")
     precision = settings.precision if frozen_base else "float32"
     model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
     check_vocabulary(model, tokenizer, f"model {settings.model!r}")
@@ -142,7 +144,7 @@ def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head
 
 
 def check_tracker(report_to: str) -> None:
-    """UserError when the experiment tracker asked for is not installed."""
+    """UserError if the requested experiment tracker is not installed."""
     packages = TRACKERS.get(report_to, (report_to,))
     if report_to != "none" and not any(importlib.util.find_spec(package) for package in packages):
         found = f"report_to = {report_to!r}, and {' or '.join(packages)} is not installed"
@@ -150,9 +152,9 @@ def check_tracker(report_to: str) -> None:
 
 
 def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig | None:
-    """PEFT's form of our settings; None trains the whole model, or the adapter that the model already has.
+    """PEFT's form of our settings; None trains the full model, or the adapter that the model already has.
 
-    A head that scores is new, so it learns whole beside the adapter.
+    A scoring head is new, so it is fully trained besides the adapter.
     """
     if lora is None:
         return None
@@ -169,24 +171,24 @@ def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig 
 
 
 def trl_arguments(settings: TrainSettings, splits: Splits, folder: Path) -> dict[str, Any]:
-    """`trainer_arguments` for TRL's trainers, which give means of batch means as dev figures: all dev batches are of one size."""
+    """`trainer_arguments` for TRL's trainers, whose dev figures are means of batch means, so that all dev batches must have one size."""
     size = even_batch(len(splits.dev), settings.batch_size)
     return trainer_arguments(settings, folder) | {"per_device_eval_batch_size": size}
 
 
-def even_batch(rows: int, most: int) -> int:
-    """The largest batch of at most `most` that divides `rows` without a rest.
+def even_batch(rows: int, max_size: int) -> int:
+    """The largest batch size up to `max_size` that divides `rows`.
 
     >>> even_batch(16, 4), even_batch(15, 4), even_batch(5, 4), even_batch(0, 4)
     (4, 3, 1, 4)
     """
-    return next(size for size in range(most, 0, -1) if rows % size == 0)
+    return next(size for size in range(max_size, 0, -1) if rows % size == 0)
 
 
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
     """The arguments of every trainer. TRL's surprising defaults are overridden here: gradient checkpointing, bf16, the NaN filter.
 
-    Its `max_length`, which cuts rows silently, is set to None where its trainers are made; lengths are checked before.
+    Its `max_length`, which silently truncates rows, is set to None where its trainers are made; lengths are checked before.
     """
     checkpoints: dict[str, Any] = {"save_strategy": "no"}
     if settings.save_steps is not None:
@@ -219,41 +221,41 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
 
 
 class ProgressCallback(TrainerCallback):  # type: ignore[misc]
-    """Shows logged rows as progress, and stops a run whose loss is no longer a number."""
+    """Shows logged rows as progress, and stops a run whose loss is not finite."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.begun = (time.monotonic(), 0)
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.started = (time.monotonic(), 0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Steps that an earlier run took count for nothing in the time that is left."""
-        self.begun = (time.monotonic(), state.global_step)
+        """Exclude the steps of an interrupted run from the estimate of the remaining time."""
+        self.started = (time.monotonic(), state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """One logged row; UserError at a loss that is NaN or infinite."""
         row = {"step": state.global_step, **(logs or {})}
         loss = row.get("loss", row.get("train_loss", 0.0))
         if not math.isfinite(loss):
-            found = f"{self.what}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
+            found = f"{self.stage}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
             shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
             say(
-                f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.left(state)}"
+                f"{self.stage}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.remaining(state)}"
             )
         if "loss" in row and state.is_world_process_zero:
             figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
             note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
 
-    def left(self, state: Any) -> str:
-        """How long the rest will take, at the pace since this process began; "" at the end."""
-        started, first = self.begun
+    def remaining(self, state: Any) -> str:
+        """The remaining time at this process's speed, in words; "" at the end."""
+        started, first = self.started
         done, rest = state.global_step - first, state.max_steps - state.global_step
         return f", about {duration((time.monotonic() - started) * rest / done)} left" if done > 0 < rest else ""
 
 
 def run_folder(settings: TrainSettings, stage: Stage) -> AbstractContextManager[Path]:
-    """The folder that a run is written into, kept after a failure if the run saves checkpoints to go on from (train/run/save.py)."""
+    """The folder of a run in progress, which survives a failure if the run saves checkpoints (train/run/save.py)."""
     resumable = settings.save_steps is not None
     return fresh_folder(Path(settings.output), resumable, about_run(stage, settings))
 
@@ -261,62 +263,60 @@ def run_folder(settings: TrainSettings, stage: Stage) -> AbstractContextManager[
 def run_and_save(
     trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
-    """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
+    """Train (or resume from an interrupted run's last checkpoint), measure, and write the run into `folder`."""
     check_sharding(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:
-        made_from = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
-        checkpoint = last_checkpoint(folder, settings, made_from)
+        origin = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
+        checkpoint = last_checkpoint(folder, settings, origin)
     outcome = run_trainer(trainer, stage, checkpoint)
     record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
-    weights = trainer.accelerator.get_state_dict(
-        trainer.model
-    )  # by every process: FSDP deals the weights out among them
+    weights = trainer.accelerator.get_state_dict(trainer.model)  # in every process: FSDP shards the weights
     if is_main_process():
         model = trainer.accelerator.unwrap_model(trainer.model)
         save_run(folder, model, trainer.processing_class, record, outcome.log, weights)
     return record
 
 
-def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outcome:
-    """Train, then measure on the dev rows if the trainer has any; UserError when the loss stops being a number."""
+def run_trainer(trainer: Any, stage: str, checkpoint: str | None = None) -> Outcome:
+    """Train, then measure on the dev rows if the trainer has any; UserError if the loss is not finite."""
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(ProgressCallback(what))
+    trainer.add_callback(ProgressCallback(stage))
     board = keep_tensorboard(trainer)
     start = time.perf_counter()
     with completion_logits_only():
         result = trainer.train(resume_from_checkpoint=checkpoint)
         seconds = time.perf_counter() - start
-        measured = trainer.evaluate() if trainer.eval_dataset is not None else {}
+        dev_metrics = trainer.evaluate() if trainer.eval_dataset is not None else {}
     if board is not None:
         board.close()
-    metrics = {"train_loss": result.training_loss, "train_steps": result.global_step, **measured}
-    kept = {name: float(value) for name, value in metrics.items() if not name.endswith(TIMING_METRICS)}
+    metrics = {"train_loss": result.training_loss, "train_steps": result.global_step, **dev_metrics}
+    figures = {name: float(value) for name, value in metrics.items() if not name.endswith(TIMING_METRICS)}
     rows = [
         {name: value for name, value in row.items() if name != RECOUNTED_METRIC}
         for row in trainer.state.log_history
         if "loss" in row
     ]
-    return Outcome(rows, kept, seconds)
+    return Outcome(rows, figures, seconds)
 
 
 class RunTensorBoard(TensorBoardCallback):  # type: ignore[misc]
-    """TensorBoard's files in one folder, open until the measurement after training: opened anew in the same second, they would begin again."""
+    """TensorBoard's files in one folder, open until the evaluation after training: reopened in the same second, they would be overwritten."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.logging_dir = str(folder)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Not yet."""
+        """Keep the files open."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write and close the files."""
         super().on_train_end(None, None, None)
 
 
 def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
-    """Have TensorBoard's files, if any, written into the run's folder: beside checkpoints, where they are by default, they would go with these."""
+    """Write TensorBoard's files, if any, into the run's folder: in their default folder they would be deleted with the checkpoints."""
     if trainer.pop_callback(TensorBoardCallback) is None:
         return None
     board = RunTensorBoard(Path(trainer.args.output_dir).parent / TENSORBOARD)
@@ -326,10 +326,10 @@ def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
 
 @contextmanager
 def completion_logits_only() -> Iterator[None]:
-    """Have TRL compute logits at the completion's positions alone, as it does on a GPU; elsewhere it takes them all.
+    """Make TRL compute logits only at the completion's positions, as it does on a GPU; elsewhere it computes all.
 
     On a CPU that halves a step (a tiny Llama, 80 of 440 tokens in the completion). The switch is TRL 1.16's own, read
-    at each step; a test holds the losses to ours with it on.
+    at each step; a test compares the losses with ours.
     """
     before = trl.trainer.utils._use_triton
     trl.trainer.utils._use_triton = lambda device: True
@@ -340,7 +340,7 @@ def completion_logits_only() -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """Keep the libraries' bars, hints and deprecation notes off the terminal; errors still show."""
+    """Silence the libraries' progress bars, hints and deprecation warnings, but not their errors."""
     import datasets
 
     quiet_transformers()

@@ -1,7 +1,7 @@
-"""What a finished run leaves behind, for serving, comparing and publishing: its record and its model card.
+"""The record and the model card of a finished run, for serving, comparing and publishing.
 
-A run folder holds the adapter or the model and its tokenizer as transformers saves them, `run.json` (the record), `settings.yaml` (the
-resolved settings), `log.jsonl` (a row a logged step) and `README.md` (the card)."""
+A run folder has the adapter or the model and its tokenizer as transformers saves them, `run.json` (the record), `settings.yaml` (the
+resolved settings), `log.jsonl` (a row per logged step) and `README.md` (the card)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORD = "run.json"
 
 @dataclass(frozen=True)
 class Alignment:
-    """What a claim about preference training must name: β_π, K, and β_r of scored responses or ε of mode-seeking pairs.
+    """The parameters that a claim about preference training must state: β_π, K, and β_r of scored responses or ε of mode-seeking pairs.
 
     All None for a stage without preferences.
     """
@@ -40,11 +40,10 @@ class Alignment:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """How a run came to be. `base_model` is what its weights or adapter started from; `data` the folder it learned from.
+    """The origin and the results of a run. `base_model` is the initial model, `data` the folder of training data.
 
-    `base_weights` is the fingerprint of the whole model below the adapter, or that the run started from ("" for none);
-    `data_fingerprint` is that of the rows it learned from ("" for documents, and in records from before it was taken); `answer_form` that of the
-    answers that its prompts ask for.
+    `base_weights` is the fingerprint of the full model below the adapter, or of the initial model ("" for none); `data_fingerprint` is
+    that of the training rows ("" for documents and in older records); `answer_form` is the form that its prompts request.
 
     The fields of `Alignment` are None for stages without preferences, or where they do not apply.
     """
@@ -74,7 +73,7 @@ def write_run(folder: Path, record: RunRecord) -> None:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The record of a finished run; UserError when `folder` is not one."""
+    """The record of a finished run; UserError if `folder` is not one."""
     try:
         return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +85,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 TITLES = {
-    "tiny": "A tiny Llama trained from nothing, the stand-in for a pretrained model",
+    "tiny": "A tiny Llama trained from scratch, the stand-in for a pretrained model",
     "sft": "Supervised fine-tuning on answers with their reasoning",
     "ms": "Mode-seeking preference optimisation",
     "dpo": "Direct preference optimisation",
@@ -102,7 +101,7 @@ LOSSES = {
 ANSWERS = "Made with modegraph. Answers have the form `###Reason: … ###Answer: …`."
 ABOUT = {"tiny": "", "sft": ANSWERS, "ms": ANSWERS, "dpo": ANSWERS, "reward": "Made with modegraph."}
 
-KEPT = "All settings stand in `settings.yaml`, each logged step in `log.jsonl`."
+FILES_NOTE = "All settings are in `settings.yaml`, each logged step in `log.jsonl`."
 USE = f"""## Use
 
 ```python
@@ -111,7 +110,7 @@ from train.model.load import load_policy
 model, tokenizer = load_policy("this folder")
 ```
 
-or `modegraph ask INDEX "question" --model hf:FOLDER`. {KEPT}"""
+or `modegraph ask INDEX "question" --model hf:FOLDER`. {FILES_NOTE}"""
 USE_REWARD = f"""## Use
 
 ```python
@@ -120,13 +119,13 @@ from train.reward import score_texts
 rewards = score_texts("this folder", prompts, responses)  # 0 to 1
 ```
 
-or `modegraph train score FOLDER --data RESPONSES --out FOLDER`. {KEPT}"""
+or `modegraph train score FOLDER --data RESPONSES --out FOLDER`. {FILES_NOTE}"""
 
 
 def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: Sequence[str] = ()) -> str:
-    """Markdown with the front matter that model hubs read. Names and paths stand as the record has them.
+    """Markdown with front matter for model hubs. Names and paths are those of the record.
 
-    `hub_base` is the base model's name on the hub, if it has one; `sections` take the place of how a run's own folder is used.
+    `hub_base` is the base model's name on the hub, if any; `sections` replace the section on the use of the run's folder.
     """
     facts = [
         ("loss", LOSSES[record.stage]),
@@ -140,7 +139,7 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         ("seconds", f"{record.train_seconds:.1f}"),
     ]
     figures = [(name, f"{value:.4g}") for name, value in record.metrics.items()]
-    whole = [
+    parts = [
         _front_matter(record, adapter, hub_base),
         f"# {TITLES[record.stage]}",
         ABOUT[record.stage],
@@ -149,11 +148,11 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         *(sections or (USE_REWARD if record.stage == "reward" else USE,)),
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
-    return "\n\n".join(section for section in whole if section) + "\n"
+    return "\n\n".join(section for section in parts if section) + "\n"
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
-    """What a claim about preference training must name, and the one product of it that is identified."""
+    """The fields of `Alignment`, and the product of β_π and β_r, which alone is identified."""
     beta, beta_reward = record.beta, record.beta_reward
     identified = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
     return [

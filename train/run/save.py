@@ -1,6 +1,6 @@
 """The last step of every training command: one folder that serving, comparing and publishing can rely on.
 
-A run is written beside its place and renamed into it when whole, so a failed run leaves nothing behind.
+A run is written to a folder beside `output` and renamed when complete, so a failed run leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIBRARIES = ("torch", "transformers", "trl", "peft", "datasets")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training loop hands over: the logged rows in order, the final figures and the seconds it took."""
+    """The result of a training loop: the logged rows in order, the final figures and the seconds."""
 
     log: Sequence[Mapping[str, float]]
     metrics: Mapping[str, float]
@@ -44,24 +44,24 @@ class Outcome:
 
 
 def check_output(output: Path) -> None:
-    """UserError when the place of the run is taken: a run never overwrites another."""
+    """UserError if `output` exists and is not an empty folder: a run never overwrites another."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: already there", "a new folder for the run", "remove it, or set another output")
 
 
 def about_run(stage: str, settings: Settings) -> dict[str, Any]:
-    """What is told of a run while it is under way."""
+    """The description of a run in progress."""
     return {"stage": stage, "settings": settings.recorded()}
 
 
 @contextmanager
 def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
-    """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`.
+    """A folder to fill, renamed to `output` on success and removed on failure. Raises as in `check_output`.
 
-    Meanwhile it can be watched (graph/shared/progress.py) if it is said what it is `about`.
+    With `about`, a description of the run, its progress can be watched meanwhile (graph/shared/progress.py).
 
-    A resumable one is kept on failure, and what an interrupted run left in it is there again; one that is not resumable
-    never removes such a run's checkpoints. Of several processes only the first touches the disk.
+    A resumable folder is kept on failure and has the files of an interrupted run; one that is not resumable never removes such a run's
+    checkpoints. Of several processes, only the first writes to the disk.
     """
     check_output(output)
     partial = output.with_name(output.name + ".partial")
@@ -84,33 +84,33 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
         raise
 
 
-def last_checkpoint(folder: Path, settings: Settings, made_from: Mapping[str, str]) -> str | None:
-    """The checkpoint of an interrupted run in `folder` to go on from, or None.
+def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str]) -> str | None:
+    """The checkpoint of an interrupted run in `folder` to resume from, or None.
 
-    UserError when it ran with other settings, or was `made_from` other data or weights (fingerprints, by what they are of).
+    UserError if that run had other settings or another `origin` (the fingerprints of data and weights).
     """
-    kept = folder / CHECKPOINTS / SETTINGS
-    run = {"settings": settings.recorded(), "made from": dict(made_from)}
-    described = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
-    if kept.exists() and kept.read_text(encoding="utf-8") != described:
+    description_file = folder / CHECKPOINTS / SETTINGS
+    run = {"settings": settings.recorded(), "made from": dict(origin)}
+    description = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    if description_file.exists() and description_file.read_text(encoding="utf-8") != description:
         raise _other_run(folder)
     if is_main_process():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(described, encoding="utf-8")
-    whole = [checkpoint for checkpoint in kept.parent.glob("checkpoint-*") if _is_whole(checkpoint)]
-    return str(max(whole, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if whole else None
+        description_file.parent.mkdir(parents=True, exist_ok=True)
+        description_file.write_text(description, encoding="utf-8")
+    complete = [checkpoint for checkpoint in description_file.parent.glob("checkpoint-*") if _is_complete(checkpoint)]
+    return str(max(complete, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if complete else None
 
 
 def _other_run(folder: Path) -> UserError:
     return UserError(
         f"{folder}: an interrupted run with other settings, data or weights",
-        "the same ones, to go on with it",
+        "the same ones, to resume it",
         "remove the folder, or set another output",
     )
 
 
-def _is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end: the trainer writes its state last, so a kill in the middle leaves none."""
+def _is_complete(checkpoint: Path) -> bool:
+    """Whether a checkpoint is complete: the trainer writes its state last, so an interrupted one has none."""
     try:
         return "global_step" in json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -130,7 +130,7 @@ def save_run(
     log: Sequence[Mapping[str, float]],
     weights: Mapping[str, Any] | None = None,
 ) -> None:
-    """Adapter or model (its own weights, unless whole ones are given), tokenizer, settings, log, card and, last, run.json."""
+    """Save adapter or model (with `weights`, if given), tokenizer, settings, log, card and, last, run.json."""
     adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
     model.save_pretrained(folder, state_dict=weights, **adapters)
     if adapters:
@@ -144,7 +144,7 @@ def save_run(
 
 
 def _name_base(config: Path) -> None:
-    """Have an adapter name a pretrained base by its name, not by its place in this user's cache."""
+    """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache."""
     values = json.loads(config.read_text(encoding="utf-8"))
     values["base_model_name_or_path"] = name_of(values["base_model_name_or_path"])
     config.write_text(json.dumps(values, indent=2, sort_keys=True), encoding="utf-8")
@@ -153,7 +153,7 @@ def _name_base(config: Path) -> None:
 def run_record(
     stage: Stage, base_model: str, data: str, settings: Settings, outcome: Outcome, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
-    """The record of a run; `alignment` makes it one of preferences."""
+    """The record of a run, with an `alignment` for preference training."""
     return RunRecord(
         stage=stage,
         base_model=base_model,

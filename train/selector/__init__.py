@@ -1,1 +1,1 @@
-"""A trained selector: which propositions help to answer a question, learned from relevance data, made by `modegraph train selector`."""
+"""Training of selectors, which predict the propositions that help to answer a question, from relevance data (`modegraph train selector`)."""

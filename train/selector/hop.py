@@ -1,7 +1,7 @@
-"""`modegraph train selector --size hop`: indexes and their questions in, a folder out by which `hops` ranks its second hop.
+"""`modegraph train selector --size hop`: trains the second hop of `hops` from indexes and their questions.
 
-Rows are what `hops` found for each question, labelled by its gold documents. Train grows the trees, dev stops them, test is only measured on.
-Legend: C candidates, X rows, n rows that are learned from, F features."""
+Rows are the results of `hops` for each question, labelled by its gold documents. Trees are fitted on train and stopped early by dev; test only
+measures. Legend: C candidates, X rows, n training rows, F features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEV_SHARE, TEST_SHARE = 0.1, 0.1
 
 @dataclass(frozen=True)
 class TrainingIndex:
-    """An index, the questions that are learned from, the split of each by id, and the fingerprint of their file."""
+    """An index, its questions, the split of each by id, and the fingerprint of their file."""
 
     index: Index
     name: str
@@ -56,30 +56,30 @@ class HopExamples:
 
 
 def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingIndex]:
-    """The indexes with their questions; UserError for a file too few, several encoders, and questions without a gold document there."""
+    """The indexes with their questions; UserError for a missing file, several encoders, and an empty split."""
     if len(folders) != len(files):
         raise UserError(
             f"{len(folders)} indexes and {len(files)} files of questions",
             "a file of questions for each index of `data`, in the same order",
             "set hop.questions",
         )
-    asked = [read_index(Path(folder), Path(file)) for folder, file in zip(folders, files, strict=True)]
-    encoders = {each.index.encoder_source.fingerprint: each.name for each in asked}
+    indexes = [read_index(Path(folder), Path(file)) for folder, file in zip(folders, files, strict=True)]
+    encoders = {index.index.encoder_source.fingerprint: index.name for index in indexes}
     if len(encoders) > 1:
-        told = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
-        raise UserError(f"indexes of several encoders ({told})", "one encoder", "make them with one encoder")
-    missing = set(SPLITS) - {split for each in asked for split in each.split_of.values()}
+        encoder_names = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
+        raise UserError(f"indexes of several encoders ({encoder_names})", "one encoder", "make them with one encoder")
+    missing = set(SPLITS) - {split for index in indexes for split in index.split_of.values()}
     if missing:
         found = f"no question in {', '.join(split for split in SPLITS if split in missing)}"
         raise UserError(found, "questions in train, dev and test", "give more questions")
-    return asked
+    return indexes
 
 
 def read_index(folder: Path, file: Path) -> TrainingIndex:
-    """One index with those of the questions whose gold documents it has."""
+    """One index, and the questions with a gold document in it."""
     index = open_index(folder)
-    known = set(index.sources())
-    questions = [each for each in read_questions(file) if known.intersection(each.gold_sources)]
+    sources = set(index.sources())
+    questions = [question for question in read_questions(file) if sources.intersection(question.gold_sources)]
     if not questions:
         raise UserError(
             f"{file}: no question with a gold document in {folder}",
@@ -90,7 +90,7 @@ def read_index(folder: Path, file: Path) -> TrainingIndex:
 
 
 def split_questions(questions: Sequence[Question]) -> dict[str, str]:
-    """The split of each question by id: as the file states it, or else by a hash of its words, a tenth to dev and to test."""
+    """The split of each question by id: that of the file, or else by a hash of its text, a tenth each to dev and test."""
     if {each.split for each in questions} != {"test"}:
         return {each.id: each.split for each in questions}
     shares = {each.id: int(content_id(each.text.casefold())[:8], 16) / 2**32 for each in questions}
@@ -109,28 +109,28 @@ class QuestionRows:
     reached_P: Floats
 
 
-def find_rows_by_split(asked: TrainingIndex) -> dict[str, list[QuestionRows]]:
+def find_rows_by_split(training: TrainingIndex) -> dict[str, list[QuestionRows]]:
     """The rows of all questions, by split."""
-    index, found = asked.index, {split: list[QuestionRows]() for split in SPLITS}
+    index, by_split = training.index, {split: list[QuestionRows]() for split in SPLITS}
     row_of = {source: row for row, source in enumerate(index.sources())}
-    queries_QD = index.encode_queries([each.text for each in asked.questions])
-    pairs = zip(asked.questions, queries_QD, strict=True)
-    for question, query_D in track(pairs, f"Looking at questions of {asked.name}", len(asked.questions)):
+    queries_QD = index.encode_queries([each.text for each in training.questions])
+    pairs = zip(training.questions, queries_QD, strict=True)
+    for question, query_D in track(pairs, f"rows of questions of {training.name}", len(training.questions)):
         gold = frozenset(row_of[source] for source in question.gold_sources if source in row_of)
-        found[asked.split_of[question.id]].append(find_rows(index, Query(question.text, query_D), gold))
-    return found
+        by_split[training.split_of[question.id]].append(find_rows(index, Query(question.text, query_D), gold))
+    return by_split
 
 
 def find_rows(index: Index, query: Query, gold: frozenset[int]) -> QuestionRows:
-    """What `hops` has in hand when it asks a trained hop."""
-    found = search_hops(index, query)
-    return QuestionRows(hop_rows(index, query, found.alone, found.reached_P), gold, found.reached_P)
+    """The rows that `hops` would pass to a trained hop."""
+    search = search_hops(index, query)
+    return QuestionRows(hop_rows(index, query, search.alone, search.reached_P), gold, search.reached_P)
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
-    """1 for the first candidate of each gold document by itself and by ways from gold bridges: int64[X]; and which rows are learned from: [X].
+    """Labels, 1 for the first candidate of each gold document alone and by ways from gold bridges: int64[X]; and the mask of training rows: [X].
 
-    A gold document's other passages, and ways to it from one that is not gold, are neither right nor wrong: nobody labelled them.
+    A gold document's other passages, and ways to it from other bridges, are unlabelled.
     """
     gold_C = np.isin(document_C, list(gold))
     first_C = np.zeros(len(gold_C), np.bool_)
@@ -138,39 +138,39 @@ def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints,
     alone_X = rows.way_X < 0
     bridge_X = np.zeros(len(alone_X), np.int64)
     bridge_X[~alone_X] = rows.ways.bridge_K[rows.way_X[~alone_X]]
-    right_X = (gold_C & first_C)[rows.candidate_X] & (alone_X | gold_C[bridge_X])
-    return right_X.astype(np.int64), ~gold_C[rows.candidate_X] | right_X
+    positive_X = (gold_C & first_C)[rows.candidate_X] & (alone_X | gold_C[bridge_X])
+    return positive_X.astype(np.int64), ~gold_C[rows.candidate_X] | positive_X
 
 
-def hop_examples(looked: Sequence[tuple[Index, QuestionRows]]) -> HopExamples:
-    """The rows of some questions that are learned from."""
-    features, labelled = [], []
-    for index, each in looked:
-        document_C = index.data.passage_document_P[each.rows.candidates_C]
-        label_X, kept_X = labels(each.rows, document_C, each.gold)
-        features.append(each.rows.features_XF[kept_X])
-        labelled.append(label_X[kept_X])
-    return HopExamples(np.concatenate(features), np.concatenate(labelled))
+def hop_examples(questions: Sequence[tuple[Index, QuestionRows]]) -> HopExamples:
+    """The training rows of some questions."""
+    features, labels_of = [], []
+    for index, question in questions:
+        document_C = index.data.passage_document_P[question.rows.candidates_C]
+        label_X, used_X = labels(question.rows, document_C, question.gold)
+        features.append(question.rows.features_XF[used_X])
+        labels_of.append(label_X[used_X])
+    return HopExamples(np.concatenate(features), np.concatenate(labels_of))
 
 
 TOP_DOCUMENTS = 5
 """Documents of the figures: Recall@5 and all gold@5."""
 TOP_PASSAGES = 100
-"""Passages among which the first FOUND documents are looked for."""
+"""The best passages, which determine the first TOP_DOCUMENTS documents."""
 LIBRARIES = ("scikit-learn", "numpy")
-ABOUT = """Gradient-boosted trees by which the mode `hops` ranks what it found, and what this leads to, anew. They read what retrieval \
-knows of a question, of a way on (a passage and an entity that it mentions) and of a passage. Made by `modegraph train selector --size hop`; no language \
-model is called. Trees grow on the questions of train; dev stops them; the figures are of test, whose questions were used for neither \
-(its passages stand in the same index)."""
+ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that these lead to. Their features describe \
+a question, a way (a passage and an entity that it mentions) and a passage. Made by `modegraph train selector --size hop`; no language \
+model is called. Trees are fitted on the questions of train and stopped early by dev; the figures are of test, whose questions were used for neither \
+(its passages are in the same index)."""
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode hops --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the same encoder. \
-`hop.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."""
+`hop.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
 
 
 @dataclass(frozen=True)
 class HopGain:
-    """Questions of test of one index: mean Recall@5 and all gold@5, `hops` before and with the trees; ± one standard error of the gain."""
+    """The test questions of one index: mean Recall@5 and all gold@5, without and with the trees, and the standard error of the gain in recall."""
 
     index: str
     questions: int
@@ -183,7 +183,7 @@ class HopGain:
 
 @dataclass(frozen=True)
 class HopRecord:
-    """How a hop came to be, and its figures. `questions` gives the fingerprint of each file by its index's name."""
+    """The origin of a hop, and its figures. `questions` has the fingerprint of each file by its index's name."""
 
     size: str
     questions: Mapping[str, str]
@@ -199,18 +199,19 @@ class HopRecord:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Recall@5 of the test questions of each index, before and now."""
+        """Recall@5 of the test questions of each index, without and with the trees."""
         before = {f"test Recall@5 before, {each.index}": each.recall_before for each in self.ranked}
         return before | {f"test Recall@5, {each.index}": each.recall for each in self.ranked}
 
 
 def train_hop(settings: SelectorSettings) -> HopRecord:
-    """Read, look, train, measure and save; UserError, before training, for questions that cannot be learned from or a place that is taken."""
+    """Read, search, train, measure and save; UserError, before training, for unusable questions or an output that exists."""
     with fresh_folder(Path(settings.output), about=about_run("selector", settings)) as folder:
         indexes = read_indexes(settings.data, settings.hop.questions)
-        looked = {each.name: find_rows_by_split(each) for each in indexes}
+        rows_of = {each.name: find_rows_by_split(each) for each in indexes}
         by_split = {
-            split: [(each.index, one) for each in indexes for one in looked[each.name][split]] for split in SPLITS
+            split: [(each.index, question) for each in indexes for question in rows_of[each.name][split]]
+            for split in SPLITS
         }
         examples = {split: hop_examples(by_split[split]) for split in ("train", "dev")}
         for split, rows in examples.items():
@@ -218,9 +219,9 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
                 f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {int(rows.label_n.sum()):,} right"
             )
         started = time.perf_counter()
-        grown = fit_trees(examples["train"], examples["dev"], settings)
-        trees = best_count(grown)
-        hop = Hop(to_forest(grown, trees), indexes[0].index.encoder_source.fingerprint)
+        boosted = fit_trees(examples["train"], examples["dev"], settings)
+        trees = best_count(boosted)
+        hop = Hop(to_forest(boosted, trees), indexes[0].index.encoder_source.fingerprint)
         seconds = time.perf_counter() - started
         save_hop(folder, hop)
         record = HopRecord(
@@ -229,11 +230,11 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             encoder=hop.encoder,
             features=HOP_FEATURES,
             settings=settings.recorded(),
-            asked={split: len(of) for split, of in by_split.items()},
+            asked={split: len(questions) for split, questions in by_split.items()},
             examples={split: len(rows.label_n) for split, rows in examples.items()},
             trees=trees,
             ranked=tuple(
-                measure_gain(hop, each, looked[each.name]["test"]) for each in indexes if looked[each.name]["test"]
+                measure_gain(hop, each, rows_of[each.name]["test"]) for each in indexes if rows_of[each.name]["test"]
             ),
             train_seconds=seconds,
             versions={name: version(name) for name in LIBRARIES},
@@ -243,31 +244,33 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
     return record
 
 
-def measure_gain(hop: Hop, asked: TrainingIndex, looked: Sequence[QuestionRows]) -> HopGain:
+def measure_gain(hop: Hop, training: TrainingIndex, questions: Sequence[QuestionRows]) -> HopGain:
     """The figures of an index's questions."""
     figures = []
-    for each in looked:
-        logits_X = forest_logits(hop.forest, each.rows.features_XF)
-        best_C = best_rows(logits_X, each.rows.candidate_X, len(each.rows.candidates_C))
-        scores_P = with_others(each.reached_P, each.rows.candidates_C, logits_X[best_C])
-        figures.append([gold_recall(asked.index, scores, each.gold) for scores in (each.reached_P, scores_P)])
+    for question in questions:
+        logits_X = forest_logits(hop.forest, question.rows.features_XF)
+        best_C = best_rows(logits_X, question.rows.candidate_X, len(question.rows.candidates_C))
+        scores_P = with_others(question.reached_P, question.rows.candidates_C, logits_X[best_C])
+        figures.append(
+            [gold_recall(training.index, scores, question.gold) for scores in (question.reached_P, scores_P)]
+        )
     share_Q2 = np.array(figures, np.float64)
     gain_Q = share_Q2[:, 1] - share_Q2[:, 0]
     error = float(gain_Q.std(ddof=1) / np.sqrt(len(gain_Q))) if len(gain_Q) > 1 else 0.0
     before, after = share_Q2.mean(axis=0).tolist()
     all_before, all_after = (share_Q2 == 1).mean(axis=0).tolist()
-    return HopGain(asked.name, len(looked), before, after, error, all_before, all_after)
+    return HopGain(training.name, len(questions), before, after, error, all_before, all_after)
 
 
 def gold_recall(index: Index, scores_P: Floats, gold: frozenset[int]) -> float:
-    """The share of the gold documents among the first FOUND."""
+    """The share of the gold documents among the first TOP_DOCUMENTS."""
     passages = top_rows(scores_P, TOP_PASSAGES)
     first = list(dict.fromkeys(index.data.passage_document_P[passages].tolist()))[:TOP_DOCUMENTS]
     return len(gold.intersection(first)) / len(gold)
 
 
 def hop_card(record: HopRecord) -> str:
-    """Markdown with the front matter that model hubs read."""
+    """The model card: Markdown with front matter for model hubs."""
     facts = [
         ("encoder", record.encoder),
         *((f"questions, {name}", fingerprint) for name, fingerprint in record.questions.items()),

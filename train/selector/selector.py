@@ -1,6 +1,6 @@
-"""`modegraph train selector`: relevance data in, a folder that `--selector` takes out. It takes seconds.
+"""`modegraph train selector`: trains a selector, a folder for `--selector`, from relevance data, in seconds.
 
-Train grows the trees; dev stops them, sets temperature and threshold; test is only measured on."""
+Trees are fitted on train; dev stops them early and sets temperature and threshold; test only measures."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ from train.shared.calibrate import (
 )
 from train.shared.trees import best_count, fit_trees, to_forest
 
-ABOUT = """Gradient-boosted trees that say how likely it is that a proposition helps to answer a question, from what retrieval \
-knows of both. Made by `modegraph train selector`; no language model is called. Trees grow on train; dev stops them and sets \
+ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
+retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train; dev stops them early and sets \
 temperature and threshold; the figures of test are of questions, propositions and passages that were used for neither."""
 SHARING = "Of {names} this holds for the questions only: its splits share passages."
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
-same encoder. `selector.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."""
-RANKING = """Mean average precision a question, over the propositions of the passages that it was published with; ± one \
+same encoder. `selector.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
+RANKING = """Mean average precision per question, over the propositions of the passages that it was published with; ± one \
 standard error of the mean difference."""
 
 
 def selector_card(record: SelectorRecord) -> str:
-    """Markdown with the front matter that model hubs read."""
+    """The model card: Markdown with front matter for model hubs."""
     facts = [
         ("encoder", record.encoder),
         *((f"data, {name}", fingerprint) for name, fingerprint in record.data.items()),
@@ -111,22 +111,22 @@ LIBRARIES = ("scikit-learn", "numpy")
 
 
 def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
-    """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
+    """Read, train, measure and save; UserError, before training, for unusable data or an output that exists."""
     return train_hop(settings) if settings.size == "hop" else train_judge(settings)
 
 
 def train_judge(settings: SelectorSettings) -> SelectorRecord:
-    """A light selector, which judges propositions."""
+    """Train a light selector, which scores propositions."""
     with fresh_folder(Path(settings.output), about=about_run("selector", settings)) as folder:
         datasets = read_datasets([Path(each) for each in settings.data])
         splits = {split: examples_of(datasets, split) for split in SPLITS}
         for split, examples in splits.items():
             say(f"{split}: {len(examples.label_n):,} rows, {int(examples.label_n.sum()):,} of them relevant")
-        started, spent = time.perf_counter(), time.process_time()
+        started, processor_started = time.perf_counter(), time.process_time()
         classifier, trees = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
         save_selector(folder, classifier)
         log_odds = log_odds_of(classifier, splits)
-        seconds = (time.perf_counter() - started, time.process_time() - spent)
+        seconds = (time.perf_counter() - started, time.process_time() - processor_started)
         bins = reliability(probabilities(log_odds["test"], 1.0), splits["test"].label_n)
         record = SelectorRecord(
             size=settings.size,
@@ -154,10 +154,10 @@ def train_judge(settings: SelectorSettings) -> SelectorRecord:
 
 
 def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, encoder: str) -> tuple[Classifier, int]:
-    """The calibrated light selector, and how many trees it has."""
-    grown = fit_trees(train, dev, settings, settings.positive_weight)
-    count = best_count(grown)
-    forest = to_forest(grown, count, settings.positive_weight)
+    """The calibrated light selector, and the number of its trees."""
+    boosted = fit_trees(train, dev, settings, settings.positive_weight)
+    count = best_count(boosted)
+    forest = to_forest(boosted, count, settings.positive_weight)
     logits_n = forest_logits(forest, dev.features_nF)
     temperature = fit_temperature(logits_n, dev.label_n)
     threshold = threshold_for(probabilities(logits_n, temperature), dev.label_n, settings.target_recall)
@@ -165,7 +165,7 @@ def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, e
 
 
 def log_odds_of(classifier: Classifier, splits: Mapping[str, Examples]) -> dict[str, Doubles]:
-    """What the selector says of the held-out examples, with the temperature in it."""
+    """The selector's log odds of the held-out examples, divided by the temperature."""
     return {
         split: forest_logits(classifier.forest, splits[split].features_nF) / classifier.temperature
         for split in HELD_OUT
@@ -175,14 +175,14 @@ def log_odds_of(classifier: Classifier, splits: Mapping[str, Examples]) -> dict[
 def rank_held_out(
     splits: Mapping[str, Examples], log_odds: Mapping[str, Doubles], datasets: Sequence[RelevanceDataset]
 ) -> tuple[RankingFigures, ...]:
-    """How well each dataset's questions of dev and test are ranked."""
+    """The ranking figures of each dataset's questions of dev and test."""
     names = [dataset.name for dataset in datasets]
     by_split = (rank_datasets(splits[split], log_odds[split], names, split) for split in HELD_OUT)
     return tuple(ranked for of_split in by_split for ranked in of_split)
 
 
 def held_out_figures(log_odds_n: Doubles, test: Examples, threshold: float) -> dict[str, float]:
-    """Log loss beside that of knowing only how many are relevant, and what the threshold keeps."""
+    """The log loss, that of the constant share of relevant examples, and the figures of the threshold."""
     share = float(test.label_n.mean())
     constant_n = np.full(len(test.label_n), np.log(share / (1 - share)))
     return {

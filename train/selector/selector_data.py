@@ -1,6 +1,6 @@
-"""Relevance datasets as `synth relevance` wrote them, to arrays; what cannot be learned from is refused before training.
+"""Relevance datasets of `synth relevance` as arrays; unusable data are refused before training.
 
-And how well scores rank each question's propositions: mean average precision, beside that of the cosine.
+Also the ranking figures of each question's propositions: mean average precision, compared with the cosine's.
 Legend: n examples (a question and a proposition each), F features, B bins of probability."""
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class RankingFigures:
 
 @dataclass(frozen=True)
 class SelectorRecord:
-    """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name;
-    `sharing_passages` names those whose splits share passages, though no question.
+    """The origin of a selector, and its figures. `data` has the fingerprint of each dataset by its folder's name;
+    `sharing_passages` names datasets whose splits share passages, but no questions.
 
     `processor_seconds` are those of all cores.
     """
@@ -84,16 +84,14 @@ class SelectorRecord:
 
 
 OWN = ("gold", "own")
-"""`found_by` of propositions that stand in a passage that the question was published with."""
+"""The `found_by` of propositions in the passages that a question was published with."""
 SUMMARY = "summary.json"
 ROW = "a row as `synth relevance` writes it"
 
 
 @dataclass(frozen=True)
 class RelevanceDataset:
-    """A folder of rows by split, its fingerprint, the fingerprint of the encoder that its features were made with, and all else that its
-    summary tells of its origin.
-    """
+    """The rows of a folder by split, its fingerprint, the fingerprint of its features' encoder, and the other origins in its summary."""
 
     name: str
     rows: Mapping[str, Sequence[RelevanceRow]]
@@ -123,35 +121,35 @@ def read_rows(file: Path) -> Iterator[RelevanceRow]:
         where = f"{file} line {number}"
         check_features(where, row.get("features"))
         try:
-            read = relevance_from_json(row)
-            problems = relevance_problems(read)
+            parsed = relevance_from_json(row)
+            problems = relevance_problems(parsed)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             found = f"{where}: {type(problem).__name__}: {problem}"
             raise UserError(found, ROW, "make the data again") from None
-        if read.split != file.stem:
-            problems.append(f"split is {read.split!r}, expected {file.stem!r}")
+        if parsed.split != file.stem:
+            problems.append(f"split is {parsed.split!r}, expected {file.stem!r}")
         if problems:
             raise UserError(f"{where}: {problems[0]}", ROW, "make the data again")
-        yield read
+        yield parsed
 
 
-def check_features(where: str, has: object) -> None:
+def check_features(where: str, value: object) -> None:
     """UserError unless a row's features are those of this version."""
-    held = has if isinstance(has, dict) else {}
-    told = [f"without {name!r}" for name in FEATURES if name not in held]
-    told += [f"with {name!r}" for name in held if name not in FEATURES]
-    if told:
+    features = value if isinstance(value, dict) else {}
+    problems = [f"without {name!r}" for name in FEATURES if name not in features]
+    problems += [f"with {name!r}" for name in features if name not in FEATURES]
+    if problems:
         expected = f"the {len(FEATURES)} features of this version"
-        raise UserError(f"{where}: features " + ", ".join(told), expected, "make the data again")
+        raise UserError(f"{where}: features " + ", ".join(problems), expected, "make the data again")
 
 
 def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
-    """All datasets; UserError for rows that cannot be learned from, for several encoders, and for splits that share anything."""
+    """All datasets; UserError for unusable rows, for several encoders, and for overlapping splits."""
     datasets = [read_folder(folder) for folder in folders]
     encoders = {dataset.encoder: dataset.name for dataset in datasets}
     if len(encoders) > 1:
-        told = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
-        raise UserError(f"datasets of several encoders ({told})", "one encoder", "make them with one encoder")
+        encoder_names = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
+        raise UserError(f"datasets of several encoders ({encoder_names})", "one encoder", "make them with one encoder")
     for split in SPLITS:
         check_classes(split, rows_of(datasets, split))
     check_nothing_shared(datasets)
@@ -175,36 +173,45 @@ def check_classes(split: str, rows: Sequence[RelevanceRow]) -> None:
 
 
 def shares_passages(dataset: RelevanceDataset) -> bool:
-    """Whether its splits share no question only (`synth relevance --split-by questions`)."""
+    """Whether the splits of a dataset may share passages (`synth relevance --split-by questions`)."""
     return dataset.origin.get(SPLIT_BY) == "questions"
 
 
 def check_nothing_shared(datasets: Sequence[RelevanceDataset]) -> None:
-    """UserError, naming them, for questions that are in two splits, and for propositions and passages of datasets that split by these."""
+    """UserError, with their ids, for questions in two splits, and for propositions and passages in two splits of datasets split by them."""
     rows = {split: rows_of(datasets, split) for split in SPLITS}
     by_passages = [dataset for dataset in datasets if not shares_passages(dataset)]
-    apart = {split: rows_of(by_passages, split) for split in SPLITS}
+    split_by_passage = {split: rows_of(by_passages, split) for split in SPLITS}
     keys = {
-        "question": {split: {row.question.casefold(): row.question_id for row in of} for split, of in rows.items()},
-        "proposition": {split: {row.proposition_id: row.proposition_id for row in of} for split, of in apart.items()},
-        "passage": {split: {each: each for row in of for each in row.passage_ids} for split, of in apart.items()},
+        "question": {
+            split: {row.question.casefold(): row.question_id for row in split_rows}
+            for split, split_rows in rows.items()
+        },
+        "proposition": {
+            split: {row.proposition_id: row.proposition_id for row in split_rows}
+            for split, split_rows in split_by_passage.items()
+        },
+        "passage": {
+            split: {passage: passage for row in split_rows for passage in row.passage_ids}
+            for split, split_rows in split_by_passage.items()
+        },
     }
     expected = "splits that share no question, proposition or passage"
-    for what, ids in keys.items():
-        check_apart(what, ids, expected, "make the second dataset with `synth relevance --beside FIRST`")
+    for kind, ids in keys.items():
+        check_apart(kind, ids, expected, "make the second dataset with `synth relevance --beside FIRST`")
 
 
 def examples_of(datasets: Sequence[RelevanceDataset], split: str) -> Examples:
     """One split of all datasets as arrays."""
-    rows = [(place, row) for place, dataset in enumerate(datasets) for row in dataset.rows[split]]
-    asked = [(place, row.question_id) for place, row in rows]
-    numbers = {question: number for number, question in enumerate(dict.fromkeys(asked))}
+    rows = [(dataset_row, row) for dataset_row, dataset in enumerate(datasets) for row in dataset.rows[split]]
+    questions = [(dataset_row, row.question_id) for dataset_row, row in rows]
+    numbers = {question: number for number, question in enumerate(dict.fromkeys(questions))}
     return Examples(
         features_nF=np.array([row.features for _, row in rows], np.float32),
         label_n=np.array([row.label for _, row in rows], np.int64),
-        question_n=np.array([numbers[question] for question in asked], np.int64),
+        question_n=np.array([numbers[question] for question in questions], np.int64),
         own_n=np.array([row.found_by in OWN for _, row in rows], np.bool_),
-        dataset_n=np.array([place for place, _ in rows], np.int64),
+        dataset_n=np.array([dataset_row for dataset_row, _ in rows], np.int64),
     )
 
 
@@ -212,33 +219,35 @@ COSINE = FEATURES.index("nearness")
 
 
 def average_precisions(examples: Examples, scores_n: Doubles) -> Doubles:
-    """The average precision of each question with a relevant proposition among its own passages', over those: one a question."""
-    found = []
+    """The average precision, over the propositions of its own passages, of each question with a relevant one among them."""
+    precisions = []
     for question in np.unique(examples.question_n[examples.own_n]):
         own_n = examples.own_n & (examples.question_n == question)
         if examples.label_n[own_n].any():
-            found.append(average_precision_score(examples.label_n[own_n], scores_n[own_n]))
-    return np.array(found, np.float64)
+            precisions.append(average_precision_score(examples.label_n[own_n], scores_n[own_n]))
+    return np.array(precisions, np.float64)
 
 
 def rank_datasets(
     examples: Examples, scores_n: Doubles, names: Sequence[str], split: str
 ) -> tuple[RankingFigures, ...]:
-    """The figures of each dataset that has such questions in this split."""
-    found = []
-    for place, name in enumerate(names):
-        part = of_dataset(examples, place)
-        chosen = average_precisions(part, scores_n[examples.dataset_n == place])
+    """The figures of each dataset with questions for `average_precisions` in this split."""
+    figures = []
+    for row, name in enumerate(names):
+        part = of_dataset(examples, row)
+        selector = average_precisions(part, scores_n[examples.dataset_n == row])
         cosine = average_precisions(part, part.features_nF[:, COSINE].astype(np.float64))
-        if len(chosen):
-            error = float((chosen - cosine).std(ddof=1) / np.sqrt(len(chosen))) if len(chosen) > 1 else 0.0
-            found.append(RankingFigures(name, split, len(chosen), float(chosen.mean()), float(cosine.mean()), error))
-    return tuple(found)
+        if len(selector):
+            error = float((selector - cosine).std(ddof=1) / np.sqrt(len(selector))) if len(selector) > 1 else 0.0
+            figures.append(
+                RankingFigures(name, split, len(selector), float(selector.mean()), float(cosine.mean()), error)
+            )
+    return tuple(figures)
 
 
-def of_dataset(examples: Examples, place: int) -> Examples:
+def of_dataset(examples: Examples, row: int) -> Examples:
     """The examples of one dataset."""
-    own_n = examples.dataset_n == place
+    own_n = examples.dataset_n == row
     return Examples(
         examples.features_nF[own_n],
         examples.label_n[own_n],

@@ -1,1 +1,1 @@
-"""What every stage uses: the record of a run, labelled rows, options of commands."""
+"""Shared parts of the stages: labelled data folders, calibration, boosted trees."""

@@ -1,4 +1,4 @@
-"""From logits to decisions: a temperature that makes dev's probabilities honest, the threshold for a target recall, the reliability plot.
+"""From logits to decisions: the temperature that calibrates dev's probabilities, the threshold for a target recall, the reliability plot.
 
 Legend: n examples, B bins."""
 
@@ -40,31 +40,31 @@ def log_loss(logits_n: Doubles, label_n: Ints, temperature: float) -> float:
 def fit_temperature(logits_n: Doubles, label_n: Ints) -> float:
     """The temperature with the lowest log loss (Guo et al. 2017, §4.2)."""
     low, high = np.log(TEMPERATURES)
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda log_t: log_loss(logits_n, label_n, float(np.exp(log_t))), bounds=(low, high), method="bounded"
     )
-    return float(np.exp(found.x))
+    return float(np.exp(optimum.x))
 
 
 def threshold_for(probability_n: Doubles, label_n: Ints, target_recall: float) -> float:
-    """The highest threshold at which at least `target_recall` of the relevant examples are kept.
+    """The highest threshold that at least `target_recall` of the relevant examples reach.
 
     >>> threshold_for(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.6)
     0.4
     """
     relevant = np.sort(probability_n[label_n == 1])[::-1]
-    kept = int(np.ceil(target_recall * len(relevant) - 1e-9))
-    return float(relevant[max(kept, 1) - 1])
+    count = int(np.ceil(target_recall * len(relevant) - 1e-9))
+    return float(relevant[max(count, 1) - 1])
 
 
 def reliability(probability_n: Doubles, label_n: Ints) -> tuple[Bin, ...]:
-    """The bins that hold examples: mean probability beside the share that is relevant."""
-    place_n = np.clip(np.searchsorted(EDGES_B, probability_n, side="right") - 1, 0, len(EDGES_B) - 2)
+    """The non-empty bins: mean probability and share of relevant examples."""
+    bin_n = np.clip(np.searchsorted(EDGES_B, probability_n, side="right") - 1, 0, len(EDGES_B) - 2)
     rows = []
-    for place in np.unique(place_n).tolist():
-        own_n = place_n == place
-        means = float(probability_n[own_n].mean()), float(label_n[own_n].mean())
-        rows.append(Bin(float(EDGES_B[place]), float(EDGES_B[place + 1]), int(own_n.sum()), *means))
+    for number in np.unique(bin_n).tolist():
+        in_bin_n = bin_n == number
+        means = float(probability_n[in_bin_n].mean()), float(label_n[in_bin_n].mean())
+        rows.append(Bin(float(EDGES_B[number]), float(EDGES_B[number + 1]), int(in_bin_n.sum()), *means))
     return tuple(rows)
 
 
@@ -75,35 +75,35 @@ def calibration_error(bins: tuple[Bin, ...]) -> float:
 
 
 def threshold_figures(probability_n: Doubles, label_n: Ints, threshold: float) -> dict[str, float]:
-    """Recall and precision of what reaches the threshold, and the share of all examples that does."""
-    kept_n = probability_n >= threshold
-    right = float(label_n[kept_n].sum())
+    """Recall and precision of the examples that reach the threshold, and their share of all examples."""
+    selected_n = probability_n >= threshold
+    relevant = float(label_n[selected_n].sum())
     return {
-        "recall": right / float(label_n.sum()),
-        "precision": right / max(float(kept_n.sum()), 1.0),
-        "kept": float(kept_n.mean()),
+        "recall": relevant / float(label_n.sum()),
+        "precision": relevant / max(float(selected_n.sum()), 1.0),
+        "kept": float(selected_n.mean()),
     }
 
 
 COLOUR = "#2b7bba"
 
 
-def draw_reliability(bins: Sequence[Bin], file: Path, judged: str, as_what: str) -> None:
-    """Write a PNG: above, the share of the `judged` that are `as_what` in each bin against its mean probability; below, how many it holds."""
+def draw_reliability(bins: Sequence[Bin], file: Path, items: str, label: str) -> None:
+    """Write a PNG: above, the share of `label` among the `items` of each bin against its mean probability; below, their number."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 6.4), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(3, 1), sharex=True)
     means = [each.mean_probability for each in bins]
-    above.plot([0, 1], [0, 1], "--", color="grey", linewidth=1, label="as probable as it says")
+    above.plot([0, 1], [0, 1], "--", color="grey", linewidth=1, label="perfectly calibrated")
     above.plot(means, [each.share_relevant for each in bins], "o-", color=COLOUR, label="test")
-    above.set_ylabel(f"share {as_what}")
+    above.set_ylabel(f"share {label}")
     above.legend(frameon=False)
     widths = [each.high - each.low for each in bins]
     below.bar([each.low for each in bins], [each.examples for each in bins], widths, align="edge", color=COLOUR)
     below.set_yscale("log")
-    below.set_ylabel(judged)
-    below.set_xlabel(f"probability of being {as_what}")
+    below.set_ylabel(items)
+    below.set_xlabel(f"probability of being {label}")
     for axes in (above, below):
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees (scikit-learn's histogram trees), stopped early on dev, as the plain arrays that retrieval reads.
+"""Gradient-boosted trees (scikit-learn's histogram trees), stopped early by dev, and their plain arrays for retrieval.
 
 Legend: n examples, F features, T trees, V nodes of all trees end to end.
 """
@@ -16,7 +16,7 @@ from graph.types import Floats, Ints
 
 
 class TreeSettings(Protocol):
-    """What decides how trees grow; read-only."""
+    """The hyperparameters of the trees; read-only."""
 
     @property
     def learning_rate(self) -> float: ...
@@ -35,7 +35,7 @@ class TreeSettings(Protocol):
 
 
 class Examples(Protocol):
-    """What trees learn from: float32[n, F] and int64[n] of zeros and ones."""
+    """Labelled examples: float32[n, F] and int64[n] of zeros and ones."""
 
     @property
     def features_nF(self) -> Floats: ...
@@ -46,7 +46,7 @@ class Examples(Protocol):
 def fit_trees(
     train: Examples, dev: Examples, settings: TreeSettings, positive_weight: float = 1.0
 ) -> HistGradientBoostingClassifier:
-    """Trees on `train` by log loss, until dev's has not fallen for `patience_trees` trees; both weighted alike."""
+    """Trees fitted on `train` by log loss, until dev's has not fallen for `patience_trees` trees; both with the same weights."""
     trees = HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
         max_iter=settings.max_trees,
@@ -70,20 +70,20 @@ def fit_trees(
 
 
 def weights(examples: Examples, positive_weight: float) -> NDArray[np.float64]:
-    """What each example counts for: [n]."""
+    """The weight of each example: [n]."""
     return np.where(examples.label_n == 1, positive_weight, 1.0)
 
 
 def best_count(trees: HistGradientBoostingClassifier) -> int:
-    """How many trees had the lowest loss on dev; at least 1."""
+    """The number of trees with the lowest loss on dev; at least 1."""
     return max(1, int(np.argmax(trees.validation_score_)))
 
 
 def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight: float = 1.0) -> Forest:
-    """The first `count` trees. A weight w of the relevant multiplies the odds by w; the base gives it back: −ln w."""
-    grown = [each[0].nodes for each in trees._predictors[:count]]
-    starts_T = np.cumsum([0, *(len(nodes) for nodes in grown[:-1])]).astype(np.int64)
-    feature, threshold, left, right, value = zip(*map(columns_of, grown, starts_T.tolist()), strict=True)
+    """The first `count` trees. A weight w of the relevant examples multiplies the odds by w; the base undoes this: −ln w."""
+    nodes_T = [tree[0].nodes for tree in trees._predictors[:count]]
+    starts_T = np.cumsum([0, *(len(nodes) for nodes in nodes_T[:-1])]).astype(np.int64)
+    feature, threshold, left, right, value = zip(*map(columns_of, nodes_T, starts_T.tolist()), strict=True)
     return Forest(
         feature_V=np.concatenate(feature),
         threshold_V=np.concatenate(threshold),
@@ -92,12 +92,12 @@ def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight
         value_V=np.concatenate(value),
         root_T=starts_T,
         base=float(trees._baseline_prediction[0, 0]) - float(np.log(positive_weight)),
-        depth=int(max(nodes["depth"].max() for nodes in grown)),
+        depth=int(max(nodes["depth"].max() for nodes in nodes_T)),
     )
 
 
 def columns_of(nodes: NDArray[Any], start: int) -> tuple[NDArray[Any], ...]:
-    """Feature, threshold, left, right and value of a tree's nodes, which stand from `start` on; a leaf leads to itself."""
+    """Feature, threshold, left, right and value of a tree's nodes, which begin at row `start`; a leaf points to itself."""
     leaf_V = nodes["is_leaf"].astype(bool)
     self_V = start + np.arange(len(nodes), dtype=np.int64)
     return (

@@ -40,7 +40,7 @@ class RetrievalOptions(Settings):
     where: tuple[Condition, ...] = Field(
         (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
-    selector: Literal["threshold", "llm", "none", "trained"] = Field(
+    selector: Literal["threshold", "llm", "trained"] = Field(
         "threshold", description="what selects propositions, in modes that do so"
     )
     reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
@@ -77,9 +77,7 @@ class Retriever:
             "mode": options.mode or defaults.mode,
             "top_k": options.k or defaults.top_k,
             "where": options.where,
-            "selector": defaults.selector
-            if options.selector == "trained" or defaults.selector == "none"
-            else options.selector,
+            "selector": defaults.selector if options.selector == "trained" else options.selector,
             "reranker": defaults.reranker if options.reranker else "",
             "abstain": options.abstain if options.abstain is not None else defaults.abstain,
             "max_context_tokens": options.max_context_tokens or defaults.max_context_tokens,

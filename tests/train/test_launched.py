@@ -161,7 +161,7 @@ def test_the_launcher_is_told_where_it_would_deal_out_nothing(base: Path, rows: 
     file.write_text(yaml.safe_dump(settings_of(base, rows, tmp_path / "two").model_dump()))
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/fsdp.yaml"]
     done = launch([*launcher, "--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)])
-    assert done.returncode != 0 and "modegraph: FSDP was asked for, and accelerate runs MULTI_CPU" in done.stderr
+    assert done.returncode != 0 and "modegraph: FSDP was requested, but accelerate runs MULTI_CPU" in done.stderr
     assert not (tmp_path / "two").exists()
 
 

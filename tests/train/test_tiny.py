@@ -70,7 +70,7 @@ def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
     for batch in batches:
         assert batch.shape == (3, 10)
         assert torch.equal(batch - batch[:, :1], torch.arange(10).expand(3, 10))
-    with pytest.raises(UserError, match="the texts hold 10 tokens"):
+    with pytest.raises(UserError, match="the texts have 10 tokens"):
         next(random_blocks(torch.arange(10), 3, 10, 4, 1))
 
 
@@ -96,7 +96,7 @@ def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: P
 
 
 def test_nothing_is_left_of_a_run_that_failed(texts: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the texts hold"):
+    with pytest.raises(UserError, match="the texts have"):
         train_tiny(settings(tmp_path, block_tokens=10_000))
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 

@@ -1,14 +1,13 @@
 """The trained hop at query time: boosted trees rank what `hops` found and what that leads to. No model is called.
 
-`modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). One hop for each
-encoder of the catalogue comes with the package (SHIPPED). A passage is worth the highest log odds of its rows: by itself, or by the best way
-to it. Passages without a row follow in the order of `hops`.
+`modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage's score
+is the highest log odds of its rows: by itself, or by the best way to it. Passages without a row follow in the order of `hops`.
 
 Legend: P passages, C candidates, X rows, F features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
@@ -24,8 +23,6 @@ from graph.trees import Forest, check_encoder, forest_from, forest_logits, read_
 from graph.types import Floats, Ints
 
 HOP_FILE = "hop.safetensors"
-SHIPPED = Path(__file__).parent
-"""The folder of the hops that come with the package."""
 FORMAT = "modegraph selector, hop, 1"
 HEADER = "hop"
 """The one key of the file's metadata; its value is JSON, so that equal hops are equal bytes."""
@@ -97,26 +94,12 @@ def save_hop(folder: Path, hop: Hop) -> None:
     save_forest(folder / HOP_FILE, HEADER, facts, hop.forest)
 
 
-def find_hop(selector: str, encoder: str) -> Hop | None:
-    """The hop that a selector's name stands for in an index of an encoder (its fingerprint).
-
-    The shipped one for this encoder, unless the selector is "none" or the folder or hub name of a trained hop; None where there is none.
-    UserError for a broken file.
-    """
-    if selector == "none":
+def find_hop(spec: str) -> Hop | None:
+    """The hop in a folder or on the hub; None for a selector that comes with the program, and for one of another size. UserError for a broken file."""
+    if spec in get_args(Selector):
         return None
-    if selector not in get_args(Selector):
-        file = find_model(selector, "selector") / HOP_FILE
-        if file.is_file():
-            return _load(file, file.stat().st_mtime_ns)
-    return shipped_hops().get(encoder)
-
-
-@cache
-def shipped_hops() -> Mapping[str, Hop]:
-    """The hops that come with the package, by their encoder's fingerprint."""
-    hops = [_load(file, file.stat().st_mtime_ns) for file in sorted(SHIPPED.glob("*.safetensors"))]
-    return {hop.encoder: hop for hop in hops}
+    file = find_model(spec, "selector") / HOP_FILE
+    return _load(file, file.stat().st_mtime_ns) if file.is_file() else None
 
 
 @lru_cache(maxsize=4)

@@ -194,7 +194,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
     worth_N = worth_of_propositions(index, near_N, own_P)
-    seeds = top_rows(worth_N, SEEDS if settings.selector in ("threshold", "none") else SUGGESTED)
+    seeds = top_rows(worth_N, SEEDS if settings.selector == "threshold" else SUGGESTED)
     if query.model is None:
         return _retrieve_by_walk(index, query, own_P, near_N, select(index, query, seeds), settings)
     rounds = run_rounds(index, query, seeds, near_N, select, SUGGESTED, settings.suggestions)

@@ -192,7 +192,7 @@ class Query:
     model: Caller | None = None
 
 
-Selector = Literal["threshold", "llm", "none"]
+Selector = Literal["threshold", "llm"]
 """The built-in selectors; any other name is the folder or the hub name (with a slash) of a trained one."""
 
 
@@ -223,7 +223,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops, in place of the shipped one; none leaves that out, too",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
@@ -257,7 +257,7 @@ class RetrieveSettings(Settings):
     def _known(cls, value: str) -> str:
         if value in get_args(Selector) or "/" in value or (value and Path(value).is_dir()):
             return value
-        expected = "'threshold', 'llm', 'none' or the folder or hub name of a trained selector"
+        expected = "'threshold', 'llm' or the folder or hub name of a trained selector"
         raise PydanticKnownError("literal_error", {"expected": expected})
 
     @cached_property

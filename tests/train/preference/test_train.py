@@ -359,7 +359,7 @@ def test_the_best_response_stands_against_the_worst(base: Path, tmp_path: Path) 
     record = train_ms(MsSettings(**values, rewards=weights, best_against_worst=True, label_smoothing=0.1))  # type: ignore[arg-type]
     assert (record.responses_per_prompt, record.label_smoothing, record.beta_reward) == (2, 0.1, None)
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(alike)])
-    with pytest.raises(UserError, match="every prompt's responses are rewarded alike"):
+    with pytest.raises(UserError, match="every prompt's responses have equal rewards"):
         train_ms(MsSettings(**{**values, "output": str(tmp_path / "b")}, rewards=weights, best_against_worst=True))  # type: ignore[arg-type]
 
 

@@ -16,6 +16,6 @@ def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = E
         lines = [json.dumps(row) for row in rows if row["split"] == split]
         if lines:
             (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    told = {"Index": "world", **origin} | ({"Encoder": encoder} if encoder is not None else {})
-    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": told}))
+    facts = {"Index": "world", **origin} | ({"Encoder": encoder} if encoder is not None else {})
+    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": facts}))
     return folder

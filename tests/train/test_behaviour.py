@@ -502,8 +502,8 @@ def test_responses_are_trained_on_whole_with_their_end_token(
     capsys.readouterr()
     whole = read_preference_data(run.model_copy(update={"max_length_tokens": longest}), tokenizer, 0.1).train
     lengths = [len(response) for group in whole for response in group.tokenized.responses]
-    told = capsys.readouterr().err
-    assert f"{len(whole)} groups of {len(lengths)} responses" in told and f"and {max(lengths)}\n" in told
+    output = capsys.readouterr().err
+    assert f"{len(whole)} groups of {len(lengths)} responses" in output and f"and {max(lengths)}\n" in output
     texts = [[row.chosen, row.rejected] for row in map(preference, range(12))]
     if kind == "scored":
         texts = [list(row.responses) for row in map(scored_row, range(3))]
@@ -632,8 +632,8 @@ def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, 
     run = MsSettings(**common(base, scored_data, tmp_path / "run", responses=2, **SCORED))
     dev = read_preference_data(run, tokenizer, 0.0).dev
     longest = max(len(response) for group in dev for response in group.tokenized.responses)
-    told: list[dict[str, float]] = []
-    watch = GenerationCallback(tokenizer, dev, 3, run.max_length_tokens, lambda figures: told.append(dict(figures)))
+    logged: list[dict[str, float]] = []
+    watch = GenerationCallback(tokenizer, dev, 3, run.max_length_tokens, lambda figures: logged.append(dict(figures)))
     assert len(dev) == 2 and len(watch.prompts) == 1, "both groups are of one prompt"
     for step in range(1, 7):
         control = TrainerControl()
@@ -641,8 +641,8 @@ def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, 
         assert control.should_log == (step in (3, 6))
     limit = 2 * longest
     figures = {"generation/tokens": limit, "generation/cut_share": 1, "generation/repeated_share": 1 - 1 / (limit - 3)}
-    assert told == [pytest.approx(figures)] * 2
-    short = GenerationCallback(tokenizer, dev, 3, len(dev[0].tokenized.prompt) + longest + 1, told.append)
+    assert logged == [pytest.approx(figures)] * 2
+    short = GenerationCallback(tokenizer, dev, 3, len(dev[0].tokenized.prompt) + longest + 1, logged.append)
     assert short.limit_tokens == longest + 1
 
 

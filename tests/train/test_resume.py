@@ -149,8 +149,8 @@ def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, 
     (tmp_path / "run.py").write_text(RUN)
     root = ROOT
     environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    told = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(KILLED)]
-    process = subprocess.run([sys.executable, *told], cwd=root, env=environment, capture_output=True, check=False)
+    arguments = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(KILLED)]
+    process = subprocess.run([sys.executable, *arguments], cwd=root, env=environment, capture_output=True, check=False)
     assert process.returncode == -9, process.stderr.decode()[-2000:]
     assert not (tmp_path / "killed").exists()
     others = tmp_path / "data"

@@ -240,6 +240,6 @@ def test_reward_then_score_as_typed(base: Path, data: Path, responses: Path, tmp
     assert made.exit_code == 0, made.stderr
     assert json.loads(made.stdout)["stage"] == "reward"
     command = ["train", "score", str(tmp_path / "reward"), "--data", str(responses), "--out", str(tmp_path / "scored")]
-    told = CliRunner().invoke(app, [*command, "--json"])
-    assert told.exit_code == 0, told.stderr
-    assert json.loads(told.stdout)["responses"] == 23
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["responses"] == 23

@@ -246,21 +246,21 @@ def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: 
 def test_a_run_under_way_is_watched_and_tells_the_time_left(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[FolderProgress] = []
+    snapshots: list[FolderProgress] = []
     logged = ProgressCallback.on_log
 
     def on_log(self: ProgressCallback, args: Any, *rest: Any, **named: Any) -> None:
         logged(self, args, *rest, **named)
-        seen.append(read_progress(tmp_path / "run.partial"))
+        snapshots.append(read_progress(tmp_path / "run.partial"))
 
     monkeypatch.setattr(ProgressCallback, "on_log", on_log)
     train_dpo(DpoSettings(**common(base, data, tmp_path / "run")))
-    steps = [each.last["step"] for each in seen]
-    assert steps[:STEPS] == list(range(1, STEPS + 1)) and all(each.alive for each in seen)
-    assert seen[0].about["stage"] == "dpo" and seen[0].last["loss"] == log_of(tmp_path / "run")[0]["loss"]
+    steps = [each.last["step"] for each in snapshots]
+    assert steps[:STEPS] == list(range(1, STEPS + 1)) and all(each.alive for each in snapshots)
+    assert snapshots[0].about["stage"] == "dpo" and snapshots[0].last["loss"] == log_of(tmp_path / "run")[0]["loss"]
     assert not (tmp_path / "run" / PROGRESS).exists()
-    told = capfd.readouterr().err
-    assert f"step 1 of {STEPS}" in told and "left" in told and f"step {STEPS} of {STEPS}" in told
+    output = capfd.readouterr().err
+    assert f"step 1 of {STEPS}" in output and "left" in output and f"step {STEPS} of {STEPS}" in output
 
 
 def test_bfloat16_and_checkpointing_run_and_stay_near_float32(

@@ -188,7 +188,7 @@ def test_rows_of_ones_own_are_read_in_every_form(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "reason"),
     [
         ({"question": "Where?"}, "no 'prompt'"),
         ({"messages": [{"role": "user", "content": "Where?"}]}, "the last turn is the user's"),
@@ -196,12 +196,12 @@ def test_rows_of_ones_own_are_read_in_every_form(row: dict[str, Any]) -> None:
         ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
     ],
 )
-def test_a_row_that_is_no_conversation_is_named(row: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_row_that_is_no_conversation_is_named(row: dict[str, Any], reason: str, tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text(json.dumps({"instruction": "a", "output": "b"}) + "\n" + json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 2") as raised:
         read_conversations(file)
-    assert said in str(raised.value)
+    assert reason in str(raised.value)
 
 
 def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Path, tmp_path: Path) -> None:

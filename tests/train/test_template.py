@@ -172,7 +172,7 @@ def test_a_template_that_refuses_the_chat_is_told(base: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         (WITHOUT.format("system") + ENDING, "leaves out the turn of system"),
         (WITHOUT.format("user") + ENDING, "leaves out the turn of user"),
@@ -180,11 +180,11 @@ def test_a_template_that_refuses_the_chat_is_told(base: Path) -> None:
         (WITHOUT.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
     ],
 )
-def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, told: str) -> None:
+def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, message: str) -> None:
     """Else a model would learn answers to questions that it never reads, or to write the head of its own turn."""
     tokenizer = tokenizer_of(STYLES["qwen2.5"])
     tokenizer.chat_template = template
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         tokenize_row(tokenizer, PROMPT, FORM)
 
 

@@ -239,8 +239,8 @@ def test_title_text_and_metadata_are_right(file: Sound, worker: ParseWorker) -> 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_cannot_be_read_is_refused_in_one_line(name: str, worker: ParseWorker) -> None:
-    make, told = HOSTILE[name]
-    with pytest.raises(UserError, match=told) as problem:
+    make, message = HOSTILE[name]
+    with pytest.raises(UserError, match=message) as problem:
         read(name, make(), worker)
     assert str(problem.value).startswith(name) and len(str(problem.value).splitlines()) == 1
     assert worker.last.peak_mb <= 512
@@ -306,8 +306,8 @@ def test_without_the_extra_an_error_names_it(
     monkeypatch.syspath_prepend(tmp_path)
     with ParseWorker(Limits()) as without, pytest.raises(UserError) as problem:
         read(name, b"x", without)
-    told = f"{name}: the package {package} is not installed. Expected the extra documents. pip install 'modegraph[documents]'"
-    assert str(problem.value) == told
+    message = f"{name}: the package {package} is not installed. Expected the extra documents. pip install 'modegraph[documents]'"
+    assert str(problem.value) == message
 
 
 def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_it_is_read_as_git_reads_its_own(seed: int, tmp_path: Path) -> None:
     plant(theirs, rules, ".gitignore")
     subprocess.run(["git", "init", "-q", theirs], check=True)
     asked = ["git", "-C", str(theirs), "ls-files", "--others", "--exclude-standard", "-z"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\0")
-    wanted = {file for file in told if file and not file.endswith(".gitignore")}
+    listing = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\0")
+    wanted = {file for file in listing if file and not file.endswith(".gitignore")}
     found = [file.relative_to(ours).as_posix() for file in files_in(ours)]
     assert set(found) == wanted, rules
     assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(wanted)

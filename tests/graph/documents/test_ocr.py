@@ -70,10 +70,10 @@ def test_what_is_too_much_is_named_with_the_remedy() -> None:
         UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. Expected at most 1 .*--ocr-pages"
     ):
         read(data, Ocr(pages=1))
-    told = (
+    message = (
         r"a\.pdf: page 2: tesseract failed \(.+\)\. Expected a page that it can read within 60 MiB\. .*--file-memory-mb"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         tesseract.page_text(data, 2, "eng", "a.pdf", PageLimits(30, 60, 60 * MIB))
 
 
@@ -86,7 +86,7 @@ def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ("while :; do :; done", "sh did not finish within 1 s of work. Raise the limit (--ocr-page-seconds"),
         ("sleep 60", "sh did not finish within 1 s of work"),
@@ -96,12 +96,12 @@ def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
     ],
 )
 def test_a_program_is_held_to_its_time_and_writes_no_file(
-    script: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as problem:
         tesseract._output(["sh", "-c", script], b"", "a.pdf: page 2", PageLimits(1, 2, 256 * MIB))
-    assert str(problem.value).startswith(f"a.pdf: page 2: {told}")
+    assert str(problem.value).startswith(f"a.pdf: page 2: {message}")
     assert not (tmp_path / "written").exists() or not (tmp_path / "written").read_bytes()
     assert tesseract._output(["cat"], b"so", "a.pdf: page 2", LIMITS) == b"so"
 

@@ -32,8 +32,8 @@ def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> Non
     assert (
         "One & two." in found["c.html"][1] and "| Quill | 3 |" in found["c.html"][1] and "p{}" not in found["c.html"][1]
     )
-    told = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
-    assert notes == [f"notes.odt: skipped, its ending is not one of {told}"]
+    message = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
+    assert notes == [f"notes.odt: skipped, its ending is not one of {message}"]
 
 
 def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "a.jsonl line 2: 'text' is None"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
@@ -75,11 +75,11 @@ def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
         ("a.odt", b"x", "ending '.odt'"),
     ],
 )
-def test_bad_input_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_bad_input_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError) as problem:
         read(tmp_path / name)
-    assert told in str(problem.value) and name in str(problem.value) and "\n" not in str(problem.value)
+    assert message in str(problem.value) and name in str(problem.value) and "\n" not in str(problem.value)
 
 
 def test_missing_path_and_empty_folder(tmp_path: Path) -> None:

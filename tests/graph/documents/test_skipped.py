@@ -26,12 +26,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command_lists_what_it_skipped_and_strict_makes_the_exit_status(folder: Path, tmp_path: Path) -> None:
-    told = "b.pdf: skipped, 1 pages without text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
+    message = "b.pdf: skipped, 1 pages without text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
     plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
     assert (plain.exit_code, strict.exit_code) == (0, 1)
     for each in (plain, strict):
-        assert json.loads(each.stdout)["skipped"] == [told] and json.loads(each.stdout)["documents"] == 1
-        assert each.stderr.count(told) == 1 and "1 skipped, for the reasons above" in each.stderr
+        assert json.loads(each.stdout)["skipped"] == [message] and json.loads(each.stdout)["documents"] == 1
+        assert each.stderr.count(message) == 1 and "1 skipped, for the reasons above" in each.stderr
     assert run("plan", folder, "--out", tmp_path / "i", "--strict").exit_code == 1
     (folder / ".modegraphignore").write_text("*.pdf\n")
     ignored = run("index", folder, "--out", tmp_path / "i", "--json", "--strict")

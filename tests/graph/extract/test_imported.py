@@ -88,7 +88,7 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ({"id": 7, "triples": []}, "line 2: 'id' is 7"),
         ({"id": "b"}, "line 2: 'triples' is None"),
@@ -100,9 +100,9 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
         ([], "line 2: a JSON list"),
     ],
 )
-def test_a_malformed_row_is_named_with_its_line(tmp_path: Path, row: object, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_malformed_row_is_named_with_its_line(tmp_path: Path, row: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         load_extraction(write(tmp_path / "x.jsonl", [{"id": "a", "triples": []}, row]))
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         build(tmp_path / "i", tmp_path / "x.jsonl")
     assert not (tmp_path / "i").exists()

@@ -72,9 +72,9 @@ def test_one_call_a_passage_and_what_it_said_is_in_the_index(tmp_path: Path) -> 
     assert report.read_by == {"llm": 6} and report.quarantined == report.dropped == 0
     index = open_index(tmp_path / "i", encoder)
     texts = {index.proposition(row).text: index.proposition(row) for row in range(len(index.data.proposition_ids))}
-    for told in ("It opens at 10:30.", "See https://e.org/a_b.", "Use snake_case.", "End <|endoftext|> here."):
-        (span,) = texts[told].spans
-        assert document.text[span.start : span.end] == told
+    for sentence in ("It opens at 10:30.", "See https://e.org/a_b.", "Use snake_case.", "End <|endoftext|> here."):
+        (span,) = texts[sentence].spans
+        assert document.text[span.start : span.end] == sentence
     data = index.data
     on_odd = data.topic_proposition_KN[[[data.topic_texts[k] for k in range(len(data.topic_ids))].index("Odd")], :]
     assert {data.proposition_texts[row] for row in on_odd.indices} == {text for text in texts if text in document.text}
@@ -83,20 +83,24 @@ def test_one_call_a_passage_and_what_it_said_is_in_the_index(tmp_path: Path) -> 
 def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path: Path) -> None:
     bad_once = {f"Ship {n}" for n in range(0, 60, 5)}
     bad_always = {"Ship 10", "Ship 35"}
-    seen: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
 
     def say(body: dict[str, Any], number: int) -> str:
         title = asked_passage(body)[0]
-        seen[title] += 1
-        if title in bad_always or (title in bad_once and seen[title] == 1):
+        calls[title] += 1
+        if title in bad_always or (title in bad_once and calls[title] == 1):
             return "no JSON" if int(title.split()[1]) % 10 else "word " * 5000  # cut: finish_reason is "length"
         return extraction_reply(body)
 
     with chat_server(say) as server:
         report = build(tmp_path / "i", MANY, server)
-        assert seen == {d.title: 2 if d.title in bad_once else 1 for d in MANY}
-        told = {asked_passage(b)[0]: b["messages"][-1]["content"] for b in server.asked if len(b["messages"]) == 4}
-    assert set(told) == bad_once and "cut at 2,048 tokens" in told["Ship 10"] and "not a JSON object" in told["Ship 35"]
+        assert calls == {d.title: 2 if d.title in bad_once else 1 for d in MANY}
+        retries = {asked_passage(b)[0]: b["messages"][-1]["content"] for b in server.asked if len(b["messages"]) == 4}
+    assert (
+        set(retries) == bad_once
+        and "cut at 2,048 tokens" in retries["Ship 10"]
+        and "not a JSON object" in retries["Ship 35"]
+    )
     assert (report.quarantined, report.passages, report.read_by) == (2, 60, {"llm": 58})
     rows = open_store(tmp_path / "i").rows(
         "SELECT p.source, q.problem, q.reply, q.attempts FROM quarantine q JOIN passages p ON p.row = q.passage ORDER BY 1"

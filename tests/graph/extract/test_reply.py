@@ -27,7 +27,7 @@ def proposition(text: str, entities: list[object] | None = None, **more: object)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fragment"),
     [
         ("The Lantern left at 10:30.", "10:30"),
         ("The Lantern left for https://example.org/a_b?c=1.", "https://example.org/a_b?c=1"),
@@ -37,10 +37,10 @@ def proposition(text: str, entities: list[object] | None = None, **more: object)
         ("It rains.", "It rains."),
     ],
 )
-def test_what_line_parsers_lose_survives(text: str, told: str) -> None:
+def test_what_line_parsers_lose_survives(text: str, fragment: str) -> None:
     (occurrence,), dropped = read_reply(reply(proposition(text)), PASSAGE)
-    assert told in occurrence.text and dropped == 0 and occurrence.entities == ()
-    assert told.rstrip(".") in TEXT[occurrence.start - 100 : occurrence.end - 100]
+    assert fragment in occurrence.text and dropped == 0 and occurrence.entities == ()
+    assert fragment.rstrip(".") in TEXT[occurrence.start - 100 : occurrence.end - 100]
 
 
 def test_an_occurrence_stands_at_the_sentence_it_shares_most_words_with() -> None:
@@ -81,7 +81,7 @@ def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fragment"),
     [
         ("", "empty"),
         ("I cannot help with that.", "not a JSON object"),
@@ -92,8 +92,8 @@ def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:
         (reply({"text": None}), "well formed"),
     ],
 )
-def test_an_unusable_reply_is_a_typed_error_that_says_why(text: str, told: str) -> None:
-    with pytest.raises(BadReply, match=told):
+def test_an_unusable_reply_is_a_typed_error_that_says_why(text: str, fragment: str) -> None:
+    with pytest.raises(BadReply, match=fragment):
         read_reply(text, PASSAGE)
 
 

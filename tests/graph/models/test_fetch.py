@@ -69,11 +69,11 @@ def names(folder: Path) -> list[str]:
 
 def test_two_processes_at_once_convert_once(gguf: Path) -> None:
     one, other = begin(gguf), begin(gguf)
-    told = [process.communicate(timeout=120) for process in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], told
+    outputs = [process.communicate(timeout=120) for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], outputs
     assert conversions(gguf) == 1 and is_whole(MODEL)
     assert names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
-    assert {out.splitlines()[-1] for out, _ in told} == {str(folder_of(MODEL))}
+    assert {out.splitlines()[-1] for out, _ in outputs} == {str(folder_of(MODEL))}
 
 
 def test_a_killed_conversion_leaves_no_model_and_the_next_clears_up(gguf: Path) -> None:

@@ -80,7 +80,7 @@ def rename_weights(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (cut(WEIGHTS), "cannot be loaded .*deserializing header"),
         (text(WEIGHTS, "version https://git-lfs.github.com/spec/v1\n"), "cannot be loaded .*deserializing header"),
@@ -97,16 +97,16 @@ def rename_weights(folder: Path) -> None:
 )
 @pytest.mark.parametrize("opened", [load_policy, open_hf])
 def test_a_damaged_model_is_refused_by_name(
-    opened: Callable[[str], object], damage: Damage, told: str, whole: Path, tmp_path: Path
+    opened: Callable[[str], object], damage: Damage, message: str, whole: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(whole, tmp_path / "copy")
     damage(folder)
-    with pytest.raises(UserError, match=f"(?s)copy.*{told}"):
+    with pytest.raises(UserError, match=f"(?s)copy.*{message}"):
         opened(str(folder))
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (cut("adapter_model.safetensors"), "cannot be loaded"),
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no adapter_model.safetensors"),
@@ -118,11 +118,11 @@ def test_a_damaged_model_is_refused_by_name(
 )
 @pytest.mark.parametrize("opened", [load_policy, open_hf])
 def test_a_damaged_adapter_is_refused_by_name(
-    opened: Callable[[str], object], damage: Damage, told: str, adapter: Path, tmp_path: Path
+    opened: Callable[[str], object], damage: Damage, message: str, adapter: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(adapter, tmp_path / "copy")
     damage(folder)
-    with pytest.raises(UserError, match=f"(?s)copy.*{told}"):
+    with pytest.raises(UserError, match=f"(?s)copy.*{message}"):
         opened(str(folder))
 
 

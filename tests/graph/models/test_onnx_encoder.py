@@ -64,8 +64,8 @@ def test_the_export_is_made_once(cache: Path, encoder: SentenceEncoder) -> None:
 
 def test_a_question_loads_no_torch(cache: Path, encoder: SentenceEncoder) -> None:
     words = "import sys; from graph.models.encoder import open_encoder; print(open_encoder('minilm').encode_queries(['Who?']).shape, 'torch' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
-    assert told.stdout.split("\n")[0] == "(1, 384) False"
+    result = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert result.stdout.split("\n")[0] == "(1, 384) False"
 
 
 @pytest.mark.parametrize("change", ["cut", "garbled", "not usable", "no json", "another format", "none"])

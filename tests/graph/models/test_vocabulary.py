@@ -49,9 +49,9 @@ def test_a_token_without_a_row_is_named(
     tokenizer = AutoTokenizer.from_pretrained(folder)
     change(tokenizer)
     tokenizer.save_pretrained(folder)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         opened(str(folder))
-    assert f"1 tokens beyond the model's {256 + len(CONTROL)} rows, {named!r} among them" in str(told.value)
+    assert f"1 tokens beyond the model's {256 + len(CONTROL)} rows, {named!r} among them" in str(raised.value)
 
 
 def test_a_special_token_that_no_text_can_spell_needs_no_row(whole: Path, tmp_path: Path) -> None:

@@ -156,9 +156,9 @@ def test_an_export_tells_its_figures_and_no_local_path(run: Path, base: Path, da
     name = export_adapter(run, tmp_path / "adapter", "owner/small-model")
     assert name == "owner/small-model"
     for folder in (tmp_path / "merged", tmp_path / "adapter"):
-        told = texts_of(folder)
+        contents = texts_of(folder)
         assert not any(
-            str(place) in told for place in (base, base.parent, data, data.parent, run, run.parent, tmp_path)
+            str(place) in contents for place in (base, base.parent, data, data.parent, run, run.parent, tmp_path)
         )
         card = (folder / "README.md").read_text(encoding="utf-8")
         record = read_run(folder)
@@ -265,9 +265,9 @@ def app() -> typer.Typer:
 def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tmp_path: Path) -> None:
     made = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"])
     assert made.exit_code == 0, made.stderr
-    told = json.loads(made.stdout)
-    assert told["output"] == str(tmp_path / "a") and told["measured_on"] == "dev.jsonl"
-    assert abs(told["kl_nats_per_token"]) < 1e-5 and told["largest_gap_nats"] > 0
+    result = json.loads(made.stdout)
+    assert result["output"] == str(tmp_path / "a") and result["measured_on"] == "dev.jsonl"
+    assert abs(result["kl_nats_per_token"]) < 1e-5 and result["largest_gap_nats"] > 0
     again = CliRunner().invoke(
         app, ["export", str(run), "--out", str(tmp_path / "b"), "--adapter-only", "--hub-base", "o/n"]
     )

@@ -160,13 +160,13 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
             packed_R = packed_logps(model, pack_rows([side, side], budget_tokens))
             hold(model, packed_R, twin, expected_R, expected)
         hold(model, plain_logps(model, [side, side]), twin, expected_R, expected)
-    told = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) change above 16\. Expected rows on one side"
+    pattern = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) change above 16\. Expected rows on one side"
     for crossing in (
         MIXED,
         (TokenizedGroup(LONG.prompt[:8], (LONG.responses[0][:2], LONG.prompt + LONG.responses[0][:1])),),
     ):
         lengths = [len(each.prompt) + len(response) for each in crossing for response in each.responses]
-        message = told.replace("10", str(min(lengths)))
+        message = pattern.replace("10", str(min(lengths)))
         for logps in (
             lambda groups: plain_logps(model, groups),
             lambda groups: packed_logps(model, pack_rows(groups, 90)),

@@ -223,7 +223,7 @@ def test_a_row_worked_by_hand() -> None:
     assert batch.group_BT.tolist() == [[0, 0, 0, 0, 0, 0, 0, 0, 1, 1]]
     assert batch.response_BT.tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 0, 3]]
     assert batch.predictors_N.tolist() == [2, 3, 4, 2, 6, 8]
-    rows = ["".join(".x"[seen] for seen in row) for row in attention_mask(batch, "sdpa")[0, 0].tolist()]
+    rows = ["".join(".x"[visible] for visible in row) for row in attention_mask(batch, "sdpa")[0, 0].tolist()]
     assert rows == [
         "x.........",
         "xx........",

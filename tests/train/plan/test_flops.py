@@ -69,15 +69,17 @@ def test_training_is_what_torch_counts(base: Path, group: TokenizedGroup, packed
     if checkpointing:
         model.gradient_checkpointing_enable()
     work = packed_work(group) if packed else plain_work(group)
-    told = training_flops(shape_of(settings), [work], checkpointing, logps.HEAD_CHUNK_TOKENS)
-    told -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
-    assert counted(model, group, packed) == pytest.approx(told, rel=ROTATION)
+    predicted = training_flops(shape_of(settings), [work], checkpointing, logps.HEAD_CHUNK_TOKENS)
+    predicted -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
+    assert counted(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
 
 
 def test_a_forward_pass_is_what_torch_counts(base: Path, group: TokenizedGroup) -> None:
-    told = forward_flops(shape_of(settings_of(base)), packed_work(group))
+    predicted = forward_flops(shape_of(settings_of(base)), packed_work(group))
     with torch.no_grad():
-        assert counted(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(told, rel=ROTATION)
+        assert counted(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(
+            predicted, rel=ROTATION
+        )
 
 
 def test_logits_in_chunks_are_computed_twice(
@@ -97,9 +99,9 @@ def test_frozen_weights_have_no_gradients_of_their_own(base: Path, group: Tokeni
     """The formula says that much more as the queries, keys and values of the lowest layer would take back to the embeddings."""
     settings = settings_of(base, lora=LORA)
     shape, work = shape_of(settings), packed_work(group)
-    told = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
+    predicted = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
     not_needed = 2 * 3 * (32 * 32 + 32 * LORA.rank) * work.tokens
-    assert counted(model_of(settings), group, True) == pytest.approx(told - not_needed, rel=ROTATION)
+    assert counted(model_of(settings), group, True) == pytest.approx(predicted - not_needed, rel=ROTATION)
     assert not shape.head_learns and shape.learning < shape.frozen / 2
 
 

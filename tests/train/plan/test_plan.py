@@ -52,7 +52,7 @@ def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Pa
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Tokens that reach a model's embeddings, padding left out, by what they are read for; trials count for nothing."""
-    told: Counter[str] = Counter()
+    counts_by_phase: Counter[str] = Counter()
     phase = [""]
 
     def within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,10 +74,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     def embeds(module: Any, given: Any) -> None:
         if phase[0] and isinstance(module, torch.nn.Embedding):
             quiet = phase[0] == "training" and not torch.is_grad_enabled()
-            told["reference" if quiet else phase[0]] += int((given[0] != PAD).sum())
+            counts_by_phase["reference" if quiet else phase[0]] += int((given[0] != PAD).sum())
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(embeds)
-    yield told
+    yield counts_by_phase
     hook.remove()
 
 
@@ -110,9 +110,9 @@ def test_the_operations_are_those_of_the_trainers(
     trainer = job.trainer_of(range(len(job.train)), settings, tmp_path)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, completion_logits_only():
         trainer.train()
-    told = plan.flops.training + (plan.flops.reference - plan.flops.dev if job.reference_forwards else 0.0)
+    predicted = plan.flops.training + (plan.flops.reference - plan.flops.dev if job.reference_forwards else 0.0)
     padded = not plan.counts.packed
-    share = counter.get_total_flops() / told
+    share = counter.get_total_flops() / predicted
     assert 1.0 < share < 1.35 if padded else 0.97 < share < 1.005
 
 
@@ -216,10 +216,10 @@ def test_the_command_tells_it_in_lines_and_in_json(config: Path, tmp_path: Path)
     lines = done.stdout.splitlines()
     assert lines[0] == f"{config}: dpo, 12 rows of 24 responses" and lines[1] == "steps: 12 (2 passes)"
     assert lines[-1].startswith("time: ") and "1 steps on cpu" in lines[-1] and "activations" in lines[-2]
-    told = json.loads(run("plan", "train", config, "--trial-steps", 0, "--json", "--set", "max_steps=3").stdout)
-    assert (told["stage"], told["counts"]["steps"], told["hours"]) == ("dpo", 3, None)
-    assert told["flops"]["total"] == pytest.approx(
-        sum(told["flops"][name] for name in ("training", "reference", "dev"))
+    described = json.loads(run("plan", "train", config, "--trial-steps", 0, "--json", "--set", "max_steps=3").stdout)
+    assert (described["stage"], described["counts"]["steps"], described["hours"]) == ("dpo", 3, None)
+    assert described["flops"]["total"] == pytest.approx(
+        sum(described["flops"][name] for name in ("training", "reference", "dev"))
     )
     both = run(
         "plan", "train", config, "--trial-steps", 0, "--accelerate", ROOT / "configs/accelerate/fsdp.yaml"
@@ -230,9 +230,11 @@ def test_the_command_tells_it_in_lines_and_in_json(config: Path, tmp_path: Path)
 
 def test_the_stage_is_the_files_or_the_one_that_is_named(config: Path, tmp_path: Path) -> None:
     plain = config.rename(tmp_path / "mine.yaml")
-    told = run("plan", "train", plain, "--trial-steps", 0).exception
+    problem = run("plan", "train", plain, "--trial-steps", 0).exception
     assert (
-        isinstance(told, UserError) and "settings of `train sft` or `train ms`" in str(told) and "--stage" in str(told)
+        isinstance(problem, UserError)
+        and "settings of `train sft` or `train ms`" in str(problem)
+        and "--stage" in str(problem)
     )
     assert run("plan", "train", plain, "--trial-steps", 0, "--stage", "sft").stdout.startswith(
         f"{plain}: sft, 12 rows of 12"
@@ -243,10 +245,10 @@ def test_the_stage_is_the_files_or_the_one_that_is_named(config: Path, tmp_path:
 
 
 def test_a_run_that_would_be_refused_has_no_plan(config: Path) -> None:
-    told = run("plan", "train", config, "--set", "max_length_tokens=20").exception
-    assert isinstance(told, UserError) and "longer than max_length_tokens = 20" in str(told)
-    told = run("plan", "train", config, "--set", "model=./nowhere").exception
-    assert isinstance(told, UserError) and "no such folder" in str(told)
+    problem = run("plan", "train", config, "--set", "max_length_tokens=20").exception
+    assert isinstance(problem, UserError) and "longer than max_length_tokens = 20" in str(problem)
+    problem = run("plan", "train", config, "--set", "model=./nowhere").exception
+    assert isinstance(problem, UserError) and "no such folder" in str(problem)
 
 
 def test_documents_in_a_folder_called_train_are_planned_as_before(
@@ -265,6 +267,6 @@ def test_json_holds_finite_numbers(config: Path) -> None:
         own = [float(value)] if isinstance(value, int | float) else []
         return own + [each for one in inner for each in numbers(one)]
 
-    told = json.loads(run("plan", "train", config, "--trial-steps", 1, "--json").stdout)
-    assert all(math.isfinite(each) for each in numbers(told))
-    assert set(told) == {"file", "stage", *TrainingPlan.__dataclass_fields__}
+    described = json.loads(run("plan", "train", config, "--trial-steps", 1, "--json").stdout)
+    assert all(math.isfinite(each) for each in numbers(described))
+    assert set(described) == {"file", "stage", *TrainingPlan.__dataclass_fields__}

@@ -259,10 +259,10 @@ def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_pa
         train_ms(killed.model_copy(update={"beta": 0.9}))
     train_ms(killed)
     for name in ("model.safetensors", "log.jsonl"):
-        told = [(tmp_path / run / name).read_bytes() for run in ("whole", "killed")]
+        contents = [(tmp_path / run / name).read_bytes() for run in ("whole", "killed")]
         if name == "log.jsonl":
-            told = [_without_clock(text) for text in told]
-        assert told[0] == told[1], name
+            contents = [_without_clock(text) for text in contents]
+        assert contents[0] == contents[1], name
     assert not (tmp_path / "killed" / "checkpoints").exists() and not (tmp_path / "killed.partial").exists()
 
 
@@ -295,8 +295,8 @@ def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: P
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone")
     process = start(two, tmp_path / "two.json", *launcher)
-    _, told = process.communicate(timeout=180)
-    assert process.returncode == 0, told.decode()[-2000:]
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors.decode()[-2000:]
     left, right = (load_model(str(tmp_path / run), "float32") for run in ("one", "two"))
     for name, weight in left.named_parameters():
         assert torch.allclose(weight, right.get_parameter(name), atol=2e-5), name
@@ -405,8 +405,8 @@ def test_a_short_run_on_k_responses_tells_that_it_learns(base: Path, scored_data
     """Whole groups are seldom in order after a few steps, pairs of responses are: all zeros would say that nothing was learned."""
     values = common(base, scored_data, tmp_path / "run", max_steps=6, learning_rate=1e-4, batch_size=1)
     train_ms(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
-    told = [row["rewards/accuracies"] for row in log_of(tmp_path / "run")]
-    assert told[0] == 0 and all(0.5 < each <= 1 for each in told[1:])
+    accuracies = [row["rewards/accuracies"] for row in log_of(tmp_path / "run")]
+    assert accuracies[0] == 0 and all(0.5 < each <= 1 for each in accuracies[1:])
 
 
 def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_path: Path) -> None:
@@ -466,8 +466,8 @@ def test_over_long_rows_are_dropped_with_a_count_when_asked(
     settings = MsSettings(**common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}))
     lengths = sorted(group.longest_tokens for group in read_preference_data(settings, tokenizer, 0.0).train)
     short = settings.model_copy(update={"max_length_tokens": lengths[0], "over_long": "drop"})
-    kept = read_preference_data(short, tokenizer, 0.0)
-    assert len(kept.train) == sum(length == lengths[0] for length in lengths) < 3
+    shortened = read_preference_data(short, tokenizer, 0.0)
+    assert len(shortened.train) == sum(length == lengths[0] for length in lengths) < 3
     assert f"longer than {lengths[0]:,} dropped" in capsys.readouterr().err
 
 

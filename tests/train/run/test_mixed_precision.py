@@ -39,16 +39,16 @@ def by_us(values: dict[str, Any], folder: Path) -> Any:
 
 def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[str, float]], set[torch.dtype]]:
     """The log of a run, and in which formats inputs came to the layers of the adapter."""
-    trainer, seen = make(values, folder), set()
+    trainer, dtypes = make(values, folder), set()
     for name, module in trainer.model.named_modules():
         if name.endswith("lora_A.default"):
-            module.register_forward_pre_hook(lambda module, inputs: seen.add(inputs[0].dtype))
+            module.register_forward_pre_hook(lambda module, inputs: dtypes.add(inputs[0].dtype))
     trainer.train()
-    seen_in_steps = set(seen)
+    seen_in_steps = set(dtypes)
     layers = [module for module in trainer.model.modules() if isinstance(module, BaseTunerLayer)]
     assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), "as it was"
-    told = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
-    return told, seen_in_steps
+    rows = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
+    return rows, seen_in_steps
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -59,9 +59,9 @@ def test_inputs_are_cast_once_and_nothing_else_changes(
     values = {"model": str(base), "data": str(data), "output": str(tmp_path / "run"), "max_steps": 3}
     values |= {"learning_rate": 1e-2, "logging_steps": 1, "precision": "bfloat16", "lora": LoraSettings(rank=4)}
     values |= {"gradient_checkpointing": checkpointing}
-    told, seen = train(make, values, tmp_path / "once")
-    assert seen == {torch.bfloat16} and len(told) == 3 and told[0] != told[2]
+    rows, dtypes = train(make, values, tmp_path / "once")
+    assert dtypes == {torch.bfloat16} and len(rows) == 3 and rows[0] != rows[2]
     for step in ("training_step", "prediction_step"):
         monkeypatch.delattr(SingleCastMixin, step)
-    detour, seen = train(make, values, tmp_path / "twice")
-    assert torch.float32 in seen and told == detour
+    detour, dtypes = train(make, values, tmp_path / "twice")
+    assert torch.float32 in dtypes and rows == detour

@@ -71,7 +71,7 @@ def no_text(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (drop_feature, r"dev.jsonl line 11: features without 'hops'.*Make the data again"),
         (other_feature, r"train.jsonl line 1: features with 'colour'"),
@@ -82,11 +82,11 @@ def no_text(rows: list[Row]) -> None:
     ],
 )
 def test_a_row_that_cannot_be_learned_from_is_named(
-    tmp_path: Path, spoil: Callable[[list[Row]], None], told: str
+    tmp_path: Path, spoil: Callable[[list[Row]], None], message: str
 ) -> None:
     rows = small_world()
     spoil(rows)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 
@@ -112,7 +112,7 @@ def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "message"),
     [
         ("question", "1 questions in both train and test: a-test-0"),
         ("proposition_id", "1 propositions in both train and test: proposition a-train-0-0"),
@@ -120,7 +120,7 @@ def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("apart", [True, False], ids=["two datasets", "one dataset"])
-def test_splits_that_share_anything_are_refused_by_name(tmp_path: Path, key: str, told: str, apart: bool) -> None:
+def test_splits_that_share_anything_are_refused_by_name(tmp_path: Path, key: str, message: str, apart: bool) -> None:
     first, second = small_world("a"), small_world("bb")
     leaking = next(row for row in (second if apart else first) if row["split"] == "test")
     shared = first[0][key].upper() if key == "question" else first[0][key]
@@ -128,7 +128,7 @@ def test_splits_that_share_anything_are_refused_by_name(tmp_path: Path, key: str
         if row["question_id"] == leaking["question_id"] and (key == "question" or row is leaking):
             row[key] = shared
     folders = [write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)]
-    with pytest.raises(UserError, match=told.replace("a-test", "bb-test") if apart else told):
+    with pytest.raises(UserError, match=message.replace("a-test", "bb-test") if apart else message):
         read_datasets(folders)
 
 

@@ -69,8 +69,8 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     [ranked] = record["ranked"]
     assert ranked["questions"] == 2 and ranked["recall"] >= ranked["recall_before"] and ranked["recall"] == 1
     card = (tmp_path / "run" / "README.md").read_text()
-    for told in (record["encoder"], *record["questions"].values(), *record["features"]):
-        assert told in card
+    for value in (record["encoder"], *record["questions"].values(), *record["features"]):
+        assert value in card
     settings = RetrieveSettings(mode="hops", top_k=2, selector=str(tmp_path / "run"))
     index, question = open_index(world / "index"), "Where did the performer of Dusty Road grow up?"
     found, plain = (retrieve(index, question, each) for each in (settings, RetrieveSettings(mode="hops", top_k=2)))

@@ -47,8 +47,8 @@ def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> N
         assert each["selector"] > 0.85 and each["cosine"] < 0.75, "the title counts as much as the cosine"
     assert (out / "reliability.png").read_bytes()[:4] == b"\x89PNG"
     card = (out / "README.md").read_text()
-    for told in (ENCODER, *record["data"].values(), *FEATURES, f"{ranked['a', 'test']['selector']:.3f}"):
-        assert told in card
+    for value in (ENCODER, *record["data"].values(), *FEATURES, f"{ranked['a', 'test']['selector']:.3f}"):
+        assert value in card
 
 
 def test_the_saved_selector_keeps_the_target_recall_on_dev_and_tells_its_figures(data: Path, tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_bad_input_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
         (("--data", data), "'output' is missing"),
         (("--data", data, "--out", data), "already there"),
     ]
-    for arguments, told in cases:
+    for arguments, message in cases:
         result = run(*arguments)
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             raise result.exception or AssertionError(result.output)
     assert not out.exists() and not (tmp_path / "run.partial").exists()

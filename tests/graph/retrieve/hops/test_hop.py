@@ -64,16 +64,16 @@ def test_features_equal_their_slow_twin(isles: Index) -> None:
             assert (rows.features_XF[row, -len(OF_WAY) :] == NO_WAY).all()
             continue
         bridge = int(rows.candidates_C[ways.bridge_K[way]])
-        entity, said = int(ways.entity_K[way]), int(ways.said_K[way])
-        assert entity in data.proposition_entity_NE[[said], :].indices
-        assert said in data.passage_proposition_PN[[bridge], :].indices
+        entity, proposition = int(ways.entity_K[way]), int(ways.said_K[way])
+        assert entity in data.proposition_entity_NE[[proposition], :].indices
+        assert proposition in data.passage_proposition_PN[[bridge], :].indices
         assert data.passage_document_P[bridge] != data.passage_document_P[passage]
         title = titles_D[int(data.passage_document_P[bridge])]
         composed_D = query.vector_D - 0.5 * title + data.entity_vectors_ED[np.array([entity])][0]
         composed_D = composed_D / np.linalg.norm(composed_D)
         here = data.passage_proposition_PN[[passage], :].indices
         vectors = data.proposition_vectors_ND[here]
-        said_D = data.proposition_vectors_ND[np.array([said])][0]
+        said_D = data.proposition_vectors_ND[np.array([proposition])][0]
         pairs = [(each + said_D) / np.linalg.norm(each + said_D) @ query.vector_D for each in vectors]
         source = data.document_sources[int(data.passage_document_P[passage])]
         assert column["composed"][row] == pytest.approx(

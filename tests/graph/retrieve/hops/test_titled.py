@@ -41,7 +41,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 @pytest.mark.parametrize(
-    ("name", "title", "told"),
+    ("name", "title", "expected"),
     [
         ("Tarnia", "Alcohol laws of Tarnia", True),
         ("Tarnia", "Laws and taverns of Tarnia", True),  # One of two other words.
@@ -54,8 +54,8 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
         ("the", "Alcohol laws", False),
     ],
 )
-def test_a_title_tells_more_with_the_name_and_words_of_the_question(name: str, title: str, told: bool) -> None:
-    assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == told
+def test_a_title_tells_more_with_the_name_and_words_of_the_question(name: str, title: str, expected: bool) -> None:
+    assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
 
 
 def test_such_a_link_loses_nothing_for_those_that_share_its_entity_and_others_stay(states: Index) -> None:

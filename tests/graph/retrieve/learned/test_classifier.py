@@ -131,7 +131,7 @@ def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("header", "columns", "told"),
+    ("header", "columns", "message"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
         ({"format": "modegraph selector, light, 1"}, {}, "Make its data again and train on it"),
@@ -150,9 +150,9 @@ def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
     ],
 )
 def test_a_file_that_is_no_selector_is_refused(
-    tmp_path: Path, header: dict[str, Any], columns: dict[str, Any], told: str
+    tmp_path: Path, header: dict[str, Any], columns: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         open_selector(spoilt(tmp_path, header, **columns))
 
 

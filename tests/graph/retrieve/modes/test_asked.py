@@ -142,8 +142,8 @@ def test_what_is_kept_is_never_offered_again(isles: Index) -> None:
 
     model = says(selected=first, answer=lambda request: {"answer": "", "next_questions": []})
     ask(isles, model, selector="llm")
-    kept = [shown(request)[0] for request in model.asked if kind_of(request) == "selected"]
-    for place, text in enumerate(kept):
+    picked = [shown(request)[0] for request in model.asked if kind_of(request) == "selected"]
+    for place, text in enumerate(picked):
         later = [shown(request) for request in model.asked if kind_of(request) == "selected"][place + 1 :]
         assert all(text not in statements for statements in later)
 
@@ -161,9 +161,9 @@ def test_without_an_answer_it_says_so_and_raises_what_was_kept(isles: Index) -> 
     assert places[0] < places[1]
 
 
-@pytest.mark.parametrize("said", ["not in the documents", "Unknown.", "N/A"])
-def test_words_for_no_answer_are_none(isles: Index, said: str) -> None:
-    model = says(selected=every, answer=lambda request: {"answer": said, "next_questions": []})
+@pytest.mark.parametrize("reply", ["not in the documents", "Unknown.", "N/A"])
+def test_words_for_no_answer_are_none(isles: Index, reply: str) -> None:
+    model = says(selected=every, answer=lambda request: {"answer": reply, "next_questions": []})
     found = ask(isles, model, selector="llm")
     assert found.findings == () and found.trace.steps[-1] == f"no answer in {MAX_ROUNDS} rounds"
 

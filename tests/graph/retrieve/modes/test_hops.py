@@ -88,8 +88,10 @@ def test_a_large_index_is_scanned_in_part_and_still_follows_links(
     query_D = isles.encode_queries([question])[0]
     scores_N = passage_scores.score_propositions(isles, passage_scores.score_passages(isles, query_D), query_D)
     exact_N = normalised_similarity(isles, isles.data.proposition_vectors_ND @ query_D)
-    seen = scores_N != passage_scores.NOT_SCORED
-    assert np.allclose(scores_N[seen], exact_N[seen], atol=1e-6) and seen.any() and (seen.all() == (scanned == 5))
+    scored = scores_N != passage_scores.NOT_SCORED
+    assert (
+        np.allclose(scores_N[scored], exact_N[scored], atol=1e-6) and scored.any() and (scored.all() == (scanned == 5))
+    )
     part = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
     assert [found.item.id for found in part.passages[:2]] == [found.item.id for found in whole.passages[:2]]
     if scanned == 5:

@@ -48,8 +48,8 @@ def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
         isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
     )
     rows = np.argsort(-near_N, kind="stable")
-    kept = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
-    assert kept.tolist() == [row for row in rows if near_N[row] >= 0.6] and 0 < len(kept) < len(rows)
+    selected = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
+    assert selected.tolist() == [row for row in rows if near_N[row] >= 0.6] and 0 < len(selected) < len(rows)
     assert select_by_threshold(isles, Query("", query_D), np.array([], np.int64)).tolist() == []
 
 

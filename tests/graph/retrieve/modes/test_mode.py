@@ -220,9 +220,9 @@ def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isl
     assert running[-1] == {"Who founded the Marlow Yard?"} and len(found.findings) == 3
 
 
-@pytest.mark.parametrize("said", ["", "not in the documents", "Not in the documents.", "unknown", "N/A", "\n"])
-def test_what_needs_an_answer_that_is_not_there_is_not_asked(isles: Index, said: str) -> None:
-    model = planner(CHAIN, lambda question: said if question.startswith("Who built") else answer(question))
+@pytest.mark.parametrize("reply", ["", "not in the documents", "Not in the documents.", "unknown", "N/A", "\n"])
+def test_what_needs_an_answer_that_is_not_there_is_not_asked(isles: Index, reply: str) -> None:
+    model = planner(CHAIN, lambda question: reply if question.startswith("Who built") else answer(question))
     found = ask(isles, model)
     assert asked_questions(model) == ["Who built the Lantern?", "Which village bakes kelp bread?"]
     assert [each.question for each in found.findings] == ["Which village bakes kelp bread?"]
@@ -344,8 +344,8 @@ def test_reranking_by_hand() -> None:
 def test_the_whole_weight_keeps_the_order_and_a_constant_list_is_a_number(values: list[float], seed: int) -> None:
     scores = np.sort(np.array(values, np.float32))[::-1].copy()
     similarity = np.random.default_rng(seed).uniform(-1, 1, len(values)).astype(np.float32)
-    kept = dependency_scores(scores, similarity, 1.0)
-    assert np.argsort(-kept, kind="stable").tolist() == list(range(len(values)))
+    combined = dependency_scores(scores, similarity, 1.0)
+    assert np.argsort(-combined, kind="stable").tolist() == list(range(len(values)))
     constant = dependency_scores(np.full_like(scores, scores[0]), similarity, 0.6)
     assert np.isfinite(constant).all()
     assert constant == pytest.approx(0.6 + 0.4 * similarity, abs=1e-6)

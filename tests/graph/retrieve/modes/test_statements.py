@@ -75,9 +75,9 @@ def slow_loss(index: Index, row: int, other: int) -> float:
     for name in entities_of(index, row) & entities_of(index, other):
         mentions = np.flatnonzero(data.proposition_entity_NE[:, [name]].toarray().ravel()).tolist()
         about = set(data.entity_document_EU[[name], :].indices.tolist())
-        told = set().union(*(documents_of(index, mention) for mention in mentions))
+        mentioning = set().union(*(documents_of(index, mention) for mention in mentions))
         if len(mentions) <= MAX_MENTIONS:
-            losses.append(0.0 if about & standing else RARITY_LOSS * float(np.log(len(told))))
+            losses.append(0.0 if about & standing else RARITY_LOSS * float(np.log(len(mentioning))))
     return min(losses)
 
 

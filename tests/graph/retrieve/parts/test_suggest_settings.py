@@ -92,9 +92,9 @@ def test_local_and_global_walk_as_set(guilds: Index) -> None:
         assert plain.passages == same.passages
 
 
-def asked_anchors(told: tuple[str, ...]) -> list[str]:
+def asked_anchors(steps: tuple[str, ...]) -> list[str]:
     """The anchors of each round, from "12 anchors (8 + 4)"."""
-    return told[0].partition("(")[2].rstrip(")").split(" + ")
+    return steps[0].partition("(")[2].rstrip(")").split(" + ")
 
 
 def test_rounds_walk_as_set(guilds: Index) -> None:
@@ -104,14 +104,14 @@ def test_rounds_walk_as_set(guilds: Index) -> None:
     nearest = np.argsort(-cosines_N, kind="stable")
 
     def offered(damping: float) -> list[int]:
-        seen: list[Ints] = []
+        calls: list[Ints] = []
 
         def select(index: Index, query: Query, rows: Ints) -> Ints:
-            seen.append(rows)
+            calls.append(rows)
             return rows[:1]
 
         run_rounds(guilds, query, nearest[-2:], cosines_N, select, 6, SuggestSettings(damping=damping))
-        return seen[1].tolist()
+        return calls[1].tolist()
 
     known = int(nearest[-2])
     assert offered(0) == [row for row in nearest[:6].tolist() if row != known]

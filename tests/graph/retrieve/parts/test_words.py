@@ -164,7 +164,7 @@ def test_what_words_lift_is_what_scores_gain(log: Index) -> None:
     others = [row for row in np.flatnonzero(near_P > np.median(near_P)).tolist() if not has_word[row]]
     assert alone.lift_P.min() >= 0 and others and alone.lift_P[has_word] > alone.lift_P[others].max()
     found = retrieve_hops(log, query, RetrieveSettings(mode="hops", top_k=20))
-    told = {scored.item.source: path[-1] for scored, path in zip(found.passages, found.paths, strict=True)}
+    last_steps = {scored.item.source: path[-1] for scored, path in zip(found.passages, found.paths, strict=True)}
     lifted = {log.passage(row).source for row in np.flatnonzero(alone.lift_P > 0).tolist()}
-    assert {source for source, last in told.items() if last.startswith("has the question's")} == lifted
+    assert {source for source, last in last_steps.items() if last.startswith("has the question's")} == lifted
     assert best_terms(log, known_terms(log, "48219 soup"), np.array([int(has_word.argmax())])) == [("48219",)]

@@ -142,7 +142,7 @@ def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
 def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
     """For each candidate whether the query's model selects it, shown SHOWN_AT_ONCE at a time by descending cosine.
 
-    Dropped where a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelGone when the model does
+    Dropped where a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelUnavailable when the model does
     not answer.
     """
     cosines_n = index.data.proposition_vectors_ND[rows_n] @ query.vector_D
@@ -167,7 +167,7 @@ def relevance_rows(
 ) -> Iterator[RelevanceRow | Dropped]:
     """The rows of each question in order: the propositions of its passages and `negatives` hard negatives, labelled by gold or by `model`.
 
-    Raises ModelGone when the model does not answer; with a ledger, finished calls are not repeated.
+    Raises ModelUnavailable when the model does not answer; with a ledger, finished calls are not repeated.
     """
     remaining = iter(questions)
     while group := list(islice(remaining, QUESTIONS_AT_ONCE)):

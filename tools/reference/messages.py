@@ -21,7 +21,7 @@ ERRORS = {
     "UserError",
     "Unavailable",
     "DiskFull",
-    "ModelGone",
+    "ModelUnavailable",
     "IndexBusy",
     "OtherFormat",
     "PromptTooLong",

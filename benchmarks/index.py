@@ -24,7 +24,7 @@ from graph.build.lifecycle import delete_documents, index_status
 from graph.documents.read import read_documents
 from graph.models.encoder import open_encoder
 from graph.store.arrays import load_arrays
-from graph.store.columns.moved import whole
+from graph.store.columns.moved import assembled
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
@@ -104,7 +104,7 @@ def fingerprint(data: IndexData) -> str:
     """Hash of every array of an index."""
     digest = blake2b(digest_size=16)
     for field in fields(IndexData):
-        value = whole(getattr(data, field.name))
+        value = assembled(getattr(data, field.name))
         parts = [value]
         if isinstance(value, Strings):
             parts = [value.data, value.starts]

@@ -32,9 +32,9 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class SupportFigures:
-    """How well one scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold.
+    """How well a scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold.
 
-    Shares are of all sentences; those that are not checked are never marked.
+    Shares are of all sentences; sentences that are not checked are never marked.
     """
 
     auc: Interval
@@ -46,7 +46,7 @@ class SupportFigures:
 
 
 def read_support(file: Path, split: str | None = None, limit: int | None = None, seed: int = 0) -> list[SupportRow]:
-    """The rows of a file, optionally of one split and a random sample of `limit`; UserError for a row of another form, and if one of the two labels is missing."""
+    """The rows of a file, optionally of one split and a random sample of `limit`; UserError for a malformed row, and if one of the two labels is missing."""
     rows = [
         support_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))
     ]
@@ -63,15 +63,19 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
     """The figures of the verifier and of the overlap of words and of stems."""
     supported_n = np.array([row.supported for row in rows])
     started = time.process_time()
-    marked_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
+    probability_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
     milliseconds = (time.process_time() - started) * 1000 / len(rows)
     checked_n = np.array([can_be_checked(row.claim) for row in rows])
-    marks_n = checked_n & (marked_n >= verifier.threshold)
-    marked = float(marks_n[supported_n].mean()), float(marks_n[~supported_n].mean())
+    marked_n = checked_n & (probability_n >= verifier.threshold)
+    marked = float(marked_n[supported_n].mean()), float(marked_n[~supported_n].mean())
     balanced = (1 - marked[0] + marked[1]) / 2
     figures = {
         "verifier": SupportFigures(
-            auc_interval(-marked_n, supported_n, seed), *marked, balanced, 1 - float(checked_n.mean()), milliseconds
+            auc_interval(-probability_n, supported_n, seed),
+            *marked,
+            balanced,
+            1 - float(checked_n.mean()),
+            milliseconds,
         )
     }
     for name, overlap in (("share of words", str), ("share of stems", form_of)):
@@ -111,17 +115,18 @@ def auc(scores_n: Floats64, supported_n: NDArray[np.bool_]) -> float:
 
 
 def auc_interval(scores_n: Floats64, supported_n: NDArray[np.bool_], seed: int = 0) -> Interval:
-    """The AUC and its 95 % interval: each class resampled on its own (stratified bootstrap)."""
+    """The AUC and its 95 % interval: each class resampled separately (stratified bootstrap)."""
     values_B = np.sort(list(_resampled(scores_n, supported_n, np.random.default_rng(seed))))
     low, high = np.quantile(values_B, (0.025, 0.975))
     return Interval(auc(scores_n, supported_n), float(low), float(high))
 
 
 def _resampled(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.random.Generator) -> Iterator[float]:
-    yes, no = scores_n[supported_n], scores_n[~supported_n]
-    labels_n = np.repeat([True, False], [len(yes), len(no)])
+    positive, negative = scores_n[supported_n], scores_n[~supported_n]
+    labels_n = np.repeat([True, False], [len(positive), len(negative)])
     for _ in range(RESAMPLES):
-        yield auc(np.concatenate([rng.choice(yes, len(yes)), rng.choice(no, len(no))]), labels_n)
+        scores = [rng.choice(positive, len(positive)), rng.choice(negative, len(negative))]
+        yield auc(np.concatenate(scores), labels_n)
 
 
 def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:

@@ -108,7 +108,7 @@ class SqliteCalls:
         try:
             self._database = _open_database(self._file)
         except sqlite3.DatabaseError as problem:
-            found = f"{self._file}: no call ledger ({problem})"
+            found = f"{self._file}: not a call ledger ({problem})"
             raise UserError(found, "a new file, or a ledger of this version", "rename it, or name another") from None
 
 
@@ -149,7 +149,7 @@ def _as_user_error(file: Path) -> Iterator[None]:
         if isinstance(problem, sqlite3.DatabaseError) and is_damage(problem):
             raise
         raise UserError(
-            f"{file}: no call ledger ({problem})", "a file that can be written to", "rename it, or name another"
+            f"{file}: not a call ledger ({problem})", "a file that can be written to", "rename it, or name another"
         ) from None
 
 

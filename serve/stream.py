@@ -221,7 +221,7 @@ class _Field:
         """Append a text that is not the model's, so that no verifier reads it."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
-        self._fallback_marks = tuple(mark.later(self._shown_chars) for mark in gate.marks)
+        self._fallback_marks = tuple(mark.shifted(self._shown_chars) for mark in gate.marks)
         return self._count_shown(checked)
 
     def _count_shown(self, text: str) -> str:

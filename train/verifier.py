@@ -1,9 +1,8 @@
-"""`modegraph train verifier`: claims in, a folder that `--verifier` takes out. Seconds on one core.
+"""`modegraph train verifier`: from claims to a folder for `--verifier`. Seconds on one core.
 
-Trees grow on train; dev stops them and sets temperature and threshold; test is only measured on. Where sentences that
-people labelled are given, a logistic regression over the trees' logit, the features and the overlap of wording is
-fitted to their train rows, and their dev rows set the threshold. What cannot be learned from is refused before
-training. Legend: n claims, S inputs of the second stage."""
+Trees grow on train; dev stops them and sets temperature and threshold; test is only for measuring. With sentences that
+people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their
+train rows, and their dev rows set the threshold. Unusable data is rejected before training. Legend: n claims, S inputs of the second stage."""
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ from train.shared.trees import best_count, fit_trees, to_forest
 
 @dataclass(frozen=True)
 class RealSet:
-    """A set of labelled sentences that the second stage learned from: its licence as the set states it, its rows, and
-    what the verifier makes of its dev rows, which the threshold was chosen on.
+    """A dataset of labelled sentences that the second stage was trained on: the licence it states, its row counts, and
+    the verifier's figures on its dev rows, on which the threshold was chosen.
     """
 
     name: str
@@ -65,11 +64,11 @@ class RealSet:
 
 @dataclass(frozen=True)
 class VerifierRecord:
-    """How a verifier came to be, and its figures on test. `data` gives the fingerprint of each dataset by its folder's
-    name, `real` the sets of the second stage.
+    """How a verifier was trained, and its figures on test. `data` maps each dataset's folder name to its fingerprint,
+    `real` lists the datasets of the second stage.
 
-    `kinds`: claims of each kind and the share that is marked as unsupported. `rule` are the figures of the rule that it replaces,
-    without its cosine: every name and number of a claim stands in the passages.
+    `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of the baseline without a cosine,
+    that every name and number of a claim occurs in the passages.
     """
 
     data: Mapping[str, str]
@@ -94,7 +93,7 @@ MADE_BY, IMPORTED_BY = "`modegraph synth claims`", "`modegraph data import suppo
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims of one split. `label_n` is 1 for an unsupported one; `kind_n` tells how each was made."""
+    """Claims of one split. `label_n` is 1 for an unsupported claim; `kind_n` says how each was made."""
 
     readings: Readings
     label_n: Ints
@@ -102,20 +101,20 @@ class Claims:
 
     @property
     def features_nF(self) -> Floats:
-        """What trees learn from."""
+        """The features that the trees are trained on."""
         return self.readings.features_nF
 
 
 def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dict[str, str]]:
-    """The rows of each split, and the fingerprint of each folder by its name; UserError for data that cannot be learned from."""
+    """The rows of each split, and the fingerprint of each folder by its name; UserError for unusable data."""
     rows: dict[str, list[ClaimRow]] = {split: [] for split in SPLITS}
     fingerprints = {}
     for folder in folders:
-        of_folder, fingerprints[folder.resolve().name] = _read_folder(folder, MADE_BY)
-        for split, of in of_folder.items():
-            rows[split] += of
-    for split, of in rows.items():
-        _check_labels(split, of, "make claims of more documents, or add another --data")
+        folder_rows, fingerprints[folder.resolve().name] = _read_folder(folder, MADE_BY)
+        for split, split_rows in folder_rows.items():
+            rows[split] += split_rows
+    for split, split_rows in rows.items():
+        _check_labels(split, split_rows, "make claims of more documents, or add another --data")
     _check_passages(rows)
     return rows, fingerprints
 
@@ -125,22 +124,24 @@ LEARNED_FROM = ("train", "dev")
 
 
 def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, list[ClaimRow]]], str]:
-    """Sentences that people labelled: the train and dev rows of each set (those of `names`, all where it is empty), and
-    the folder's fingerprint; UserError for data that cannot be learned from.
+    """Sentences that people labelled: the train and dev rows of each dataset (those in `names`, or all if it is empty),
+    and the folder's fingerprint; UserError for unusable data.
     """
     rows, fingerprint = _read_folder(folder, IMPORTED_BY)
-    held = sorted({row.dataset or folder.resolve().name for of in rows.values() for row in of})
-    if unknown := [name for name in names if name not in held]:
-        raise UserError(f"{folder}: no set {unknown[0]!r}", f"one of {', '.join(held)}", "fix `real_sets`")
-    sets: dict[str, dict[str, list[ClaimRow]]] = {name: {split: [] for split in LEARNED_FROM} for name in names or held}
+    available = sorted({row.dataset or folder.resolve().name for split_rows in rows.values() for row in split_rows})
+    if unknown := [name for name in names if name not in available]:
+        raise UserError(f"{folder}: no set {unknown[0]!r}", f"one of {', '.join(available)}", "fix `real_sets`")
+    sets: dict[str, dict[str, list[ClaimRow]]] = {
+        name: {split: [] for split in LEARNED_FROM} for name in names or available
+    }
     for split in LEARNED_FROM:
         for row in rows.get(split, []):
             if (name := row.dataset or folder.resolve().name) in sets:
                 sets[name][split].append(row)
-    for name, of_set in sets.items():
-        for split, of in of_set.items():
-            _check_labels(f"{folder}, {name}, {split}", of, "leave the set out of `real_sets`")
-    _check_passages({split: [row for of_set in sets.values() for row in of_set[split]] for split in LEARNED_FROM})
+    for name, set_rows in sets.items():
+        for split, split_rows in set_rows.items():
+            _check_labels(f"{folder}, {name}, {split}", split_rows, "leave the set out of `real_sets`")
+    _check_passages({split: [row for set_rows in sets.values() for row in set_rows[split]] for split in LEARNED_FROM})
     return sets, fingerprint
 
 
@@ -154,7 +155,7 @@ def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]],
 
 
 def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
-    """UserError unless there are both supported and other rows."""
+    """UserError unless there are both supported and unsupported rows."""
     broken = sum(not row.supported for row in rows)
     if not 0 < broken < len(rows):
         found = f"{where}: {broken:,} broken of {len(rows):,} claims"
@@ -162,7 +163,7 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
 
 
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
-    """UserError for passages in two splits."""
+    """UserError for a passage in two splits."""
     passages = {split: {_passages_of(row): row.id for row in rows.get(split, ())} for split in SPLITS}
     check_apart("passage", passages, "splits that share no passage", "make the data again, of all documents at once")
 
@@ -174,7 +175,7 @@ def _passages_of(row: ClaimRow) -> str:
 
 def _read(file: Path, split: str, made_by: str) -> list[ClaimRow]:
     """The rows of a split's file; UserError with file and line for a malformed one."""
-    found = []
+    rows = []
     for number, raw in read_jsonl(file):
         try:
             row = claim_from_json(raw)
@@ -185,19 +186,19 @@ def _read(file: Path, split: str, made_by: str) -> list[ClaimRow]:
             problems += [f"split is {row.split!r}, expected {split!r}"] if row.split != split else []
         if problems:
             raise UserError(f"{file} line {number}: {problems[0]}", f"a row of {made_by}", "make the data again")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def licences(folder: Path) -> dict[str, str]:
-    """The licence of each set, as the summary of an imported folder tells it; none where there is no such summary."""
+    """The licence of each dataset, from the summary of an imported folder; empty without such a summary."""
     try:
         origin = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["origin"]
-        told = {str(key): str(value) for key, value in origin.items()}
+        facts = {str(key): str(value) for key, value in origin.items()}
     except (OSError, ValueError, KeyError, AttributeError):
         return {}
     head, tail = "Set ", ", licence"
-    return {key[len(head) : -len(tail)]: value for key, value in told.items() if key.endswith(tail)}
+    return {key[len(head) : -len(tail)]: value for key, value in facts.items() if key.endswith(tail)}
 
 
 def claims_of(rows: Sequence[ClaimRow]) -> Claims:
@@ -208,34 +209,34 @@ def claims_of(rows: Sequence[ClaimRow]) -> Claims:
 
 @lru_cache(maxsize=64)
 def _ground(title: str, passage: str, further: tuple[str, ...]) -> Ground:
-    """The claims of a passage follow one another."""
-    return Ground.of([(title, passage), *(("", each) for each in further)])
+    """A row's ground; cached, as the claims of a passage follow one another."""
+    return Ground.of([(title, passage), *(("", text) for text in further)])
 
 
 def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int, float]]:
     """How many claims there are of each kind, and the share that is marked; supported kinds first."""
-    places: dict[tuple[int, str], list[bool]] = {}
+    marks_of: dict[tuple[int, str], list[bool]] = {}
     for label, kind, marked in zip(claims.label_n.tolist(), claims.kind_n, marked_n, strict=True):
-        places.setdefault((label, kind), []).append(bool(marked))
+        marks_of.setdefault((label, kind), []).append(bool(marked))
     return {
         f"{'broken' if label else 'supported'}, {kind}": (len(marks), sum(marks) / len(marks))
-        for (label, kind), marks in sorted(places.items())
+        for (label, kind), marks in sorted(marks_of.items())
     }
 
 
-SECOND = """The trees are the first stage of two. A logistic regression reads their logit, their features and the overlap of wording, each standardised, \
-and was fitted to the train rows of the sets below, sentences that people labelled, each set counting alike. The threshold is the lowest at \
-which at most {share:g} of the supported dev rows of every set are marked; AUC is that of dev rows, of which none was fitted to. About half of what \
-it learned from counts as unsupported, so the probability is that of a reader who expects half of the sentences to be. Licences are \
+SECOND = """The trees are the first stage of two. A logistic regression reads their logit, their features and the overlap of wording, each standardised. \
+It was fitted to the train rows of the sets below, sentences that people labelled, all sets with equal weight. The threshold is the lowest that \
+marks at most {share:g} of the supported dev rows of every set; AUC is measured on dev rows, to which nothing was fitted. About half of the \
+training rows are unsupported, so the probability assumes that half of all sentences are. Licences are \
 those that the sets state."""
-ABOUT = """Gradient-boosted trees that say how likely it is that passages do not say what a sentence says, from the words that both share: \
+ABOUT = """Gradient-boosted trees that estimate the probability that passages do not support a sentence, from the words that both share: \
 names, numbers, negations, opposites, their order and their neighbours. Made by `modegraph train verifier` from sentences that rules \
 restated and broke on purpose; no encoder and no language model is called. Trees grow on train; dev stops them and sets temperature and \
-threshold; the figures of test are of documents that were used for neither."""
-LIMITS = """Words are what is read, so a sentence that says the same in wholly other words may be marked, and one that is wrong in a way that \
-needs knowledge may pass. Negations and opposites are known in English only."""
+threshold; the test figures are for documents that were used for neither."""
+LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and pass one whose error takes \
+knowledge to see. It recognises negations and opposites in English only."""
 USE = '`modegraph ask INDEX "question" --model SPEC --verifier FOLDER`, and `serve --verifier FOLDER`.'
-RULE = "`rule`: every name and number of the claim stands somewhere in the passages or their titles."
+RULE = "`rule`: every name and number of the claim occurs somewhere in the passages or their titles."
 
 
 def verifier_card(record: VerifierRecord) -> str:
@@ -293,30 +294,33 @@ RECORD, PLOT, CARD = "verifier.json", "reliability.png", "README.md"
 LIBRARIES = ("scikit-learn", "numpy")
 EVEN_ODDS = 0.5
 SET_WEIGHT, INVERSE_L2 = 1000.0, 0.3
-"""What each set of labelled sentences counts for in the loss, and how weak the penalty on the weights of the second
-stage is."""
+"""The total weight of each dataset of labelled sentences in the loss, and the inverse strength of the L2 penalty on the
+weights of the second stage."""
 WEIGHT_DECIMALS = 4
-"""Decimals of what the second stage holds, fewer than those in which two processors may differ."""
+"""Decimals of the second stage's numbers, too few for differences between processors to show."""
 
 
 def train_verifier(settings: VerifierSettings) -> VerifierRecord:
-    """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
+    """Read, train, measure and save; UserError, before training, for unusable data or an output folder that is taken."""
     with fresh_folder(Path(settings.output), about=about_run("verifier", settings)) as folder:
-        rows, fingerprints = read_claims([Path(each) for each in settings.data])
+        rows, fingerprints = read_claims([Path(name) for name in settings.data])
         real, licence_of = dict[str, dict[str, list[ClaimRow]]](), dict[str, str]()
         if settings.real:
-            named = Path(settings.real)
-            real, fingerprints[named.resolve().name] = read_real(named, settings.real_sets)
-            licence_of = licences(named)
+            real_folder = Path(settings.real)
+            real, fingerprints[real_folder.resolve().name] = read_real(real_folder, settings.real_sets)
+            licence_of = licences(real_folder)
         began, started = time.perf_counter(), time.process_time()
-        splits = {split: claims_of(of) for split, of in rows.items()}
+        splits = {split: claims_of(split_rows) for split, split_rows in rows.items()}
         milliseconds = 1000 * (time.process_time() - started) / sum(map(len, rows.values()))
-        say(", ".join(f"{split}: {len(of):,} claims" for split, of in rows.items()))
+        say(", ".join(f"{split}: {len(split_rows):,} claims" for split, split_rows in rows.items()))
         verifier, trees = fit_verifier(splits["train"], splits["dev"], settings)
-        sets = {name: {split: claims_of(of) for split, of in own.items()} for name, own in real.items()}
+        sets = {
+            name: {split: claims_of(split_rows) for split, split_rows in set_rows.items()}
+            for name, set_rows in real.items()
+        }
         if sets:
-            train = {name: own["train"] for name, own in sets.items()}
-            dev = [splits["dev"], *(own["dev"] for own in sets.values())]
+            train = {name: claims["train"] for name, claims in sets.items()}
+            dev = [splits["dev"], *(claims["dev"] for claims in sets.values())]
             verifier = add_second_stage(verifier, train, dev, settings.most_marked)
         save_verifier(folder, verifier)
         test = splits["test"]
@@ -325,11 +329,11 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
         record = VerifierRecord(
             data=fingerprints,
             real=tuple(
-                _real_set(verifier, name, licence_of.get(name, "not stated"), own) for name, own in sets.items()
+                _real_set(verifier, name, licence_of.get(name, "not stated"), claims) for name, claims in sets.items()
             ),
             features=FEATURES,
             settings=settings.recorded(),
-            claims={split: len(of) for split, of in rows.items()},
+            claims={split: len(split_rows) for split, split_rows in rows.items()},
             trees=trees,
             temperature=verifier.temperature,
             threshold=verifier.threshold,
@@ -348,7 +352,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
 
 
 def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tuple[Verifier, int]:
-    """The calibrated verifier, and how many trees it has."""
+    """The calibrated verifier, and its number of trees."""
     grown = fit_trees(train, dev, settings)
     count = best_count(grown)
     forest = to_forest(grown, count)
@@ -361,25 +365,24 @@ def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tupl
 def add_second_stage(
     verifier: Verifier, train: Mapping[str, Claims], dev: Sequence[Claims], most_marked: float
 ) -> Verifier:
-    """The verifier with a second stage fitted to `train`, claims by set, each set counting alike; its threshold is the
-    lowest at which at most a share `most_marked` of the supported claims of each of `dev` is marked, but no less than
-    EVEN_ODDS.
+    """The verifier with a second stage fitted to `train`, claims by dataset, all datasets with equal weight. Its threshold is
+    the lowest that marks at most a share `most_marked` of the supported claims of each of `dev`, but at least EVEN_ODDS.
     """
     second = fit_second_stage(
-        np.concatenate([second_stage_inputs(verifier.forest, of.readings) for of in train.values()]),
-        np.concatenate([of.label_n for of in train.values()]),
-        np.concatenate([np.full(len(of.label_n), SET_WEIGHT / len(of.label_n)) for of in train.values()]),
+        np.concatenate([second_stage_inputs(verifier.forest, claims.readings) for claims in train.values()]),
+        np.concatenate([claims.label_n for claims in train.values()]),
+        np.concatenate([np.full(len(claims.label_n), SET_WEIGHT / len(claims.label_n)) for claims in train.values()]),
     )
-    both = replace(verifier, second=second)
-    probability = [probability_of_readings(both, of.readings)[of.label_n == 0] for of in dev]
-    return replace(both, threshold=max(threshold_of(supported_n, most_marked) for supported_n in probability))
+    stacked = replace(verifier, second=second)
+    supported = [probability_of_readings(stacked, claims.readings)[claims.label_n == 0] for claims in dev]
+    return replace(stacked, threshold=max(threshold_of(supported_n, most_marked) for supported_n in supported))
 
 
 def fit_second_stage(input_nS: NDArray[np.float64], label_n: Ints, weight_n: NDArray[np.float64]) -> SecondStage:
-    """Logistic regression with an L2 penalty: the least of ½|w|² + INVERSE_L2 · Σ weight · −ln p(label), over
+    """Logistic regression with an L2 penalty: minimises ½|w|² + INVERSE_L2 · Σ weight · −ln p(label), over
     standardised inputs.
 
-    A constant input has a deviation of 1, and so no say.
+    A constant input gets a deviation of 1, and so no influence.
     """
     deviation_S = input_nS.std(axis=0)
     scale_S = np.where(deviation_S < 10**-WEIGHT_DECIMALS, 1.0, np.round(deviation_S, WEIGHT_DECIMALS))
@@ -392,13 +395,13 @@ def fit_second_stage(input_nS: NDArray[np.float64], label_n: Ints, weight_n: NDA
 
 def _real_set(verifier: Verifier, name: str, licence: str, claims: Mapping[str, Claims]) -> RealSet:
     dev = claims["dev"]
-    told = figures(probability_of_readings(verifier, dev.readings), dev.label_n, verifier.threshold)
-    marked = told["supported claims marked"], told["broken claims marked"]
-    return RealSet(name, licence, len(claims["train"].label_n), len(dev.label_n), told["AUROC"], *marked)
+    dev_figures = figures(probability_of_readings(verifier, dev.readings), dev.label_n, verifier.threshold)
+    marked = dev_figures["supported claims marked"], dev_figures["broken claims marked"]
+    return RealSet(name, licence, len(claims["train"].label_n), len(dev.label_n), dev_figures["AUROC"], *marked)
 
 
 def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
-    """The lowest threshold that at most a share `false_marks` of the supported claims reach, but no less than EVEN_ODDS.
+    """The lowest threshold that at most a share `false_marks` of the supported claims reach, but at least EVEN_ODDS.
 
     >>> round(threshold_of(np.array([0.1, 0.2, 0.95, 0.99]), 0.25), 6), threshold_of(np.array([0.1, 0.2]), 0.5)
     (0.950001, 0.5)
@@ -408,12 +411,12 @@ def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
 
 
 def rule_marks(rows: Sequence[ClaimRow]) -> NDArray[np.bool_]:
-    """Which claims have a name or number that stands nowhere in their passage: [n]."""
+    """Which claims have a name or number that occurs neither in their passage nor in its title: [n]."""
     return np.array([bool(missing_words(row.claim, Ground.of([(row.title, row.passage)]))) for row in rows], np.bool_)
 
 
 def figures(probability_n: NDArray[np.float64], label_n: Ints, threshold: float) -> dict[str, float]:
-    """What the threshold marks, and how well probabilities rank."""
+    """`marked_figures` at the threshold, and the AUROC of the probabilities."""
     return marked_figures(probability_n >= threshold, label_n) | {"AUROC": float(roc_auc_score(label_n, probability_n))}
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim. `kind` says how it was made: for a supported claim how it was restated, for another what was broken in it.
+    """One claim. `kind` says how it was made: how a supported claim was restated, what was broken in an unsupported one.
 
-    Of an imported claim, `further` are the passages after the first, and `dataset` names its set.
+    For an imported claim, `further` are the passages after the first, and `dataset` names its dataset.
     """
 
     id: str
@@ -48,13 +48,13 @@ def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
     further = row.get("further", [])
     if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
         raise TypeError("texts, and `supported` true or false")
-    if not isinstance(further, list | tuple) or not all(isinstance(each, str) for each in further):
+    if not isinstance(further, list | tuple) or not all(isinstance(text, str) for text in further):
         raise TypeError("`further` a list of texts")
     return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
 
 
 def claim_schema() -> pa.Schema:
-    """The columns, typed."""
+    """The typed columns."""
     import pyarrow as pa
 
     columns = [(name, pa.string()) for name in ("id", "title", "passage", "claim")]
@@ -95,8 +95,8 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
     CLAIMS,
     title="Sentences over passages, labelled by people",
     about=(
-        "Sentences that people or models wrote, each with the passages that it is held against and whether these say it (`supported`). A "
-        "short answer stands behind its question. `dataset` names the set of a row, `kind` its kind there; the splits are the sets' own, "
+        "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
+        "short answer follows its question. `dataset` names the set of a row, `kind` its kind there; the splits are the sets' own, "
         "`val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; what is learned from a set that states none may not be yours to pass on."
     ),
@@ -107,7 +107,7 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
 SHORTEST, LONGEST = 30, 400
 """Length in characters of the sentences that claims are made from."""
 NAMES_BORROWED = 5
-"""Names of each passage that other passages' claims may borrow."""
+"""Number of names of each passage that claims of other passages may borrow."""
 NO_SENTENCE, UNBREAKABLE = (
     "a passage without a sentence of 30 to 400 characters",
     "nothing in the claim could be broken",

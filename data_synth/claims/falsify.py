@@ -1,4 +1,4 @@
-"""Sentences changed in one thing so that their passage no longer says it: a name, a number, a negation, who did what to whom, an opposite."""
+"""Sentences with one change that their passage does not support: a name, a number, a negation, who did what to whom, an opposite."""
 
 from __future__ import annotations
 

@@ -13,33 +13,33 @@ _FUSED_SUBJECT = r"(?:(?:He|She|It|They)\b(?!')|(?:The )?{title}(?: \([^()]*\))?
 _FUSED_CLAUSE = r" (?P<clause>[a-z][^.;:()]{5,90}?)(?:\.(?!\d)|[;:]|,? (?:and|but|which|who|where|while|although|until|after|before)\b|, )"
 _IS = re.compile(r"(?:is|was|are|were) (?=(?:an?|the|one|two|three|four|five|six|seven|eight|nine|ten)\b)")
 _FUSED_PRONOUN = re.compile(r"(?:He|She|It|They)(?P<rest> [a-z].*)", re.DOTALL)
-_OWN = re.compile(
+_POSSESSIVE = re.compile(
     r"(?:His|Her|Its|Their) (?P<part>[a-z][\w'’ -]{2,40}?)(?P<rest> (?:is|was|are|were|has|had|have)\b.*)", re.DOTALL
 )
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """A sentence whose pronoun stands for its title, with what an earlier sentence says of it inserted; None where that is unclear.
+    """A sentence with its title in place of its pronoun, and what an earlier sentence says of it inserted; None if that is unclear.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
     >>> fuse("Lantern sank in 1911.", "It had carried coal.", "Lantern", random.Random(0))
     'Lantern, which sank in 1911, had carried coal.'
     """
-    before = re.match(_FUSED_SUBJECT.format(title=re.escape(title)) + _FUSED_CLAUSE, first) if title else None
-    here = _FUSED_PRONOUN.match(second) or _OWN.match(second)
-    if before is None or here is None:
+    earlier = re.match(_FUSED_SUBJECT.format(title=re.escape(title)) + _FUSED_CLAUSE, first) if title else None
+    later = _FUSED_PRONOUN.match(second) or _POSSESSIVE.match(second)
+    if earlier is None or later is None:
         return None
-    clause, which = before["clause"], "who" if second.startswith(("He", "She", "His")) else "which"
+    clause, which = earlier["clause"], "who" if second.startswith(("He", "She", "His")) else "which"
     copula = _IS.match(clause)
     if copula is None:
         subject = f"{title}, {which} {clause},"
     else:
-        what = clause[copula.end() :]
-        subject = f"{title}, {what}," if draw.random() < 0.5 else re.sub(r"^(?:an?|the)? ?", "the ", what, count=1)
-    if here.re is _OWN:
-        return f"The {here['part']} of {subject}{here['rest']}"
-    return f"{subject[:1].upper()}{subject[1:]}{here['rest']}"
+        noun = clause[copula.end() :]
+        subject = f"{title}, {noun}," if draw.random() < 0.5 else re.sub(r"^(?:an?|the)? ?", "the ", noun, count=1)
+    if later.re is _POSSESSIVE:
+        return f"The {later['part']} of {subject}{later['rest']}"
+    return f"{subject[:1].upper()}{subject[1:]}{later['rest']}"
 
 
 FRAMES = ("According to the passage, ", "The passage says that ", "It is stated that ", "As described there, ")
@@ -52,7 +52,7 @@ build = construct, built = constructed, house = home, near = close to, between =
 was born = came into the world, begins = starts, ship = vessel, every = each, took = needed
 """
 SYNONYMS = [pair.strip().split(" = ") for pair in _SYNONYMS.split(",")]
-"""Words, and others of the same meaning."""
+"""Pairs of words of the same meaning."""
 _SYNONYM_SHARE = 0.7
 _COMMON = """
 ability account action amount animal appear area around aspect became become behind bring broad called care carry case
@@ -76,7 +76,7 @@ _PREPOSITION = "(?:in|at|on|near|by|from|to|for|with|during|until)"
 _PHRASES = re.compile(rf"\b({_PREPOSITION} [^,.;()]{{3,40}}?) ({_PREPOSITION} [^,.;()]{{3,40}}?)(?=[,.;]|$)")
 _OBJECT = re.compile(r" (?:her|him|it|them)(?= (?:in|at|on|by|from|to|for|with|until|and)\b|[.,;])")
 _PERSON = re.compile(r"\b[A-Z][a-z]+ ([A-Z][a-z]{2,})\b(?! [A-Z])")
-"""Two words that may be a first and a last name; also of places, of which the last word alone says less, but is not wrong."""
+"""Two words that may be a first and a last name; or a place name, whose last word alone is less specific, but not wrong."""
 _PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
 
 
@@ -101,7 +101,7 @@ def verbatim(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def shortened(sentence: PassageSentence, draw: random.Random) -> str:
-    """Without brackets and without what follows its first clause."""
+    """Its first clause, without brackets."""
     del draw
     text = _BRACKETS.sub("", sentence.text)
     clause = _CLAUSE.match(text)
@@ -109,7 +109,7 @@ def shortened(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def turned(sentence: PassageSentence, draw: random.Random) -> str:
-    """With its title in place of its pronoun, or its opening phrase last; else within a frame."""
+    """With its title in place of its pronoun, or its opening phrase moved to the end; else after a frame."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
         return title + sentence.text[pronoun.end() :]
@@ -119,7 +119,7 @@ def turned(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def reordered(sentence: PassageSentence, draw: random.Random) -> str:
-    """With two phrases of where, when or by whom swapped, or the last of them in front."""
+    """With two phrases of place, time or agent swapped, or the second of them moved to the front."""
     phrases = _PHRASES.search(sentence.text)
     if phrases is None:
         return turned(sentence, draw)
@@ -145,7 +145,7 @@ def joined(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def fused(sentence: PassageSentence, draw: random.Random) -> str:
-    """With what an earlier sentence says of the same thing inserted; else joined to the next."""
+    """With what an earlier sentence says of the same subject inserted; else joined to the next."""
     title = _BRACKETS.sub("", sentence.title)
     fusions = [fuse(earlier, sentence.text, title, draw) for earlier in sentence.sentences[: sentence.position]]
     texts = [text for text in fusions if text is not None]

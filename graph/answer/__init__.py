@@ -1,1 +1,1 @@
-"""Prompts and answers: the chat, the excerpts, the form, citations, and whether the passages support what is said."""
+"""Prompts and answers: the chat, the excerpts, the form, citations, and whether the passages support an answer."""

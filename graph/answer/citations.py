@@ -1,4 +1,4 @@
-"""Citations in a text: which numbers a bracket cites, the text with only citations that exist, and those that are a response's own."""
+"""Citations in a text: the numbers that a bracket cites, removal of those without a passage, and those that do not repeat the prompt."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graph.text.prompting import read_prompt
 from graph.text.replies import without_thinking
 
 MAX_RANGE = 100
-"""[a-b] stands for all its numbers up to so many, beyond that for its ends: no context holds more passages."""
+"""[a-b] cites all numbers of a range up to this size, only the ends of a longer one: no context has more passages."""
 MAX_NUMBER = 999_999_999
 _NAMES = (
     *("p", "pp", "page", "pages", "passage", "passages", "source", "sources", "ref", "refs", "reference", "references"),
     *("doc", "docs", "document", "documents", "citation", "citations", "cite", "cited", "note", "notes", "fn", "n"),
     *("no", "nr", "number", "see", "cf"),
 )
-"""Words that may stand before a number that cites."""
+"""Words that may precede a cited number."""
 _JOINTS = ("and", "to", "und", "bis", "et")
 _NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _PREFIX = rf"(?:(?:{_NAME})(?![^\W\d_])[.:]? ?){{0,3}}[\^#№§@†‡]? ?"
@@ -30,7 +30,7 @@ _ITEM = rf"{_PREFIX}\d+(?: ?(?:[-‐-―−~〜]|\.{{2,3}}|to|bis) ?{_PREFIX}\d+
 _LIST = re.compile(rf"{_ITEM}(?:(?: ?[,;、/|&+] ?| (?:(?:and|und|et) )?){_ITEM})*[.,;:]?")
 _SPAN = re.compile(r"(\d+)(?: ?(?:[-‐-―−~〜]|\.{2,3}|to|bis) ?[^\d,;]*?(\d+))?")
 _LOCATOR = re.compile(r"(?<=\d)(?: ?: ?\d+)? ?[†‡].*", re.DOTALL)
-"""Where in a source, as some assistants write it: 【9:0†source】."""
+"""A position in a source, as some assistants write it: 【9:0†source】."""
 _TAG = re.compile(r"<[^<>]*>")
 _MARKUP = str.maketrans("", "", "*_`\\$\"'")
 _IGNORED = frozenset({"Cf", "Cc", "Cn", "Co", "Mn", "Me"})
@@ -39,7 +39,7 @@ _NUMBER_WORD = re.compile(r"[^\W\d_]+")
 
 @lru_cache(maxsize=4096)
 def cited_numbers(body: str) -> tuple[int, ...]:
-    """The numbers that a bracket with `body` in it cites, in order; none where it is no citation.
+    """The numbers that a bracket around `body` cites, in order; empty if it is no citation.
 
     >>> cited_numbers("1, ９"), cited_numbers("p. 2–4"), cited_numbers("9†source"), cited_numbers("x1"), cited_numbers("2019-05-03")
     ((1, 9), (2, 3, 4), (9,), (), ())
@@ -49,25 +49,24 @@ def cited_numbers(body: str) -> tuple[int, ...]:
 
 
 def may_cite(beginning: str) -> bool:
-    """Whether a bracket that begins so could still cite something, whatever follows."""
+    """Whether a bracket that starts with `beginning` can still become a citation."""
     bare = _bare(beginning)
     word = _NUMBER_WORD.search(bare)
     if word is None or any(mark in beginning for mark in "<&†‡"):
         return True
-    told = word[0]
     known = (*_NAMES, *_JOINTS)
-    return told in known if word.end() < len(bare) else any(name.startswith(told) for name in known)
+    return word[0] in known if word.end() < len(bare) else any(name.startswith(word[0]) for name in known)
 
 
 def _bare(body: str) -> str:
-    """What a reader sees of `body`: entities and wide forms resolved, tags, emphasis and invisible characters left out, spaces single."""
+    """`body` as rendered, case-folded: entities and wide forms resolved; no tags, emphasis or invisible characters; single spaces."""
     plain = unicodedata.normalize("NFKC", _TAG.sub("", html.unescape(body))).translate(_MARKUP).replace("~~", "")
-    seen = "".join(
-        " " if each.isspace() else each
-        for each in plain
-        if each.isspace() or unicodedata.category(each) not in _IGNORED
+    visible = "".join(
+        " " if character.isspace() else character
+        for character in plain
+        if character.isspace() or unicodedata.category(character) not in _IGNORED
     )
-    return " ".join(seen.split()).casefold()
+    return " ".join(visible.split()).casefold()
 
 
 def _numbers(bare: str) -> Iterator[int]:
@@ -82,10 +81,10 @@ def _value(digits: str) -> int:
 
 OPENERS = "[⁅❲⟦⟬⦋⦍⦏⦗⸢⸤⹕⹗【〔〖〘〚︗︹︻﹇﹝［"
 CLOSERS = "]⁆❳⟧⟭⦌⦎⦐⦘⸣⸥⹖⹘】〕〗〙〛︘︺︼﹈﹞］"
-MAX_HELD_CHARS = 200
-"""A bracket that has not closed after so many characters, or code that has not ended on its line, is none."""
-_GONE = "…"
-"""Stands where a citation was taken out and what stands around it must not close up to another: "[[9]7]"."""
+MAX_PENDING_CHARS = 200
+"""A bracket or inline code that has not closed after this many characters, or code at the end of its line, is plain text."""
+_ELLIPSIS = "…"
+"""Replaces a removed citation where its neighbours would join into another one: "[[9]7]"."""
 _CONTEXT_CHARS = 40
 
 _SPACE = r"[^\S\n]"
@@ -101,8 +100,8 @@ _UNDECIDED = re.compile(
     r"(?:(?<![^\n]) {0,3}(?:[`~]{0,99}|(?:`{3,99}|~{3,99})[^\n`]{0,99})"
     rf"|(?<!`)`{{1,99}}|{_SPACE}?(?:\\|&[#\w]{{0,12}})?)\Z"
 )
-"""The end of a text that the next piece may make a token of, or the space that goes with a citation that is taken out."""
-_TAIL_CHARS = 2 * MAX_HELD_CHARS
+"""The end of a text that the next piece may turn into a token, or the space that is removed with a citation."""
+_TAIL_CHARS = 2 * MAX_PENDING_CHARS
 
 _NUMBER = re.compile(r"\[\d+\]")
 _YEAR = re.compile(r"\[(?:1[5-9]|20)\d\d\]")
@@ -115,13 +114,13 @@ _VARIABLE = re.compile(rf"(?P<assigned>={_SPACE}?)?(?<!\w)[A-Za-z_]\w{{0,20}}(?:
 _ASSIGNS = re.compile(rf"(?:\[\d{{1,4}}\]){{0,2}}{_SPACE}?=")
 _LINKS = re.compile(r"[(:]|\[(?!\d)")
 _SUBSCRIPT_CHARS = 16
-_SEEN = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""Some clients take invisible characters out before they read Markdown."""
+_VISIBLE = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+"""Some clients strip invisible characters before they parse Markdown."""
 
 
 @dataclass(frozen=True)
 class CheckedText:
-    """A text whose citations all exist: `cited` in order of first use, `removed` are numbers that had no passage."""
+    """A text whose citations all exist: `cited` in order of first use, `removed` the numbers without a passage."""
 
     text: str
     cited: tuple[int, ...]
@@ -129,19 +128,19 @@ class CheckedText:
 
 
 class Mark(NamedTuple):
-    """Where a shown text cites passage `number`: characters start to end are its [n]."""
+    """A citation of passage `number` in an output text: characters start to end are its [n]."""
 
     number: int
     start: int
     end: int
 
-    def later(self, characters: int) -> Mark:
-        """The same behind so many more characters."""
+    def shifted(self, characters: int) -> Mark:
+        """The same mark, `characters` further on."""
         return Mark(self.number, self.start + characters, self.end + characters)
 
 
 def check_citations(text: str, passages: int) -> CheckedText:
-    """A whole text with every citation as [n], n within 1…passages; others are taken out. With no passages, none is left.
+    """A complete text with every citation as [n], n within 1…passages; others are removed. With no passages, none is left.
 
     >>> check_citations("So [1, 9] and ［2］.", 2)
     CheckedText(text='So [1] and [2].', cited=(1, 2), removed=(9,))
@@ -152,15 +151,15 @@ def check_citations(text: str, passages: int) -> CheckedText:
 
 
 class CitationGate:
-    """Takes a text piece by piece and gives it back with every citation checked against `passages` numbered ones.
+    """Streams a text with every citation checked against `passages` numbered passages.
 
-    However the text is cut into pieces, what is shown is the same.
+    The output does not depend on how the text is split into pieces.
     """
 
     def __init__(self, passages: int) -> None:
         self._passages = passages
         self._context = ""
-        self._held = ""
+        self._pending = ""
         self._fence = ""
         self._shown: list[str] = []
         self._shown_chars = 0
@@ -171,142 +170,142 @@ class CitationGate:
 
     @property
     def cited(self) -> tuple[int, ...]:
-        """The numbers that the text so far cites, in order of first use."""
+        """The existing passages cited so far, in order of first use."""
         return tuple(self._cited)
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """The numbers that it cited and no passage has."""
+        """The cited numbers that no passage has."""
         return tuple(self._removed)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """The citations in what was given back, in order."""
+        """The citations in the output so far, in order."""
         return tuple(self._marks)
 
     @property
     def shown(self) -> str:
-        """All that was given back."""
+        """The output so far."""
         return "".join(self._shown)
 
     def feed(self, piece: str) -> str:
-        """What of the text up to `piece` can be shown now; what may yet be a citation waits until it is known."""
+        """The output that `piece` completes; text that may still become a citation is held back."""
         return self._take(piece, final=False)
 
     def finish(self) -> str:
-        """The rest, at the end of the text."""
+        """The remaining output, at the end of the text."""
         return self._take("", final=True)
 
     def _take(self, piece: str, final: bool) -> str:
-        text, start = self._context + self._held + piece, len(self._context)
-        made = _Made(self._links)
-        end = self._read(text, start, final, made)
-        self._context, self._held = text[max(0, end - _CONTEXT_CHARS) : end], text[end:]
-        shown = "".join(made.parts)
-        self._marks += [mark.later(self._shown_chars) for mark in made.marks]
+        text, start = self._context + self._pending + piece, len(self._context)
+        output = _Output(self._links)
+        end = self._read(text, start, final, output)
+        self._context, self._pending = text[max(0, end - _CONTEXT_CHARS) : end], text[end:]
+        shown = "".join(output.parts)
+        self._marks += [mark.shifted(self._shown_chars) for mark in output.marks]
         self._shown.append(shown)
         self._shown_chars += len(shown)
         return shown
 
-    def _read(self, text: str, at: int, final: bool, made: _Made) -> int:
-        """Put what can be decided of `text` from `at` on into `made`; gives the place where the undecided begins."""
+    def _read(self, text: str, at: int, final: bool, output: _Output) -> int:
+        """Write what can be decided of text[at:] to `output`; returns the offset where the undecided part begins."""
         end = len(text)
         if not final:
             undecided = _UNDECIDED.search(text, max(at, end - _TAIL_CHARS))
             end = undecided.start() if undecided is not None else end
         while at < end:
             if self._fence:
-                at = self._read_fenced(text, at, end, made)
+                at = self._read_fenced(text, at, end, output)
                 continue
             token = _TOKEN.search(text, at, end)
-            made.put(text[at : token.start() if token is not None else end])
+            output.put(text[at : token.start() if token is not None else end])
             if token is None:
                 break
-            after = self._read_token(token, text, end, final, made)
+            after = self._read_token(token, text, end, final, output)
             if after is None:
                 return token.start()
             at = after
         return end
 
-    def _read_fenced(self, text: str, at: int, end: int, made: _Made) -> int:
-        """Lines of a fenced block of code, as they are, up to the line that ends it."""
+    def _read_fenced(self, text: str, at: int, end: int, output: _Output) -> int:
+        """Copy a line of a fenced code block, which the closing fence ends; returns the end of the line."""
         line_end = text.find("\n", at, end) + 1 or end
         line_start = text.rfind("\n", 0, at) + 1
         if re.fullmatch(rf" {{0,3}}{self._fence[0]}{{{len(self._fence)},}}{_SPACE}*\n?", text[line_start:line_end]):
             self._fence = ""
-        made.put(text[at:line_end])
+        output.put(text[at:line_end])
         return line_end
 
-    def _read_token(self, token: re.Match[str], text: str, end: int, final: bool, made: _Made) -> int | None:
-        """Put a token and what belongs to it; where it ends, or None when that cannot be decided yet."""
+    def _read_token(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
+        """Write a token and what belongs to it; returns where that ends, None while it is undecided."""
         if token["fence"]:
             self._fence = token["fence"]
         elif token["ticks"]:
-            return self._read_code(token, text, end, final, made)
+            return self._read_code(token, text, end, final, output)
         elif token["open"]:
-            return self._read_bracket(token, text, end, final, made)
+            return self._read_bracket(token, text, end, final, output)
         elif token["close"]:
-            made.close(token["close"])
+            output.close(token["close"])
             return token.end()
         elif token["blank"]:
             self._links.new_paragraph()
-        made.put(token[0])
+        output.put(token[0])
         return token.end()
 
-    def _read_code(self, token: re.Match[str], text: str, end: int, final: bool, made: _Made) -> int | None:
-        """Code between runs of as many backticks on one line, as it is; without a second run the first is mere text."""
-        limit = min(end, token.end() + MAX_HELD_CHARS)
+    def _read_code(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
+        """Copy inline code between equal runs of backticks on one line; without a second run the first is plain text."""
+        limit = min(end, token.end() + MAX_PENDING_CHARS)
         line_end = text.find("\n", token.end(), limit)
         closing = re.compile(rf"(?<!`){token[0]}(?!`)").search(text, token.end(), line_end if line_end >= 0 else limit)
-        if closing is not None and not (closing.end() == limit == token.end() + MAX_HELD_CHARS):
-            made.put(text[token.start() : closing.end()])
+        if closing is not None and not (closing.end() == limit == token.end() + MAX_PENDING_CHARS):
+            output.put(text[token.start() : closing.end()])
             return closing.end()
-        if line_end < 0 and limit < token.end() + MAX_HELD_CHARS and not final:
+        if line_end < 0 and limit < token.end() + MAX_PENDING_CHARS and not final:
             return None
-        made.put(token[0])
+        output.put(token[0])
         return token.end()
 
-    def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool, made: _Made) -> int | None:
-        """A citation, as [n] for each of its numbers that has a passage; any other opening bracket as it is."""
-        start, limit = token.end(), min(end, token.end() + MAX_HELD_CHARS)
+    def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
+        """Write a citation as [n] for each of its numbers that has a passage; copy any other opening bracket."""
+        start, limit = token.end(), min(end, token.end() + MAX_PENDING_CHARS)
         closing = _BRACKET_END.search(text, start, limit)
         body = text[start : closing.start() if closing is not None else limit]
         numbers: tuple[int, ...] = ()
         if closing is None and may_cite(body):
-            if limit - start < MAX_HELD_CHARS and not final:
+            if limit - start < MAX_PENDING_CHARS and not final:
                 return None
-            if limit - start == MAX_HELD_CHARS:
-                made.put(token[0] + _GONE)
+            if limit - start == MAX_PENDING_CHARS:
+                output.put(token[0] + _ELLIPSIS)
                 return token.end()
         if closing is not None and closing["close"]:
             numbers = cited_numbers(body)
         if not numbers or closing is None:
-            made.open(token["space"], token["open"])
+            output.open(token["space"], token["open"])
             return token.end()
-        harmless = _is_no_citation(text, token.start("open"), closing.end(), end, final)
-        if harmless is None:
+        is_plain = _is_no_citation(text, token.start("open"), closing.end(), end, final)
+        if is_plain is None:
             return None
-        if harmless:
-            made.put(text[token.start() : closing.end()])
+        if is_plain:
+            output.put(text[token.start() : closing.end()])
             return closing.end()
-        self._cite(token["space"], numbers, made)
+        self._cite(token["space"], numbers, output)
         return closing.end()
 
-    def _cite(self, space: str, numbers: tuple[int, ...], made: _Made) -> None:
-        kept = [number for number in dict.fromkeys(numbers) if 1 <= number <= self._passages]
-        self._cited.update(dict.fromkeys(kept))
-        self._removed.update(dict.fromkeys(number for number in numbers if number not in kept))
-        if kept:
-            made.cite(space, kept)
+    def _cite(self, space: str, numbers: tuple[int, ...], output: _Output) -> None:
+        existing = [number for number in dict.fromkeys(numbers) if 1 <= number <= self._passages]
+        self._cited.update(dict.fromkeys(existing))
+        self._removed.update(dict.fromkeys(number for number in numbers if number not in existing))
+        if existing:
+            output.cite(space, existing)
         else:
-            made.take_out()
+            output.remove()
 
 
 class _LinkGuard:
-    """What of the text before decides whether the next character would make a link of a citation.
+    """The state that decides whether the next character would turn a citation into a Markdown link.
 
-    `depth` brackets are open, the outermost `citing` of them hold a citation; `closed` one that does has just been closed.
-    `last` is the last character shown.
+    `depth` brackets are open, the outermost `citing` of which contain a citation; `closed`: one that is or contains a
+    citation has just closed. `last` is the last character of the output.
     """
 
     def __init__(self) -> None:
@@ -315,12 +314,12 @@ class _LinkGuard:
         self.last = ""
 
     def new_paragraph(self) -> None:
-        """No link goes on behind an empty line."""
+        """Forget open brackets: no link continues after an empty line."""
         self.depth = self.citing = 0
 
 
-class _Made:
-    """The parts of what is shown, put one behind another so that no citation becomes a link and none comes about by itself."""
+class _Output:
+    """Parts of the output, joined so that no citation becomes a link and no new one arises."""
 
     def __init__(self, guard: _LinkGuard) -> None:
         self.parts: list[str] = []
@@ -329,22 +328,22 @@ class _Made:
         self._guard = guard
 
     def put(self, text: str) -> None:
-        """Text as it is, but for a space that keeps `[1](http://…)`, `[1]: http://…` and `[1][x]` from being links."""
+        """Append text, with a space where that keeps `[1](http://…)`, `[1]: http://…` and `[1][x]` from being links."""
         if not text:
             return
-        seen = _SEEN.search(text)
-        if self._guard.closed and seen is not None and seen[0] in "([:":
-            text = f"{text[: seen.start()]} {text[seen.start() :]}"
+        visible = _VISIBLE.search(text)
+        if self._guard.closed and visible is not None and visible[0] in "([:":
+            text = f"{text[: visible.start()]} {text[visible.start() :]}"
         self._append(text)
-        self._guard.closed = self._guard.closed and seen is None
+        self._guard.closed = self._guard.closed and visible is None
 
     def open(self, space: str, bracket: str) -> None:
-        """A bracket that begins no citation."""
+        """Append a bracket that opens no citation."""
         self.put(space + bracket)
         self._guard.depth += 1
 
     def close(self, bracket: str) -> None:
-        """A bracket that ends no citation; it may end one that holds some."""
+        """Append a bracket that closes no citation; the pair may contain some."""
         self.put(bracket)
         guard = self._guard
         guard.closed = 0 < guard.depth <= guard.citing
@@ -352,7 +351,7 @@ class _Made:
         guard.citing = min(guard.citing, guard.depth)
 
     def cite(self, space: str, numbers: Sequence[int]) -> None:
-        """Citations in their one form, one behind another."""
+        """Append consecutive citations, each as [n]."""
         self.put(space)
         for number in numbers:
             start = self._chars
@@ -360,10 +359,10 @@ class _Made:
             self.marks.append(Mark(number, start, self._chars))
         self._guard.citing, self._guard.closed = self._guard.depth, True
 
-    def take_out(self) -> None:
-        """Nothing, unless what stands around would close up: to a citation in a bracket, to code between backticks."""
+    def remove(self) -> None:
+        """Append nothing, or an ellipsis where the neighbours could join: into a citation in a bracket, into code between backticks."""
         if self._guard.depth or self._guard.last == "`":
-            self.put(_GONE)
+            self.put(_ELLIPSIS)
 
     def _append(self, text: str) -> None:
         self.parts.append(text)
@@ -372,7 +371,7 @@ class _Made:
 
 
 def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> bool | None:
-    """Whether the bracket text[start:stop] is a subscript in an assignment or the year of a law report; None: not known yet."""
+    """Whether the bracket text[start:stop] is a subscript in an assignment or the year of a law report; None while undecided."""
     bracket, following = text[start:stop], text[stop:end]
     if not bracket.isascii() or not _NUMBER.fullmatch(bracket):
         return False
@@ -391,7 +390,7 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 
 REPEATED_WORDS = 4
-"""A citation behind so many words of the prompt, in their order, is the prompt's; so is one behind fewer, from two on, where a text begins with them."""
+"""A citation after this many consecutive words of the prompt repeats the prompt; so does one after fewer, at least two, that begin a text."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
 """A citation with nothing but a joint between it and the next."""
@@ -399,14 +398,14 @@ _BEFORE_CHARS = 300
 
 
 class Citations(NamedTuple):
-    """Numbers of passages in the prompt, and numbers that none of them has; each once."""
+    """Distinct cited numbers: those of passages in the prompt, and those that no passage has."""
 
     existing: tuple[int, ...]
     missing: tuple[int, ...]
 
 
 def own_citations(response: str, passages: int) -> Citations:
-    """What a response cites of `passages` numbered ones.
+    """The citations of a response to a prompt of `passages` passages, without those that repeat the prompt.
 
     >>> own_citations("The ferry sank [2], says [7].", 2)
     Citations(existing=(2,), missing=(7,))
@@ -415,16 +414,16 @@ def own_citations(response: str, passages: int) -> Citations:
     """
     gate = CitationGate(MAX_NUMBER)
     text = gate.feed(without_thinking(response)) + gate.finish()
-    own = [
+    response_numbers = [
         mark.number for mark in gate.marks if not _repeats_prompt(text[max(0, mark.start - _BEFORE_CHARS) : mark.start])
     ]
-    numbers = tuple(dict.fromkeys((*own, *gate.removed)))
+    numbers = tuple(dict.fromkeys((*response_numbers, *gate.removed)))
     existing = tuple(number for number in numbers if 1 <= number <= passages)
     return Citations(existing, tuple(number for number in numbers if number not in existing))
 
 
 def _repeats_prompt(before: str) -> bool:
-    """Whether the words before a citation are the prompt's."""
+    """Whether the words before a citation repeat the prompt."""
     while joined := _JOINED_CITATION.search(before):
         before = before[: joined.start()]
     words = _letter_runs(before.rpartition("]")[2])[-REPEATED_WORDS:]
@@ -433,7 +432,7 @@ def _repeats_prompt(before: str) -> bool:
 
 @cache
 def _form_in_words() -> str:
-    """The words of the prompts' lines that show a citation, a space around each."""
+    """The words of the prompts' lines that contain a citation, padded with spaces."""
     lines = [line for prompt in PROMPTS.values() for line in read_prompt(prompt).splitlines()]
     return "".join(f" {' '.join(_letter_runs(line))} " for line in lines if "[1]" in line)
 

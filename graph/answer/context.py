@@ -1,4 +1,4 @@
-"""From evidence to what a prompt quotes: numbered excerpts, best first, that a citation can be traced back from."""
+"""Evidence as the numbered excerpts of a prompt, best first, to which citations can be traced back."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from graph.types import Evidence, Excerpt, Finding, Passage, Proposition, Summar
 
 @dataclass(frozen=True)
 class TokenBudget:
-    """How long the excerpts of a prompt may be together, numbers and titles included, as `count_tokens` counts them."""
+    """The maximum total length of a prompt's excerpts, numbers and titles included, as `count_tokens` counts it."""
 
     max_tokens: int
     count_tokens: Callable[[str], int]
@@ -24,23 +24,23 @@ def token_budget(max_tokens: int | None, count_tokens: Callable[[str], int]) -> 
 
 
 def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
-    """The excerpts of a prompt, in the order in which it shows them. UserError when there are excerpts and none fits the budget."""
+    """The excerpts of a prompt, in prompt order. UserError if there are excerpts and none fits the budget."""
     return in_prompt_order(rank_excerpts(evidence, limit, budget), evidence)
 
 
 def in_prompt_order(ranked: tuple[Excerpt, ...], evidence: Evidence) -> tuple[Excerpt, ...]:
-    """Best first, or, where there are findings beside passages, in the order of `both_ends`."""
+    """Best first, or in the order of `both_ends` if there are findings."""
     return both_ends(ranked) if evidence.findings else ranked
 
 
 def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...]], bool]) -> tuple[Excerpt, ...]:
-    """As many of the first excerpts as fit together; where not even the first does, the first that fits by itself; or none."""
+    """As many leading excerpts as fit together; if not even the first does, the first that fits alone; else none."""
     count = largest_fitting(len(ranked), lambda first: fits(ranked[:first]))
-    return ranked[:count] or next(((each,) for each in ranked[1:] if fits((each,))), ())
+    return ranked[:count] or next(((excerpt,) for excerpt in ranked[1:] if fits((excerpt,))), ())
 
 
 def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `count` that fits, where each smaller one does, too; 0 is not tried.
+    """The largest number up to `count` that fits, if every smaller one fits too; 0 is not tried.
 
     >>> largest_fitting(5, lambda number: number <= 3)
     3
@@ -53,18 +53,18 @@ def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
 def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
     """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
 
-    Findings come beside them, best first. With a budget, an excerpt that is longer than the room left is skipped; those after
-    it may still fit. None where the documents are taken to hold nothing on the question (`absence`). UserError when there are
-    excerpts and none fits.
+    Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt that is longer than what
+    remains of it is skipped; later ones may still fit. Empty if the documents are judged to contain nothing on the question
+    (`absence`). UserError if there are excerpts and none fits.
     """
     if evidence.absence is not None and evidence.absence.abstained:
         return ()
-    ranked: list[tuple[float, Excerpt]] = [(found.score, of_summary(found.item)) for found in evidence.summaries]
+    ranked: list[tuple[float, Excerpt]] = [(match.score, of_summary(match.item)) for match in evidence.summaries]
     if evidence.propositions:
-        titles = {found.item.source: found.item.title for found in evidence.passages}
-        ranked += [(found.score, of_proposition(found.item, titles)) for found in evidence.propositions]
+        titles = {match.item.source: match.item.title for match in evidence.passages}
+        ranked += [(match.score, of_proposition(match.item, titles)) for match in evidence.propositions]
     else:
-        ranked += [(found.score, of_passage(found.item)) for found in evidence.passages]
+        ranked += [(match.score, of_passage(match.item)) for match in evidence.passages]
     ranked.sort(key=lambda pair: -pair[0])
     findings = sorted(evidence.findings, key=lambda finding: -finding.score)
     excerpts = (*map(_of_finding, findings), *(excerpt for _, excerpt in ranked))
@@ -72,21 +72,21 @@ def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = N
 
 
 def both_ends(excerpts: tuple[Excerpt, ...]) -> tuple[Excerpt, ...]:
-    """From best first to the best at both ends: what stands in the middle of a long prompt is read least (Liu et al. 2024)."""
+    """Best-first excerpts reordered with the best at both ends: models use the middle of a long prompt least (Liu et al. 2024)."""
     return (*excerpts[::2], *reversed(excerpts[1::2]))
 
 
 def of_passage(passage: Passage) -> Excerpt:
     """A passage as an excerpt."""
-    place = (passage.source, passage.start, passage.end)
-    return Excerpt(passage.id, passage.title, passage.text, *place, page=passage.page)
+    span = (passage.source, passage.start, passage.end)
+    return Excerpt(passage.id, passage.title, passage.text, *span, page=passage.page)
 
 
 def of_proposition(proposition: Proposition, titles: Mapping[str, str]) -> Excerpt:
-    """A proposition as an excerpt, at its first place; `titles` are those of documents, by source."""
-    place = proposition.spans[0]
-    title = titles.get(place.source, "")
-    return Excerpt(proposition.id, title, proposition.text, place.source, place.start, place.end, page=place.page)
+    """A proposition as an excerpt, at its first span; `titles` are document titles by source."""
+    span = proposition.spans[0]
+    title = titles.get(span.source, "")
+    return Excerpt(proposition.id, title, proposition.text, span.source, span.start, span.end, page=span.page)
 
 
 def of_summary(summary: Summary) -> Excerpt:
@@ -95,23 +95,23 @@ def of_summary(summary: Summary) -> Excerpt:
 
 
 def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tuple[Excerpt, ...]:
-    kept: list[Excerpt] = []
-    room = budget.max_tokens
+    chosen: list[Excerpt] = []
+    remaining = budget.max_tokens
     for excerpt in excerpts:
-        if len(kept) == limit:
+        if len(chosen) == limit:
             break
-        length = budget.count_tokens(numbered(len(kept) + 1, excerpt))
-        if length <= room:
-            kept.append(excerpt)
-            room -= length
-    if excerpts and not kept:
+        length = budget.count_tokens(numbered(len(chosen) + 1, excerpt))
+        if length <= remaining:
+            chosen.append(excerpt)
+            remaining -= length
+    if excerpts and not chosen:
         shortest = min(budget.count_tokens(numbered(1, excerpt)) for excerpt in excerpts)
         raise UserError(
             f"max_context_tokens = {budget.max_tokens:,}: none of {len(excerpts)} excerpts fits",
             f"room for the shortest, {shortest:,} tokens",
             "raise it",
         )
-    return tuple(kept)
+    return tuple(chosen)
 
 
 def _of_finding(finding: Finding) -> Excerpt:

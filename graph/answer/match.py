@@ -1,6 +1,6 @@
-"""Short answers against gold ones: exact match and token F1 as SQuAD, MuSiQue and HotpotQA score them, and containment.
+"""Scores of short answers against gold ones: exact match and token F1 as in SQuAD, MuSiQue and HotpotQA, and containment.
 
-Every function takes one answer and its accepted answers (aliases), and gives a share of 1."""
+Every metric takes an answer and the accepted answers (aliases), and returns a score from 0 to 1."""
 
 import re
 import string
@@ -13,7 +13,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise(text: str) -> str:
-    """SQuAD's form of an answer (Rajpurkar et al. 2016, evaluate-v1.1): lower case, no punctuation, no articles.
+    """An answer normalised as in SQuAD (Rajpurkar et al. 2016, evaluate-v1.1): lower case, no punctuation, no articles.
 
     >>> normalise("The  Grey-Heron!")
     'greyheron'
@@ -38,7 +38,7 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def hotpot_f1(answer: str, golds: Sequence[str]) -> float:
-    """`token_f1` as HotpotQA's and 2WikiMultihopQA's scripts have it: where one side is yes, no or noanswer, only equality counts.
+    """`token_f1` as in HotpotQA's and 2WikiMultihopQA's scripts: where one side is yes, no or noanswer, only equality counts.
 
     >>> token_f1("no one", ["no"]), hotpot_f1("no one", ["no"])
     (0.6666666666666666, 0.0)
@@ -47,7 +47,7 @@ def hotpot_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def contains_answer(answer: str, golds: Sequence[str]) -> float:
-    """1.0 when a normalised gold answer stands in the normalised answer as whole words (PopQA's accuracy, but for whole words).
+    """1.0 when the normalised answer contains a normalised gold answer as whole words (PopQA's accuracy, restricted to whole words).
 
     >>> contains_answer("It was built in 1911.", ["1911"]), contains_answer("in 19112", ["1911"])
     (1.0, 0.0)
@@ -57,7 +57,7 @@ def contains_answer(answer: str, golds: Sequence[str]) -> float:
 
 
 def word_f1(left: Sequence[str], right: Sequence[str]) -> float:
-    """Harmonic mean of precision and recall of two bags of words; 0 where nothing is shared."""
+    """Harmonic mean of precision and recall of two bags of words; 0 if they share none."""
     shared = (Counter(left) & Counter(right)).total()
     return 2 * shared / (len(left) + len(right)) if shared else 0.0
 

@@ -1,7 +1,7 @@
 """The overlap of a sentence's wording with passages: the shares of its stems, of its pairs of adjacent stems and of its
-pairs of content stems that stand there.
+pairs of content stems that occur there.
 
-Terms are BM25's, a stem is what all forms of a term have in common, content stems are those of terms that are no
+Terms are BM25's, a stem is what all forms of a term have in common, content stems are those of terms that are not
 function words. Shares of n-grams found in a source are ROUGE's precision (Lin 2004), pairs with a gap its skip-bigrams
 (ROUGE-S)."""
 
@@ -16,14 +16,14 @@ from graph.text.word_forms import FUNCTION_WORDS, form_of
 
 OVERLAP = ("stems found", "stem pairs found", "near pairs found")
 NEAR = 3
-"""Content stems of a passage at most so many places apart are near each other."""
+"""Content stems of a passage at most this many positions apart are near each other."""
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Wording:
     """The stems of a passage and its title, its pairs of adjacent stems, and its pairs of content stems near each
-    other, in their order.
+    other, in order.
     """
 
     stems: frozenset[str]
@@ -32,26 +32,26 @@ class Wording:
 
     @classmethod
     def of(cls, title: str, text: str) -> Wording:
-        """The wording of a passage; no pair has a stem of either."""
+        """The wording of a passage; no pair spans title and text."""
         stems, pairs, near = set[str](), set[Pair](), set[Pair]()
         for part in filter(None, (title, text)):
             terms = terms_of(part)
-            own = [form_of(term) for term in terms]
+            part_stems = [form_of(term) for term in terms]
             content = [form_of(term) for term in terms if term not in FUNCTION_WORDS]
-            stems.update(own)
-            pairs.update(pairwise(own))
+            stems.update(part_stems)
+            pairs.update(pairwise(part_stems))
             for gap in range(1, NEAR + 1):
                 near.update(zip(content, content[gap:], strict=False))
         return cls(frozenset(stems), frozenset(pairs), frozenset(near))
 
 
 def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, float]:
-    """OVERLAP of a sentence with passages, each from 0 to 1: the share of what it has that stands in one of them.
+    """OVERLAP of a sentence with passages, each a share from 0 to 1 of what occurs in any of them.
 
-    * stems found: of its distinct terms that are no function words, those whose stem stands there; 1 where it has none;
-    * stem pairs found: of its pairs of adjacent stems, those that stand there so;
-    * near pairs found: of its pairs of adjacent content stems, those that stand within NEAR content stems there, in
-      either order.
+    * stems found: of its distinct terms that are not function words, those whose stem occurs; 1 if it has none;
+    * stem pairs found: of its pairs of adjacent stems, those that occur as such;
+    * near pairs found: of its pairs of adjacent content stems, those that occur within NEAR content stems, in either
+      order.
 
     >>> overlaps("A boat left Quill.", [Wording.of("", "The boats left Tarn.")])
     (0.6666666666666666, 0.3333333333333333, 0.5)
@@ -60,11 +60,13 @@ def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, flo
     stems = [form_of(term) for term in terms]
     content = [form_of(term) for term in terms if term not in FUNCTION_WORDS]
     distinct = [form_of(term) for term in dict.fromkeys(terms) if term not in FUNCTION_WORDS]
-    found = sum(any(stem in each.stems for each in passages) for stem in distinct)
-    adjacent = sum(any(pair in each.pairs for each in passages) for pair in pairwise(stems))
-    near = sum(any((a, b) in each.near or (b, a) in each.near for each in passages) for a, b in pairwise(content))
+    present = sum(any(stem in passage.stems for passage in passages) for stem in distinct)
+    adjacent = sum(any(pair in passage.pairs for passage in passages) for pair in pairwise(stems))
+    near = sum(
+        any((a, b) in passage.near or (b, a) in passage.near for passage in passages) for a, b in pairwise(content)
+    )
     return (
-        found / len(distinct) if distinct else 1.0,
+        present / len(distinct) if distinct else 1.0,
         adjacent / max(len(stems) - 1, 1),
         near / max(len(content) - 1, 1),
     )

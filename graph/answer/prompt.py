@@ -1,7 +1,7 @@
-"""The prompt and the form of an answer for the whole suite: training, evaluation and serving all build and parse it here.
+"""The prompt and the answer form of the whole suite: training, evaluation and serving build and parse them here.
 
-Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages. `FormSplitter` takes it
-apart while it is still being written; a thinking block of the model itself may come first. The time is linear in the text."""
+Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages. `FormSplitter` parses
+it as it streams; a thinking block of the model may come first. Parsing takes linear time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 Kind = Literal["lead", "thinking", "reason", "text", "answer", "rest"]
-"""Before anything; a thinking block; the form's two parts; text before or without the form; what comes after the answer."""
+"""The leading white space and markers; a thinking block; the form's two parts; text before or without the form; what follows the answer."""
 
 _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "lead": {THINK: "thinking", END_OF_THINKING: "lead", REASON: "reason", ANSWER: "answer"},
@@ -26,16 +26,18 @@ _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "answer": {REASON: "rest", ANSWER: "rest"},
     "rest": {REASON: "rest", ANSWER: "rest"},
 }
-"""Which markers end a section, and what begins behind each. Of the lead they count only where it begins."""
+"""The markers that end a section, and the section that each begins. In the lead, a marker counts only at its start."""
 _MARKER = {kind: re.compile("|".join(map(re.escape, markers))) for kind, markers in _NEXT.items()}
-_BEGUN = {kind: [each[:n] for each in markers for n in range(len(each) - 1, 0, -1)] for kind, markers in _NEXT.items()}
-_BEGUN_CHARS = 3
-"""So much of a marker at the end of a text is a marker that was cut; less is text."""
+_PREFIXES = {
+    kind: [marker[:n] for marker in markers for n in range(len(marker) - 1, 0, -1)] for kind, markers in _NEXT.items()
+}
+_MIN_PREFIX_CHARS = 3
+"""At the end of a text, at least this much of a marker is a truncated marker; less is text."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some text of a section, at its beginning none; sections are numbered in the order of the text."""
+    """A piece of a section's text, empty at its start; sections are numbered in text order."""
 
     section: int
     kind: Kind
@@ -43,85 +45,85 @@ class Part:
 
     @property
     def is_reasoning(self) -> bool:
-        """Whether it goes beside the answer, not into it."""
+        """Whether it accompanies the answer rather than being part of it."""
         return self.kind in ("thinking", "reason", "rest")
 
 
 class FormSplitter:
-    """Takes a text piece by piece and gives its sections, without markers and outer white space.
+    """Splits a streamed text into sections, without markers and outer white space.
 
-    However the text is cut into pieces, the parts of each section join to the same. A text without markers is one section as it
-    stands. Only white space, and what may become a marker, is held back.
+    The joined parts of each section do not depend on how the text is split into pieces. A text without markers is one
+    section, unchanged. Only white space and possible markers are held back.
     """
 
     def __init__(self) -> None:
         self._kind: Kind = "lead"
         self._section = 0
-        self._begun = True
-        """Whether white space belongs to the section: not before its first word, but in a text without markers everywhere."""
+        self._keeps_spaces = True
+        """Whether white space belongs to the section: after its first word, or anywhere in a text without markers."""
         self._spaces: list[str] = []
-        self._held = ""
+        self._pending = ""
         self._parts: list[Part] = []
 
     def feed(self, piece: str) -> list[Part]:
-        """What is certain of the text up to `piece` and was not given yet."""
-        text, self._held = self._held + piece, ""
+        """The new parts that `piece` completes."""
+        text, self._pending = self._pending + piece, ""
         at = 0
         while at < len(text):
-            at = self._lead(text, at) if self._kind == "lead" else self._body(text, at)
+            at = self._read_lead(text, at) if self._kind == "lead" else self._read_body(text, at)
         return self._take()
 
     def finish(self) -> list[Part]:
-        """The rest, at the end of the text."""
-        if self._kind == "text" or len(self._held) < _BEGUN_CHARS:
-            self._say(self._held)
-            if self._kind in ("lead", "text") and self._begun:
-                self._part("text", "".join(self._spaces))
-        self._held, self._spaces = "", []
+        """The remaining parts, at the end of the text."""
+        if self._kind == "text" or len(self._pending) < _MIN_PREFIX_CHARS:
+            self._append_text(self._pending)
+            if self._kind in ("lead", "text") and self._keeps_spaces:
+                self._append_part("text", "".join(self._spaces))
+        self._pending, self._spaces = "", []
         return self._take()
 
-    def _lead(self, text: str, at: int) -> int:
-        """Read white space from `at` on, and the marker behind it if there is one; where to read on."""
+    def _read_lead(self, text: str, at: int) -> int:
+        """Read white space from `at` on and the marker after it, if any; returns the offset to continue from."""
         start = at
         while start < len(text) and text[start].isspace():
             start += 1
         self._spaces.append(text[at:start])
         if marker := _MARKER["lead"].match(text, start):
-            return self._turn(marker)
-        if text[start:] in _BEGUN["lead"]:
-            self._held = text[start:]
+            return self._start_section(marker)
+        if text[start:] in _PREFIXES["lead"]:
+            self._pending = text[start:]
             return len(text)
         self._kind = "text" if start < len(text) else "lead"
         return start
 
-    def _body(self, text: str, at: int) -> int:
-        """Read a section from `at` to its end, or as far as it is certain; where to read on."""
+    def _read_body(self, text: str, at: int) -> int:
+        """Read a section from `at` to its end, or as far as it is certain; returns the offset to continue from."""
         if marker := _MARKER[self._kind].search(text, at):
-            self._say(text[at : marker.start()])
-            return self._turn(marker)
-        self._held = next((each for each in _BEGUN[self._kind] if text.endswith(each, at)), "")
-        self._say(text[at : len(text) - len(self._held)])
+            self._append_text(text[at : marker.start()])
+            return self._start_section(marker)
+        self._pending = next((prefix for prefix in _PREFIXES[self._kind] if text.endswith(prefix, at)), "")
+        self._append_text(text[at : len(text) - len(self._pending)])
         return len(text)
 
-    def _turn(self, marker: re.Match[str]) -> int:
+    def _start_section(self, marker: re.Match[str]) -> int:
         self._kind = _NEXT[self._kind][marker[0]]
-        self._section, self._begun, self._spaces = self._section + 1, False, []
+        self._section, self._keeps_spaces, self._spaces = self._section + 1, False, []
         if self._kind != "lead":
             self._parts.append(Part(self._section, self._kind, ""))
         return marker.end()
 
-    def _say(self, text: str) -> None:
-        """`text` belongs to this section; white space at its end waits for what follows."""
+    def _append_text(self, text: str) -> None:
+        """Append `text` to this section; trailing white space waits for the next word."""
         words = text.rstrip()
         if words:
             before = "".join(self._spaces)
-            self._part(
-                "text" if self._kind == "lead" else self._kind, before + words if self._begun else words.lstrip()
+            self._append_part(
+                "text" if self._kind == "lead" else self._kind, before + words if self._keeps_spaces else words.lstrip()
             )
-            self._begun, self._spaces = True, []
+            self._keeps_spaces, self._spaces = True, []
         self._spaces.append(text[len(words) :])
 
-    def _part(self, kind: Kind, text: str) -> None:
+    def _append_part(self, kind: Kind, text: str) -> None:
         if text:
             self._parts.append(Part(self._section, kind, text))
 
@@ -131,13 +133,13 @@ class FormSplitter:
 
 
 def split_form(text: str) -> list[Part]:
-    """The sections of a whole text in order, those without a word too."""
+    """The sections of a complete text in order, empty ones included."""
     splitter = FormSplitter()
-    found: dict[int, Part] = {}
+    sections: dict[int, Part] = {}
     for part in [*splitter.feed(text), *splitter.finish()]:
-        before = found[part.section].text if part.section in found else ""
-        found[part.section] = Part(part.section, part.kind, before + part.text)
-    return list(found.values())
+        before = sections[part.section].text if part.section in sections else ""
+        sections[part.section] = Part(part.section, part.kind, before + part.text)
+    return list(sections.values())
 
 
 PROMPTS: Mapping[AnswerForm, str] = {
@@ -146,7 +148,7 @@ PROMPTS: Mapping[AnswerForm, str] = {
     "reasoned": "graph/answer.txt",
 }
 REASON_IS: Mapping[AnswerForm, Kind] = {"cited": "reason", "quoted": "rest", "reasoned": "reason"}
-"""Which section of a reply holds its reason."""
+"""The kind of section that contains the reason."""
 NOT_FOUND = "not in the documents"
 _CITES = re.compile(r"\[\d+\]\s*\Z")
 _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
@@ -154,7 +156,7 @@ _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't 
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """An answer taken apart; without the form `answer` is the whole text. What the model thought before it is in neither."""
+    """A parsed answer; without the form, `answer` is the whole text. A thinking block is in neither field."""
 
     reason: str
     answer: str
@@ -170,7 +172,7 @@ class CitedSentence:
 
 
 def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm = "reasoned") -> tuple[Message, ...]:
-    """The chat that asks `question` over numbered excerpts (1-based) for an answer of a form; with none, the question stands alone."""
+    """The chat that asks `question` over numbered excerpts (1-based) for an answer in `form`; without excerpts, the question alone."""
     quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
@@ -178,12 +180,12 @@ def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm
 
 
 def form_of(instructions: str) -> AnswerForm | None:
-    """The form that a system message asks for; None where it is none of ours."""
+    """The form that a system message requests; None for an unknown message."""
     return next((form for form in PROMPTS if instructions.startswith(read_prompt(PROMPTS[form]))), None)
 
 
 def form_of_prompt(prompt: Sequence[Message]) -> AnswerForm:
-    """The form that a prompt's first message asks for; "reasoned" where it is none of ours."""
+    """The form that a prompt's first message requests; "reasoned" for an unknown message."""
     return (form_of(prompt[0].content) if prompt else None) or "reasoned"
 
 
@@ -196,8 +198,8 @@ def write_answer(answer: str, evidence: Sequence[CitedSentence], form: AnswerFor
     '###Answer: Tarn ###Reason: The ferry left Tarn. [2]'
     """
     if form == "cited" or answer == NOT_FOUND:
-        return " ".join([answer, "".join(f"[{one.number}]" for one in evidence)]).strip()
-    reason = " ".join(f"{one.sentence} [{one.number}]" for one in evidence)
+        return " ".join([answer, "".join(f"[{item.number}]" for item in evidence)]).strip()
+    reason = " ".join(f"{item.sentence} [{item.number}]" for item in evidence)
     return format_answer(reason, answer) if form == "reasoned" else f"{ANSWER} {answer} {REASON} {reason}"
 
 
@@ -207,7 +209,7 @@ def numbered(number: int, excerpt: Excerpt) -> str:
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether a reply, as one line, says that there is no answer, whatever words the prompt asked for.
+    """Whether a one-line reply states that there is no answer, in whichever words.
 
     >>> is_no_answer("Not in the documents."), is_no_answer("Unknown Pleasures")
     (True, False)
@@ -216,16 +218,16 @@ def is_no_answer(text: str) -> bool:
 
 
 def format_answer(reason: str, answer: str) -> str:
-    """The chosen form: reasoning, then the answer."""
+    """An answer in the form "reasoned": reasoning, then the answer."""
     return f"{REASON} {reason.strip()} {ANSWER} {answer.strip()}"
 
 
 def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
-    """Take "###Reason: … ###Answer: …" apart, as the server shows it to clients, a thinking block before it left out.
+    """Parse "###Reason: … ###Answer: …" as the server shows it to clients, ignoring a thinking block before it.
 
-    One of each marker, with a text behind each and an answer of one line, counts as well formed. Of a text that is cut before its
-    answer, the answer is empty; of one with several, it is the first. In the form "cited", one line that cites, or says that there is no
-    answer, is well formed; in "quoted" the parts come the other way round.
+    Well formed means one of each marker, text after each, and an answer of one line. The answer of a text that is cut before it is empty;
+    of several answers, the first counts. In the form "cited", one line that cites, or states that there is no answer, is well formed;
+    in "quoted" the parts are in reverse order.
     """
     parts = [part for part in split_form(text) if part.kind != "thinking"]
     reason = "\n\n".join(part.text for part in parts if part.kind == REASON_IS[form] and part.text)
@@ -242,6 +244,6 @@ def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
 
 
 def with_title(excerpt: Excerpt) -> str:
-    """The excerpt's text after its title, unless it opens with it."""
+    """The excerpt's text, preceded by its title unless it starts with it."""
     title = excerpt.title.strip()
     return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"

@@ -1,8 +1,8 @@
-"""Whether what a text says is in the passages that it was written from, sentence by sentence, and the text without what is not.
+"""Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
-A sentence that cites is read against the passages that it cites, any other against all. Fragments, sentences of more
-than MOST_WORDS and those in another script than Latin are not checked: no verifier has learned from such. What is cut
-takes its blanks along: an empty list item, the empty line behind a paragraph."""
+A sentence with citations is checked against the cited passages, any other against all. Fragments, sentences of more
+than MOST_WORDS and those in a script other than Latin are not checked: no verifier is trained on such. Removing a
+sentence removes the blanks it leaves: an empty list item, the empty line after a paragraph."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from graph.types import Excerpt
 
 FEWEST_WORDS, FEWEST_CONTENT_WORDS, MOST_WORDS = 4, 2, 200
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
-"""A letter of another script than Latin."""
+"""A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
-"""Passages whose words are kept: 19 MB of them where a passage has 120 words."""
+"""Passages whose words are cached: 19 MB for passages of 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
-"""What can be done with an unsupported sentence."""
+"""How to handle an unsupported sentence."""
 HANDLINGS = get_args(Handling)
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A sentence that its passages do not seem to support: characters start to end of that part of the answer.
+    """A sentence that its passages do not seem to support: characters start to end of `part` of the answer.
 
-    Once it is dropped, both are the place where it stood. `probability` is the verifier's; `cited` are the passages that the sentence
-    cites; `missing` its names and numbers that stand in none of the passages that it was read against.
+    Of a dropped sentence, both are the offset where it was. `probability` is the verifier's; `cited` are the passages that the sentence
+    cites; `missing` its names and numbers that occur in none of the passages that it was checked against.
     """
 
     part: str
@@ -49,7 +49,7 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class _Sentence:
-    """A sentence as shown, what it says without its citations, and these."""
+    """A sentence of a text, its claim (the text without citations), and the passages it cites."""
 
     text: str
     start: int
@@ -59,22 +59,20 @@ class _Sentence:
 
 
 def verifier_for(handling: str, spec: str) -> Verifier | None:
-    """The verifier of a `spec`, None to ignore what is not supported; UserError for another word than those of HANDLINGS."""
+    """The verifier of a `spec`; None for "ignore"; UserError for a `handling` that is not in HANDLINGS."""
     if handling not in HANDLINGS:
         raise UserError(f"--unsupported {handling}", "mark, drop or ignore", "fix the option")
     return None if handling == "ignore" else open_verifier(spec)
 
 
 class SupportChecker:
-    """The excerpts that texts are written from, and what reads their sentences against them; without a verifier, or without excerpts,
-    none is judged.
-    """
+    """Checks the sentences of texts against the excerpts they were written from; without a verifier or excerpts, checks none."""
 
     def __init__(self, excerpts: Sequence[Excerpt], verifier: Verifier | None) -> None:
         self._excerpts, self._verifier = excerpts, verifier
 
     def unsupported(self, part: str, checked: str) -> list[Unsupported]:
-        """The sentences of a text, its citations checked, that the excerpts do not seem to support; `part` says which text it is."""
+        """The sentences that the excerpts do not seem to support, of a text with checked citations; `part` names the text."""
         return [
             Unsupported(
                 part,
@@ -90,14 +88,14 @@ class SupportChecker:
         ]
 
     def share_supported(self, response: str) -> float | None:
-        """The share of the sentences of a response, reason and answer, that the excerpts support; None where none is judged."""
+        """The share of judged sentences of a response, reason and answer, that the excerpts support; None if there are none."""
         parsed = parse_answer(response)
         parts = (check_citations(part, len(self._excerpts)).text for part in (parsed.reason, parsed.answer))
         judged = [probability for part in parts for _, probability in self._judged(part)]
         return sum(not self._marks(probability) for probability in judged) / len(judged) if judged else None
 
     def _judged(self, checked: str) -> Iterator[tuple[_Sentence, float]]:
-        """The sentences of a checked text that can be judged, each with the probability that it is unsupported."""
+        """The checkable sentences of a text with checked citations, each with the probability that it is unsupported."""
         if self._verifier is None or not self._excerpts:
             return
         for sentence in _sentences(checked, len(self._excerpts)):
@@ -116,7 +114,7 @@ class SupportChecker:
 
 @lru_cache(CACHED_GROUNDS)
 def _ground_of(title: str, text: str) -> Ground:
-    """A passage to read against; those that were read last are kept, as a server shows the same ones often."""
+    """A passage to check against; cached, as a server often uses the same ones."""
     return Ground.of([(title, text)])
 
 
@@ -131,8 +129,8 @@ def _sentences(checked: str, passages: int) -> Iterator[_Sentence]:
 
 
 def can_be_checked(claim: str) -> bool:
-    """Whether a sentence is one that a verifier can judge: no fragment, not endless, and in a script whose words are
-    known; else it is not checked, and never marked.
+    """Whether a verifier can judge a sentence: not a fragment, not too long, and in Latin script; others are not
+    checked, and never marked.
 
     >>> [can_be_checked(each) for each in ("The ferry sank in 1911.", "In 1911.", "Паром затонул в 1911 году.")]
     [True, False, False]
@@ -145,7 +143,7 @@ def can_be_checked(claim: str) -> bool:
 
 
 def claim_of(sentence: str, question: str) -> str:
-    """What a sentence claims: itself, behind its question where it has fewer than FEWEST_WORDS words.
+    """What a sentence claims: itself, preceded by its question if it has fewer than FEWEST_WORDS words.
 
     >>> claim_of("Marlow", "Who built it?")
     'Who built it? Marlow'
@@ -159,78 +157,85 @@ _SPACES, _REST, _LINE_ENDS = re.compile(" *"), re.compile(r"[^\n]*"), re.compile
 
 
 class SupportGate:
-    """Takes a text, its citations checked, piece by piece and gives it back without what `reading` finds unsupported.
+    """Streams a text with checked citations, without the sentences that `checker` finds unsupported.
 
-    However the text is cut into pieces, what is given back is the same. A sentence is held back until its paragraph or list item has
-    ended, a table until it has. `part` is the text's name.
+    The output does not depend on how the text is split into pieces. A sentence is held back until its paragraph or list item has
+    ended, a table until its own end. `part` names the text.
     """
 
-    def __init__(self, part: str, reading: SupportChecker) -> None:
-        self._part, self._reading = part, reading
-        self._held = self._blank = self._last = ""
-        self._taken = self._given = 0
-        self._waiting: list[Mark] = []
+    def __init__(self, part: str, checker: SupportChecker) -> None:
+        self._part, self._checker = part, checker
+        self._pending = self._blank = self._last = ""
+        self._consumed = self._output_chars = 0
+        self._pending_marks: list[Mark] = []
         self._marks: list[Mark] = []
         self._dropped: list[Unsupported] = []
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """The citations in what was given back, in order."""
+        """The citations in the output so far, in order."""
         return tuple(self._marks)
 
     @property
     def dropped(self) -> list[Unsupported]:
-        """The sentences that were left out, each at the place where it stood."""
-        return [replace(each, start=at, end=at) for each in self._dropped for at in [min(each.start, self._given)]]
+        """The sentences that were removed, each at the offset where it was."""
+        return [
+            replace(sentence, start=at, end=at)
+            for sentence in self._dropped
+            for at in [min(sentence.start, self._output_chars)]
+        ]
 
     def feed(self, text: str, marks: Iterable[Mark] = ()) -> str:
-        """What can be given back now; `marks` are the citations in `text`, their places those in all of the text so far."""
-        self._held += text
-        self._waiting += marks
-        return self._release(settled_length(self._held)) if "\n" in text else ""
+        """The output that `text` completes; `marks` are the citations in `text`, their offsets counted from the start of the input."""
+        self._pending += text
+        self._pending_marks += marks
+        return self._release(settled_length(self._pending)) if "\n" in text else ""
 
     def finish(self) -> str:
-        """The rest, at the end of the text."""
-        return self._release(len(self._held))
+        """The remaining output, at the end of the text."""
+        return self._release(len(self._pending))
 
     def _release(self, end: int) -> str:
-        block, self._held = self._held[:end], self._held[end:]
-        found = self._reading.unsupported(self._part, block)
-        gone = spans_to_cut(block, found, self._last + self._blank)
-        start = self._given + len(self._blank)
-        self._dropped += [replace(each, start=start + place_without(each.start, gone)) for each in found]
-        decided = [mark for mark in self._waiting if mark.start < self._taken + end]
-        self._waiting = self._waiting[len(decided) :]
+        block, self._pending = self._pending[:end], self._pending[end:]
+        unsupported = self._checker.unsupported(self._part, block)
+        cuts = spans_to_cut(block, unsupported, self._last + self._blank)
+        start = self._output_chars + len(self._blank)
+        self._dropped += [
+            replace(sentence, start=start + offset_without(sentence.start, cuts)) for sentence in unsupported
+        ]
+        decided = [mark for mark in self._pending_marks if mark.start < self._consumed + end]
+        self._pending_marks = self._pending_marks[len(decided) :]
         for mark in decided:
-            at = mark.start - self._taken
-            if not any(first <= at < last for first, last in gone):
-                self._marks.append(mark.later(start + place_without(at, gone) - mark.start))
-        self._taken += end
-        text = self._blank + without_spans(block, gone)
-        given = text.rstrip()
-        self._blank = text[len(given) :]
-        self._given += len(given)
-        self._last = given[-1:] or self._last
-        return given
+            at = mark.start - self._consumed
+            if not any(first <= at < last for first, last in cuts):
+                self._marks.append(mark.shifted(start + offset_without(at, cuts) - mark.start))
+        self._consumed += end
+        text = self._blank + without_spans(block, cuts)
+        output = text.rstrip()
+        self._blank = text[len(output) :]
+        self._output_chars += len(output)
+        self._last = output[-1:] or self._last
+        return output
 
 
 def without_unsupported(checked: str, unsupported: Sequence[Unsupported]) -> tuple[str, tuple[Unsupported, ...]]:
-    """The text without these sentences, and these, each at the place where it stood.
+    """The text without the unsupported sentences, and these, each at the offset where it was.
 
     >>> without_unsupported("It burned. It sank. It is gone.", [Unsupported("reason", "It sank.", 11, 19, 0.9, (), ())])[0]
     'It burned. It is gone.'
     """
-    gone = spans_to_cut(checked, unsupported, "")
-    kept = without_spans(checked, gone).rstrip()
-    places = [min(place_without(each.start, gone), len(kept)) for each in unsupported]
-    moved = [replace(each, start=at, end=at) for each, at in zip(unsupported, places, strict=True)]
-    return kept, tuple(moved)
+    cuts = spans_to_cut(checked, unsupported, "")
+    output = without_spans(checked, cuts).rstrip()
+    offsets = [min(offset_without(sentence.start, cuts), len(output)) for sentence in unsupported]
+    moved = [replace(sentence, start=at, end=at) for sentence, at in zip(unsupported, offsets, strict=True)]
+    return output, tuple(moved)
 
 
 def settled_length(text: str) -> int:
-    """How many characters of a text that goes on are whole paragraphs, headings, list items, and tables with what follows them.
+    """The number of leading characters of an unfinished text that are complete paragraphs, headings, list items, and tables with what
+    follows them.
 
-    The empty lines behind each belong to it.
+    The empty lines after each belong to it.
     """
     end, is_closed, in_table = 0, False, False
     for match in _LINE.finditer(text):
@@ -244,35 +249,35 @@ def settled_length(text: str) -> int:
 
 
 def spans_to_cut(text: str, sentences: Sequence[Unsupported], before: str) -> list[Span]:
-    """What goes with these sentences, characters first to last, in order; `before` is what stands in front of the text."""
+    """The spans to cut in order to remove these sentences, in order; `before` is the output that precedes the text."""
     spans: list[Span] = []
-    for each in sentences:
-        end = _SPACES.match(text, each.end).end()  # type: ignore[union-attr]
-        if spans and spans[-1][1] >= each.start:
+    for sentence in sentences:
+        end = _SPACES.match(text, sentence.end).end()  # type: ignore[union-attr]
+        if spans and spans[-1][1] >= sentence.start:
             spans[-1] = (spans[-1][0], end)
         else:
-            spans.append((each.start, end))
-    gone: list[Span] = []
+            spans.append((sentence.start, end))
+    cuts: list[Span] = []
     for span in spans:
-        gone.append(_widened(text, span, before + without_spans(text[: span[0]], gone)))
-    return gone
+        cuts.append(_widened(text, span, before + without_spans(text[: span[0]], cuts)))
+    return cuts
 
 
-def without_spans(text: str, gone: Sequence[Span]) -> str:
+def without_spans(text: str, cuts: Sequence[Span]) -> str:
     """The text without these spans."""
-    ends = [0, *(last for _, last in gone)]
-    starts = [*(first for first, _ in gone), len(text)]
+    ends = [0, *(last for _, last in cuts)]
+    starts = [*(first for first, _ in cuts), len(text)]
     return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
-def place_without(at: int, gone: Sequence[Span]) -> int:
-    """Where the character `at` is once these spans are gone; that where it was, if it is in one."""
-    return at - sum(min(last, at) - first for first, last in gone if first < at)
+def offset_without(at: int, cuts: Sequence[Span]) -> int:
+    """The offset of character `at` after these cuts; for a character within a cut, the offset of the cut."""
+    return at - sum(min(last, at) - first for first, last in cuts if first < at)
 
 
 def _widened(text: str, span: Span, ahead: str) -> Span:
-    """A span with the rest of its line where nothing else is on it, and without the blanks in front where it ends one; `ahead` is what
-    is kept in front of it.
+    """A span extended to its whole line if nothing else is on it, and to the blanks before it if it ends a line; `ahead` is the
+    remaining text before it.
     """
     first, last = span
     line_end = _REST.match(text, last).end()  # type: ignore[union-attr]
@@ -282,5 +287,5 @@ def _widened(text: str, span: Span, ahead: str) -> Span:
     if head.strip() and not LIST_ITEM.fullmatch(head):
         return max(0, first - (len(head) - len(head.rstrip(" ")))), last
     above = ahead[: len(ahead) - len(head)]
-    behind = _LINE_ENDS.match(text, line_end).end()  # type: ignore[union-attr]
-    return max(0, first - len(head)), behind if not above or above.endswith("\n\n") else min(line_end + 1, behind)
+    next_line = _LINE_ENDS.match(text, line_end).end()  # type: ignore[union-attr]
+    return max(0, first - len(head)), next_line if not above or above.endswith("\n\n") else min(line_end + 1, next_line)

@@ -1,7 +1,7 @@
-"""What a model reads before it answers, and how its answer ends: its chat template, the same way in training and in serving.
+"""Prompts and answers rendered by a model's chat template, in the same way in training and in serving.
 
-A template that knows thinking is asked for an answer without (`enable_thinking`): what it then writes for an empty thinking block
-belongs to the prompt. Where the prompt leaves a block open all the same, the answer closes it."""
+A template that supports thinking is rendered with it off (`enable_thinking`): an empty thinking block that it then writes
+belongs to the prompt. If the prompt leaves a block open all the same, the answer closes it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from graph.text.replies import END_OF_THINKING, THINK
 from graph.types import Message
 
 WITHOUT_THINKING = {"enable_thinking": False}
-"""What templates call it: those of Qwen3, SmolLM3, EXAONE, GLM and others. A template that does not know the name ignores it."""
+"""The variable in the templates of Qwen3, SmolLM3, EXAONE, GLM and others. A template that does not use it ignores it."""
 CLOSING = f"\n{END_OF_THINKING}\n\n"
-_PLACE = "0f2f6c9e5b"
-"""A word that no template writes."""
+_PLACEHOLDER = "0f2f6c9e5b"
+"""A word that no template contains."""
 REMEDY = "choose another model, or fix its chat_template"
 
 
 def prompt_text(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """A chat up to where the answer begins. No content can become a special token: one that is spelt out is broken by a space.
+    """A chat up to the start of the answer. No content can become a special token: a space breaks up one that is spelt out.
 
-    UserError when the template does not take such a chat (one without a system role, for example), or leaves a turn of it out.
+    UserError if the template rejects such a chat (for example, one without a system role) or omits a turn of it.
     """
     return _render(tokenizer, _turns(tokenizer, messages), add_generation_prompt=True)
 
@@ -37,34 +37,34 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
-    """The tokens of `answer` behind `prompt_ids`, with what the template writes around it but for an empty thinking block.
+    """The tokens of `answer` after `prompt_ids`, with what the template writes around it, except an empty thinking block.
 
-    UserError as `prompt_text`, and when the template writes the head of the assistant's turn only with the answer: it would be learned as
-    a part of that.
+    UserError as for `prompt_text`, and if the template writes the head of the assistant's turn only with the answer: the head would be
+    learned as part of the answer.
     """
     prompt = prompt_text(tokenizer, messages)
-    asked = _turns(tokenizer, messages)
-    before, _, after = _render(tokenizer, [*asked, _turn("assistant", _PLACE)]).partition(_PLACE)
-    return _behind(tokenizer, prompt, _opening(prompt, before) + answer + after)
+    turns = _turns(tokenizer, messages)
+    before, _, after = _render(tokenizer, [*turns, _turn("assistant", _PLACEHOLDER)]).partition(_PLACEHOLDER)
+    return _continuation_ids(tokenizer, prompt, _opening(prompt, before) + answer + after)
 
 
 def leaves_thinking_open(tokenizer: Any) -> bool:
-    """Whether a prompt ends within a thinking block, whatever is asked for."""
+    """Whether a prompt ends within a thinking block despite WITHOUT_THINKING."""
     return _is_open(prompt_text(tokenizer, [Message("user", "?")]))
 
 
 def reply_opening(tokenizer: Any) -> str:
-    """What of a reply stands in its prompt: an open thinking block, where the template always opens one; "" otherwise."""
+    """The start of a reply that its prompt contains: an open thinking block if the template always opens one, else ""."""
     return f"{THINK}\n" if tokenizer.chat_template and leaves_thinking_open(tokenizer) else ""
 
 
 def switches_thinking(tokenizer: Any) -> bool:
-    """Whether the template can be asked for answers without thinking."""
+    """Whether the template can turn thinking off."""
     return "enable_thinking" in str(tokenizer.chat_template)
 
 
 def _opening(prompt: str, before: str) -> str:
-    """What stands between a prompt and the words of its answer; `before` is what the template writes in front of those."""
+    """The text between a prompt and its answer; `before` is all that the template writes before the answer."""
     if _is_open(prompt):
         return CLOSING
     framing = before.removeprefix(prompt) if before.startswith(prompt) else ""
@@ -83,10 +83,10 @@ def _is_open(prompt: str) -> bool:
     return prompt.rstrip().endswith(THINK)
 
 
-def _behind(tokenizer: Any, prompt: str, text: str) -> list[int]:
-    """The tokens of `text` behind those of `prompt`; where one would span both, `text` is tokenised by itself."""
-    asked, whole = _ids(tokenizer, prompt), _ids(tokenizer, prompt + text)
-    return whole[len(asked) :] if whole[: len(asked)] == asked else _ids(tokenizer, text)
+def _continuation_ids(tokenizer: Any, prompt: str, text: str) -> list[int]:
+    """The tokens of `text` after those of `prompt`; if a token would span both, `text` is tokenised by itself."""
+    before, both = _ids(tokenizer, prompt), _ids(tokenizer, prompt + text)
+    return both[len(before) :] if both[: len(before)] == before else _ids(tokenizer, text)
 
 
 def _turns(tokenizer: Any, messages: Sequence[Message]) -> list[dict[str, str]]:
@@ -117,7 +117,7 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
 
 def _is_lost(turn: Mapping[str, str], text: str) -> bool:
     """Whether a rendered chat lacks a turn; an earlier answer may lose its thinking."""
-    return turn["content"].strip() not in text and (turn["role"] != "assistant" or turn["content"] == _PLACE)
+    return turn["content"].strip() not in text and (turn["role"] != "assistant" or turn["content"] == _PLACEHOLDER)
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -1,10 +1,9 @@
-"""A verifier: how likely it is that passages do not say what a sentence says, by what both have in common.
+"""A verifier: the probability that passages do not support a sentence, from the words that both share.
 
-Boosted trees, learned from sentences broken on purpose, read FEATURES: words, names or numbers that are missing, a
-negation too many or too few, an opposite, an order of words that the source does not have. A logistic regression,
-learned from sentences that people labelled, reads their logit with the same features and the OVERLAP of wording
-(stacking, Wolpert 1992). No encoder and no model is called. `modegraph train verifier` writes the file; one comes with
-the package (SHIPPED).
+Boosted trees, trained on sentences broken on purpose, read FEATURES: missing words, names or numbers, surplus or
+missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
+that people labelled, reads their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). It
+calls no encoder and no language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
 
@@ -30,21 +29,21 @@ from graph.types import Floats
 
 _BRACKETS = re.compile(r"\([^()]*\)")
 NAME_WEIGHT, TITLE_WEIGHT = 2.0, 0.25
-"""A name or number that a source sentence shares counts as much as two other words, a word of a title as a quarter of one."""
+"""Weights relative to other words: of a name or number that a source sentence shares, and of a word of a title."""
 MIN_GAIN = 2
-"""Words that a second sentence must add to be read together with the first."""
+"""Words that a second sentence must add to become part of the source."""
 REFERRING = frozenset(["he", "she", "it", "they", "his", "her", "its", "their", "him", "them", "this", "these"])
 OPENING_WORDS = 3
-"""A sentence with one of REFERRING among so many first words speaks of what another has named."""
+"""A sentence with one of REFERRING among this many first words refers to what another sentence names."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What of the passages a sentence is read against: the words of their best sentence or two. `added` are those that the second adds,
-    `aside` the stems of what stands in brackets.
+    """The words of the best one or two passage sentences for a claim. `added` counts the words that the second adds, `aside` are the
+    stems in brackets.
 
-    `joint` is the place from which on the words are those of a sentence that refers back to the one before them; 0 where there is none.
-    What it refers to has no place in it, so order and neighbours are told on either side alone.
+    `joint` is the position of the first word of a sentence that refers back to the one before it; 0 if there is none. The second
+    sentence does not repeat what it refers to, so order and neighbours are compared within each side only.
     """
 
     words: Words
@@ -54,45 +53,45 @@ class Source:
 
     @classmethod
     def of(cls, text: str, following: str = "", added: int = 0) -> Source:
-        """The source that is this text, or this one and the one that stands somewhere after it."""
-        whole = f"{text} {following}".strip()
-        aside = (stem for found in _BRACKETS.finditer(whole) for stem in Words.of(found[0]).stems)
+        """The source made of one text, or of two, `following` from somewhere after the first."""
+        both = f"{text} {following}".strip()
+        aside = (stem for match in _BRACKETS.finditer(both) for stem in Words.of(match[0]).stems)
         refers = REFERRING.intersection(Words.of(following).lower[:OPENING_WORDS])
         joint = len(Words.of(_BRACKETS.sub(" ", text)).words) if refers else 0
-        return cls(Words.of(asides_last(whole)), added, frozenset(aside), joint)
+        return cls(Words.of(asides_last(both)), added, frozenset(aside), joint)
 
-    def sides(self, places: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Places before the joint, and from it on.
+    def sides(self, positions: Iterable[int]) -> tuple[list[int], list[int]]:
+        """The positions before the joint, and those from it on.
 
         >>> Source.of("Ada built it.", "Her yard (burned in 1911) was large.").sides([0, 3, 5])
         ([0], [3, 5])
         """
         both: tuple[list[int], list[int]] = [], []
-        for place in places:
-            both[place >= self.joint].append(place)
+        for position in positions:
+            both[position >= self.joint].append(position)
         return both
 
-    def are_apart(self, one: int, other: int) -> bool:
-        """Whether two places are on different sides."""
-        return (one >= self.joint) != (other >= self.joint)
+    def are_apart(self, first: int, second: int) -> bool:
+        """Whether two positions are on different sides."""
+        return (first >= self.joint) != (second >= self.joint)
 
 
 def asides_last(text: str) -> str:
-    """The text with what stands in brackets behind all else, so that it parts no neighbours.
+    """The text with everything in brackets moved to the end, so that it does not separate neighbours.
 
     >>> asides_last("Ada (born 1850) built it.")
     'Ada built it. (born 1850)'
     """
-    asides = [found[0] for found in _BRACKETS.finditer(text)]
+    asides = [match[0] for match in _BRACKETS.finditer(text)]
     return " ".join([re.sub(r" +([.,;])", r"\1", " ".join(_BRACKETS.sub(" ", text).split())), *asides])
 
 
 def best_source(
     claim: Words, sentences: Sequence[str], words_N: Sequence[Words], titled: Collection[str] = ()
 ) -> Source:
-    """The sentence that shares most of a claim's words, with the one that adds most to it where that is MIN_GAIN or more.
+    """The sentence that shares most of a claim's words, with the one that adds most to it if that is MIN_GAIN or more words.
 
-    Words of titles (stems) tell little: a passage speaks of its title in all of its sentences, and may not name it.
+    Words of titles (stems) weigh little: all sentences of a passage are about its title, and may not name it.
     """
     if not sentences:
         return Source.of("")
@@ -106,10 +105,10 @@ def best_source(
     def weight(stems: frozenset[str]) -> float:
         return sum(worth(at) for at in claim.content if claim.stems[at] in stems)
 
-    first = max(range(len(sentences)), key=lambda place: (weight(stems_N[place]), -place))
-    left = [stem for at in claim.content if (stem := claim.stems[at]) not in stems_N[first] and stem not in titled]
-    gains = [sum(stem in stems for stem in left) for stems in stems_N]
-    second = max(range(len(sentences)), key=lambda place: (gains[place], -place))
+    first = max(range(len(sentences)), key=lambda i: (weight(stems_N[i]), -i))
+    unmatched = [stem for at in claim.content if (stem := claim.stems[at]) not in stems_N[first] and stem not in titled]
+    gains = [sum(stem in stems for stem in unmatched) for stems in stems_N]
+    second = max(range(len(sentences)), key=lambda i: (gains[i], -i))
     if gains[second] < MIN_GAIN:
         return Source.of(sentences[first])
     low, high = sorted((first, second))
@@ -117,33 +116,33 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Places of the claim's content words to places of the same words in the source; of several, the one that goes on from the last.
+    """Maps positions of the claim's content words to positions of the same words in the source, the closest to where the last match ends.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
     """
-    places: dict[str, list[int]] = {}
-    alike: dict[str, list[int]] = {}
-    for place, stem in enumerate(source.stems):
-        places.setdefault(stem, []).append(place)
-        alike.setdefault(form(stem), []).append(place)
-    found: dict[int, int] = {}
+    by_stem: dict[str, list[int]] = {}
+    by_form: dict[str, list[int]] = {}
+    for position, stem in enumerate(source.stems):
+        by_stem.setdefault(stem, []).append(position)
+        by_form.setdefault(form(stem), []).append(position)
+    aligned: dict[int, int] = {}
     last = -1
     for at in claim.content:
         stem = claim.stems[at]
-        if known := places.get(stem) or alike.get(form(stem)):
-            last = found[at] = min(known, key=lambda place: abs(place - last - 1))
-    return found
+        if positions := by_stem.get(stem) or by_form.get(form(stem)):
+            last = aligned[at] = min(positions, key=lambda position: abs(position - last - 1))
+    return aligned
 
 
 _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
-"""Neighbours are content words so many places away; in the source they may be so many places further."""
+"""Neighbours are content words at most this many positions apart; in the source they may be _SLACK positions further apart."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Passages to read sentences against: their sentences, the words of each, those of their titles, the `form` of all
-    of these, and the wording of each passage with its title.
+    """Passages to check sentences against: their sentences, the words of each, the stems of their titles, the `form` of
+    all stems, the lower-case text, and the wording of each passage with its title.
     """
 
     sentences: tuple[str, ...]
@@ -155,26 +154,26 @@ class Ground:
 
     @classmethod
     def of(cls, passages: Iterable[tuple[str, str]]) -> Ground:
-        """`passages` are titles and texts."""
-        given = list(passages)
-        sentences = tuple(unit.text for _, text in given for unit in split_units(text))
+        """The ground of `passages`, pairs of title and text."""
+        pairs = list(passages)
+        sentences = tuple(unit.text for _, text in pairs for unit in split_units(text))
         words_N = tuple(map(Words.of, sentences))
-        titles = tuple(Words.of(title).stem_set for title, _ in given)
+        titles = tuple(Words.of(title).stem_set for title, _ in pairs)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
-        text = " ".join(text for _, text in given).casefold()
-        return cls(sentences, words_N, titles, forms, text, tuple(Wording.of(*each) for each in given))
+        text = " ".join(text for _, text in pairs).casefold()
+        return cls(sentences, words_N, titles, forms, text, tuple(Wording.of(title, text) for title, text in pairs))
 
     @classmethod
     def joined(cls, parts: Iterable[Ground]) -> Ground:
-        """Several as one."""
-        of = list(parts)
+        """The ground of the passages of all `parts`."""
+        grounds = list(parts)
         return cls(
-            tuple(sentence for part in of for sentence in part.sentences),
-            tuple(words for part in of for words in part.words_N),
-            tuple(title for part in of for title in part.titles),
-            frozenset().union(*(part.forms for part in of)),
-            " ".join(part.text for part in of),
-            tuple(wording for part in of for wording in part.wordings),
+            tuple(sentence for ground in grounds for sentence in ground.sentences),
+            tuple(words for ground in grounds for words in ground.words_N),
+            tuple(title for ground in grounds for title in ground.titles),
+            frozenset().union(*(ground.forms for ground in grounds)),
+            " ".join(ground.text for ground in grounds),
+            tuple(wording for ground in grounds for wording in ground.wordings),
         )
 
 
@@ -184,7 +183,7 @@ def claim_features(claim: str, ground: Ground) -> Floats:
 
 
 def missing_words(claim: str, ground: Ground) -> tuple[str, ...]:
-    """The names and numbers of a sentence that stand nowhere in the passages or their titles, as written, each once."""
+    """The distinct names and numbers of a sentence, as written, that occur neither in the passages nor in their titles."""
     words = Words.of(claim)
     named = (at for at in words.content if words.is_name(at) or words.is_number(at))
     return tuple(dict.fromkeys(words.words[at] for at in named if form(words.stems[at]) not in ground.forms))
@@ -194,10 +193,10 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     titled: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, titled)
-    # A title that the source does not name in full, or names and then refers to, stands for its pronoun, and has no place there.
-    there = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
-    named = titled - set().union(*there)
-    aligned = {at: place for at, place in align(words, source.words).items() if words.stems[at] not in named}
+    # A title that the source does not name in full, or names and then refers to, replaces a pronoun, so it is not aligned.
+    full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
+    unaligned = titled - set().union(*full_titles)
+    aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}
     missing = [at for at in words.content if at not in aligned and words.stems[at] not in titled]
     unknown = [at for at in missing if form(words.stems[at]) not in ground.forms]
     return {
@@ -212,56 +211,61 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     }
 
 
-def _missing_words(words: Words, places: Sequence[int], where: str) -> Iterator[tuple[str, float]]:
-    """Words that are not there, and how many of them are names and numbers."""
-    yield f"missing in {where}", len(places)
-    yield f"share missing in {where}", len(places) / max(len(words.content), 1)
-    yield f"names missing in {where}", sum(words.is_name(at) for at in places)
-    yield f"numbers missing in {where}", sum(words.is_number(at) for at in places)
+def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator[tuple[str, float]]:
+    """Counts of the words at the positions `missing`, and of the names and numbers among them."""
+    yield f"missing in {where}", len(missing)
+    yield f"share missing in {where}", len(missing) / max(len(words.content), 1)
+    yield f"names missing in {where}", sum(words.is_name(at) for at in missing)
+    yield f"numbers missing in {where}", sum(words.is_number(at) for at in missing)
 
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Negators of both, and those whose neighbours are in the other without one."""
+    """Counts of negators of both, and of those whose neighbours the other has without a negator."""
 
-    def denied(of: Words) -> list[set[str]]:
-        return [of.neighbours(at, 1, 2) for at in of.negators]
+    def negated(text: Words) -> list[set[str]]:
+        return [text.neighbours(at, 1, 2) for at in text.negators]
 
-    own, theirs = denied(words), denied(source)
-    all_own, all_theirs = set().union(*own), set().union(*theirs)
-    yield "negations", len(own)
-    yield "negations of source", len(theirs)
-    yield "negations more", len(own) - len(theirs)
-    yield "negations not in source", sum(not (near & all_theirs) for near in own)
+    in_claim, in_source = negated(words), negated(source)
+    all_in_claim, all_in_source = set().union(*in_claim), set().union(*in_source)
+    yield "negations", len(in_claim)
+    yield "negations of source", len(in_source)
+    yield "negations more", len(in_claim) - len(in_source)
+    yield "negations not in source", sum(not (near & all_in_source) for near in in_claim)
     yield (
         "negations left out",
-        sum(bool(near) and len(near & words.stem_set) >= min(2, len(near)) and not (near & all_own) for near in theirs),
+        sum(
+            bool(near) and len(near & words.stem_set) >= min(2, len(near)) and not (near & all_in_claim)
+            for near in in_source
+        ),
     )
 
 
 def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Words whose opposite stands in the source in their place, and words with opposites that the source lacks."""
-    there = set(source.lower)
-    turned = [word for word in words.lower if word in OPPOSITES and word not in there]
-    yield "opposites", sum(bool(OPPOSITES[word] & there) for word in turned)
-    yield "turning words missing", len(turned)
+    """Counts of the words with opposites that the source lacks, and of those whose opposite it has."""
+    source_words = set(source.lower)
+    missing = [word for word in words.lower if word in OPPOSITES and word not in source_words]
+    yield "opposites", sum(bool(OPPOSITES[word] & source_words) for word in missing)
+    yield "turning words missing", len(missing)
 
 
 def _order(
     words: Words, source: Source, aligned: Mapping[int, int], missing: Sequence[int], titles: Collection[str]
 ) -> Iterator[tuple[str, float]]:
-    """Whether what is shared follows in the same order and stands beside the same words."""
-    places = [aligned[at] for at in words.content if at in aligned]
+    """Whether the shared words have the same order and the same neighbours."""
+    positions = [aligned[at] for at in words.content if at in aligned]
     names = [at for at in words.content if words.is_name(at) and (at in aligned or words.stems[at] not in titles)]
     numbers = [at for at in words.content if words.is_number(at)]
     shared_names = [aligned[at] for at in names if at in aligned]
-    told = aligned.keys() | set(missing)
-    pairs = [(a, b) for a, b in pairwise(words.content) if {a, b} <= told and not _are_apart(source, aligned, a, b)]
+    comparable = aligned.keys() | set(missing)
+    pairs = [
+        (a, b) for a, b in pairwise(words.content) if {a, b} <= comparable and not _are_apart(source, aligned, a, b)
+    ]
     follow = sum(a in aligned and b in aligned and 0 < aligned[b] - aligned[a] <= b - a + _SLACK - 1 for a, b in pairs)
     between = [
-        at for side in source.sides(places) for at in source.words.content if side and min(side) < at < max(side)
+        at for side in source.sides(positions) for at in source.words.content if side and min(side) < at < max(side)
     ]
-    spoken = {*words.stems, *source.aside}
-    yield "in order", sum(map(_rising, source.sides(places))) / max(len(places), 1)
+    mentioned = {*words.stems, *source.aside}
+    yield "in order", sum(map(_rising, source.sides(positions))) / max(len(positions), 1)
     yield "pairs kept", follow / max(len(pairs), 1)
     yield "names kept", len(shared_names) / len(names) if names else any(map(words.is_name, words.content))
     yield "names turned round", max(map(_share_reversed, source.sides(shared_names)))
@@ -272,7 +276,7 @@ def _order(
     yield (
         "names of source left out",
         sum(
-            (source.words.is_name(at) or source.words.is_number(at)) and source.words.stems[at] not in spoken
+            (source.words.is_name(at) or source.words.is_number(at)) and source.words.stems[at] not in mentioned
             for at in between
         ),
     )
@@ -281,38 +285,38 @@ def _order(
     yield "second sentence refers back", source.joint > 0
 
 
-def _rising(places: Sequence[int]) -> int:
-    """Length of the longest rising part of a sequence.
+def _rising(positions: Sequence[int]) -> int:
+    """The length of the longest increasing subsequence.
 
     >>> _rising([3, 1, 2, 5])
     3
     """
     ends: list[int] = []
-    for place in places:
-        at = bisect_left(ends, place)
-        ends[at : at + 1] = [place]
+    for position in positions:
+        at = bisect_left(ends, position)
+        ends[at : at + 1] = [position]
     return len(ends)
 
 
-def _share_reversed(places: Sequence[int]) -> float:
-    """The share of pairs that come the other way round.
+def _share_reversed(positions: Sequence[int]) -> float:
+    """The share of pairs in descending order.
 
     >>> _share_reversed([4, 1, 9])
     0.3333333333333333
     """
-    pairs = len(places) * (len(places) - 1) / 2
-    return sum(a > b for at, a in enumerate(places) for b in places[at + 1 :]) / max(pairs, 1)
+    pairs = len(positions) * (len(positions) - 1) / 2
+    return sum(a > b for at, a in enumerate(positions) for b in positions[at + 1 :]) / max(pairs, 1)
 
 
-def _are_apart(source: Source, aligned: Mapping[int, int], one: int, other: int) -> bool:
-    """Whether two words of a claim stand on different sides of the source."""
-    return one in aligned and other in aligned and source.are_apart(aligned[one], aligned[other])
+def _are_apart(source: Source, aligned: Mapping[int, int], first: int, second: int) -> bool:
+    """Whether two words of a claim are aligned with different sides of the source."""
+    return first in aligned and second in aligned and source.are_apart(aligned[first], aligned[second])
 
 
 def _least_share_of_neighbours(
     words: Words, source: Source, aligned: Mapping[int, int], chosen: Sequence[int]
 ) -> float:
-    """The least share of its neighbours that a chosen word has near it in the source too; 1 where none can be told."""
+    """The lowest share, over the chosen words, of neighbours that are near the word in the source too; 1 if undefined."""
     shares = []
     for at in chosen:
         near = [
@@ -324,18 +328,18 @@ def _least_share_of_neighbours(
             and not _are_apart(source, aligned, at, other)
         ]
         if at in aligned and near:
-            found = [place for place, stem in enumerate(source.words.stems) if stem == words.stems[at]] or [aligned[at]]
+            positions = [i for i, stem in enumerate(source.words.stems) if stem == words.stems[at]] or [aligned[at]]
             shares.append(
-                max(sum(abs(aligned[other] - place) <= abs(other - at) + _SLACK for other in near) for place in found)
+                max(sum(abs(aligned[other] - i) <= abs(other - at) + _SLACK for other in near) for i in positions)
                 / len(near)
             )
     return min(shares, default=1.0)
 
 
-def _longest_run(places: Sequence[int], marked: set[int]) -> int:
+def _longest_run(positions: Sequence[int], marked: set[int]) -> int:
     longest = run = 0
-    for place in places:
-        run = run + 1 if place in marked else 0
+    for position in positions:
+        run = run + 1 if position in marked else 0
         longest = max(longest, run)
     return longest
 
@@ -348,17 +352,16 @@ FORMAT = "modegraph verifier, 3"
 HEADER = "verifier"
 SHIPPED = Path(__file__).parent / VERIFIER_FILE
 SECOND_STAGE = ("logit of trees", *OVERLAP, *FEATURES)
-"""What the second stage reads."""
+"""The inputs of the second stage."""
 MOST_DEVIATIONS = 3.0
-"""What is further from its mean counts as so many standard deviations: no endless sentence is judged by its length
-alone."""
+"""Standardised inputs are clipped at this many standard deviations: no endless sentence is judged by its length alone."""
 _SECOND_STAGE_ARRAYS = ("weight_S", "mean_S", "scale_S")
 
 
 @dataclass(frozen=True)
 class SecondStage:
-    """A logistic regression over SECOND_STAGE: what each input counts for, and mean and standard deviation of what it
-    learned from.
+    """A logistic regression over SECOND_STAGE: the weight of each input, and its mean and standard deviation in the
+    training data.
     """
 
     weight_S: NDArray[np.float64]
@@ -367,7 +370,7 @@ class SecondStage:
     bias: float
 
     def standardised(self, input_nS: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(x − mean) / scale, held within ±MOST_DEVIATIONS: [n, S]."""
+        """(x − mean) / scale, clipped to ±MOST_DEVIATIONS: [n, S]."""
         return np.clip((input_nS - self.mean_S) / self.scale_S, -MOST_DEVIATIONS, MOST_DEVIATIONS)
 
     def logits(self, input_nS: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -377,8 +380,8 @@ class SecondStage:
 
 @dataclass(frozen=True)
 class Verifier:
-    """A forest of logits, what makes probabilities of them (the temperature, or the second stage where there is one),
-    and the probability from which a sentence is marked as unsupported.
+    """A forest of logits, what turns them into probabilities (the second stage if there is one, else the temperature),
+    and the lowest probability at which a sentence is marked as unsupported.
     """
 
     forest: Forest
@@ -389,16 +392,16 @@ class Verifier:
 
 @dataclass(frozen=True)
 class Readings:
-    """What is read of n claims: float32[n, F] and float64[n, O]."""
+    """FEATURES and OVERLAP of n claims: float32[n, F] and float64[n, O]."""
 
     features_nF: Floats
     overlap_nO: NDArray[np.float64]
 
     @classmethod
     def of(cls, claims: Iterable[tuple[str, Ground]]) -> Readings:
-        """`claims` are sentences, one at least, each with its passages."""
-        read = [(claim_features(claim, ground), overlaps(claim, ground.wordings)) for claim, ground in claims]
-        return cls(np.stack([features for features, _ in read]), np.array([overlap for _, overlap in read]))
+        """The readings of `claims`, one or more sentences, each with its passages."""
+        rows = [(claim_features(claim, ground), overlaps(claim, ground.wordings)) for claim, ground in claims]
+        return cls(np.stack([features for features, _ in rows]), np.array([overlap for _, overlap in rows]))
 
 
 def second_stage_inputs(forest: Forest, readings: Readings) -> NDArray[np.float64]:
@@ -408,14 +411,14 @@ def second_stage_inputs(forest: Forest, readings: Readings) -> NDArray[np.float6
 
 
 def probability_of_readings(verifier: Verifier, readings: Readings) -> NDArray[np.float64]:
-    """The probability of each claim to be unsupported, given what was read of it: [n]."""
+    """The probability that each claim is unsupported, given its readings: [n]."""
     if verifier.second is None:
         return probabilities(forest_logits(verifier.forest, readings.features_nF), verifier.temperature)
     return probabilities(verifier.second.logits(second_stage_inputs(verifier.forest, readings)), 1.0)
 
 
 def judge_claims(verifier: Verifier, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-    """The probability of each claim to be unsupported by the passages of `ground`: [n]."""
+    """The probability that the passages of `ground` do not support each claim: [n]."""
     if not claims:
         return np.zeros(0)
     return probability_of_readings(verifier, Readings.of((claim, ground) for claim in claims))
@@ -424,7 +427,7 @@ def judge_claims(verifier: Verifier, claims: Sequence[str], ground: Ground) -> N
 def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Write VERIFIER_FILE into `folder`."""
     second = verifier.second
-    facts = {
+    metadata = {
         "format": FORMAT,
         "features": FEATURES,
         "temperature": verifier.temperature,
@@ -432,11 +435,11 @@ def save_verifier(folder: Path, verifier: Verifier) -> None:
         "second_stage": None if second is None else {"inputs": SECOND_STAGE, "bias": second.bias},
     }
     arrays = {} if second is None else {name: getattr(second, name) for name in _SECOND_STAGE_ARRAYS}
-    save_forest(folder / VERIFIER_FILE, HEADER, facts, verifier.forest, arrays)
+    save_forest(folder / VERIFIER_FILE, HEADER, metadata, verifier.forest, arrays)
 
 
 def open_verifier(spec: str) -> Verifier:
-    """The verifier in a folder or on the hub, "" for the one that comes with the package; UserError for anything else."""
+    """The verifier in a folder or on the hub, "" for SHIPPED; UserError for anything else."""
     file = trained_file(spec, "verifier", VERIFIER_FILE) if spec else SHIPPED
     return _load_verifier(file, file.stat().st_mtime_ns)
 
@@ -452,7 +455,7 @@ def _load_verifier(file: Path, changed_ns: int) -> Verifier:
 
 
 def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:
-    """The second stage that a file holds; ValueError for one of other inputs than SECOND_STAGE."""
+    """The second stage from a file; ValueError for inputs other than SECOND_STAGE and for values that are not finite."""
     if tuple(stage["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
         raise ValueError("a second stage with other inputs")
     weight_S, mean_S, scale_S = arrays

@@ -233,7 +233,7 @@ def _has_grown(last: _LastGeneration, is_large: Callable[[IndexData], bool], dat
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
     """The base arrays beside which an edit of `changed` documents is written; None unless they are large and the edit is small."""
-    base = manifest.whole
+    base = manifest.full_arrays
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
     )

@@ -41,7 +41,7 @@ def merge_by_id(
     """
     found = np.unique(found)
     at_F, known_F = ids_below(last_ids, found), find_ids(last_ids, found) >= 0
-    merge, _ = RowMap.of_found(len(last_ids), gone_G, at_F, known_F)
+    merge, _ = RowMap.of_matches(len(last_ids), gone_G, at_F, known_F)
     new = Strings.of_ids(found[~known_F])
     texts = Strings.of(map(text_of, new))
     return RowsById(merge, moved_strings(last_ids, merge, new), moved_strings(last_texts, merge, texts))
@@ -194,8 +194,8 @@ class Propositions:
 
     def last_rows(self, rows_R: Ints) -> Ints:
         """The last rows of propositions that are gone, or are among `rows_R` now, ascending."""
-        last_R = self.merge.lasts(rows_R)
-        return np.union1d(self.merge.gone_G, existing(last_R))
+        last_R = self.merge.previous_rows(rows_R)
+        return np.union1d(self.merge.deleted_G, existing(last_R))
 
 
 @dataclass(frozen=True)

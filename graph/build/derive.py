@@ -30,13 +30,13 @@ from graph.hierarchy.summaries import WriteSummaries
 from graph.store.columns.blocks import Entries, first_not_below
 from graph.store.columns.moved import (
     Numbers,
+    assembled,
     moved_block,
     moved_numbers,
     moved_strings,
     numbers_below,
     rows_holding,
     rows_with_numbers,
-    whole,
 )
 from graph.store.columns.row_map import RowMap, existing
 from graph.store.columns.strings import Strings, rows_among
@@ -186,9 +186,9 @@ def _title_keys(base: IndexData, merge: RowMap, before_K: Ints, titles: Sequence
 
     entries = range(len(base.title_keys))
     before = [bisect_left(entries, (key, before_K[number]), key=last_entry) for key, number in new]
-    gone = rows_holding(base.title_document_T, merge.gone_G)
+    gone = rows_holding(base.title_document_T, merge.deleted_G)
     title_map = RowMap.of(len(entries), gone, np.array(before, np.int64))
-    documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
+    documents_K = merge.inserted_K[np.array([number for _, number in new], np.int64)]
     keys = moved_strings(base.title_keys, title_map, Strings.of(key for key, _ in new))
     return keys, moved_numbers(base.title_document_T, title_map, documents_K, merge)
 
@@ -199,19 +199,19 @@ def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documen
     number_K = np.array([number_of[source] for source in read.sources], np.int64)
     merge = RowMap.of(
         len(base.passage_ids),
-        rows_with_numbers(base.passage_document_P, documents.merge.gone_G),
+        rows_with_numbers(base.passage_document_P, documents.merge.deleted_G),
         numbers_below(base.passage_document_P, documents.before_K[number_K]),
     )
     ids = moved_strings(base.passage_ids, merge, Strings.of_ids(read.ids))
     texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_text(int(key)) for key in read.key_K))
-    document_P = moved_numbers(base.passage_document_P, merge, documents.merge.new_K[number_K], documents.merge)
+    document_P = moved_numbers(base.passage_document_P, merge, documents.merge.inserted_K[number_K], documents.merge)
     orders, starts, ends = (
         moved_numbers(column, merge, new_K)
         for column, new_K in zip(
             (base.passage_order_P, base.passage_start_P, base.passage_end_P), read.offsets_K3.T, strict=True
         )
     )
-    documents_P = whole(document_P)
+    documents_P = assembled(document_P)
     before = np.flatnonzero(documents_P[1:] == documents_P[:-1])
     encoded = EncodedTexts(titles, document_P, texts)
     order = np.argsort(read.key_K)
@@ -225,7 +225,7 @@ def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documen
         passage_vectors_PD=cache.encode("passages", ids, encoded, merge),
         passage_next_PP=block(before, before + 1, (len(ids), len(ids))),
     )
-    return _Passages(columns, merge, RowsByKey(read.key_K[order], merge.new_K[order]), encoded)
+    return _Passages(columns, merge, RowsByKey(read.key_K[order], merge.inserted_K[order]), encoded)
 
 
 def _propositions(
@@ -244,7 +244,7 @@ def _propositions(
     # What was read is in new passages, so there are no ties with the remaining rows.
     before_M = _positions_of_new_occurrences(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
     merge = RowMap.of(len(base.occurrence_proposition_M), gone_M, before_M)
-    reduced = named.merge.places(np.unique(base.occurrence_proposition_M[gone_M]))
+    reduced = named.merge.current_rows(np.unique(base.occurrence_proposition_M[gone_M]))
     vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge)
     columns = PropositionColumns(
         proposition_ids=named.ids,
@@ -266,9 +266,9 @@ def _propositions(
 
 def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
     """The occurrences in deleted passages, and the propositions left without occurrences, ascending."""
-    affected = columns_of_rows(base.passage_proposition_PN, passages.gone_G)
+    affected = columns_of_rows(base.passage_proposition_PN, passages.deleted_G)
     affected_M = rows_with_numbers(base.occurrence_proposition_M, affected)
-    gone_M = affected_M[passages.places(base.occurrence_passage_M[affected_M]) < 0]
+    gone_M = affected_M[passages.current_rows(base.occurrence_passage_M[affected_M]) < 0]
     left_M = np.setdiff1d(affected_M, gone_M)
     return gone_M, np.setdiff1d(affected, base.occurrence_proposition_M[left_M])
 
@@ -277,14 +277,14 @@ def _positions_of_new_occurrences(
     base: IndexData, propositions: RowMap, passages: RowMap, proposition_M: Ints, passage_M: Ints
 ) -> Ints:
     """The last occurrence that each new one precedes; propositions and (new) passages are given by their current rows."""
-    last_M = propositions.befores(proposition_M)
-    known_M = propositions.lasts(proposition_M) >= 0
+    last_M = propositions.previous_or_next(proposition_M)
+    known_M = propositions.previous_rows(proposition_M) >= 0
     first_M, end_M = (numbers_below(base.occurrence_proposition_M, last_M + known_M * more) for more in (0, 1))
-    return first_not_below(base.occurrence_passage_M, first_M, end_M, passages.befores(passage_M))
+    return first_not_below(base.occurrence_passage_M, first_M, end_M, passages.previous_or_next(passage_M))
 
 
 def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> TopicColumns:
-    last_NK = sp.csr_array(whole(base.topic_proposition_KN).T)
+    last_NK = sp.csr_array(assembled(base.topic_proposition_KN).T)
     read_R = propositions.changed_R
     found = read_links(rows, TOPICS, propositions, read_R)
     last = (base.topic_ids, base.topic_texts, last_NK)
@@ -295,7 +295,9 @@ def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> T
     return TopicColumns(
         topic_ids=named.ids,
         topic_texts=named.texts,
-        topic_proposition_KN=sp.csr_array(whole(linked_block(last_NK, propositions, named.merge, read_R, *linked)).T),
+        topic_proposition_KN=sp.csr_array(
+            assembled(linked_block(last_NK, propositions, named.merge, read_R, *linked)).T
+        ),
     )
 
 
@@ -304,7 +306,7 @@ def _last_hierarchy(
 ) -> LastHierarchy:
     """The last hierarchy; its passages are matched by rows if the rows were `moved` from there, else by ids."""
     return LastHierarchy(
-        last_P=passages.merge.last_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
+        last_P=passages.merge.previous_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
         passages=len(last.passage_ids),
         summary_ids=last.summary_ids,
         summary_texts=last.summary_texts,
@@ -313,7 +315,7 @@ def _last_hierarchy(
         edges=last.similarity_XX if reuse.graphs else None,
         carry=reuse.communities,
         extractive=moved and reuse.summaries,
-        gone=[last.proposition_texts[row] for row in propositions.gone_G.tolist()] if moved else (),
+        gone=[last.proposition_texts[row] for row in propositions.deleted_G.tolist()] if moved else (),
     )
 
 
@@ -325,9 +327,9 @@ def _chunks(
     Summaries of layer 0 are those of chunks, so the chunks of unchanged documents are known.
     """
     summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
-    members = np.split(passages.merge.places(summaries.indices), summaries.indptr[1:-1])
+    members = np.split(passages.merge.current_rows(summaries.indices), summaries.indptr[1:-1])
     chunks = [part for part in members if len(part) and part[0] >= 0]
-    document_P, new = passages.columns.passage_document_P, documents.merge.new_K
+    document_P, new = passages.columns.passage_document_P, documents.merge.inserted_K
     first_K, end_K = (numbers_below(document_P, new + more) for more in (0, 1))
     for first, end in zip(first_K.tolist(), end_K.tolist(), strict=True):
         if end - first > 1:
@@ -372,24 +374,24 @@ def has_large_graph(data: IndexData) -> bool:
 
 def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_texts: Sequence[str]) -> TermColumns:
     """All columns of terms; `texts` are those of the current passages, `last_texts` those of the last generation."""
-    lost = count_terms(last_texts[row] for row in passages.gone_G.tolist())
-    passages_W = np.array(whole(base.term_passages_W))
+    lost = count_terms(last_texts[row] for row in passages.deleted_G.tolist())
+    passages_W = np.array(assembled(base.term_passages_W))
     passages_W[_term_positions(base.term_texts, lost.terms)] -= np.diff(lost.count_WP.indptr)
 
-    counted = count_terms(texts[row] for row in passages.new_K.tolist())
+    counted = count_terms(texts[row] for row in passages.inserted_K.tolist())
     at_F, lengths_K = (
         _term_positions(base.term_texts, counted.terms),
         np.asarray(counted.count_WP.sum(axis=0), np.int64),
     )
     known_F = _known_terms(base.term_texts, at_F, counted.terms)
-    merge, place_F = RowMap.of_found(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
-    passages_W = np.array(merge.put_in(passages_W, np.zeros(len(merge.new_K), np.int64)))
+    merge, place_F = RowMap.of_matches(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
+    passages_W = np.array(merge.apply(passages_W, np.zeros(len(merge.inserted_K), np.int64)))
     passages_W[place_F] += np.diff(counted.count_WP.indptr)
     unknown = (term for term, is_known in zip(counted.terms, known_F.tolist(), strict=True) if not is_known)
     new = counted.count_WP.tocoo()
-    added = Entries(place_F[new.coords[0]], passages.new_K[new.coords[1]], new.data)
+    added = Entries(place_F[new.coords[0]], passages.inserted_K[new.coords[1]], new.data)
     terms_P = moved_numbers(base.passage_terms_P, passages, lengths_K)
-    idf_W, norm_P = term_weights(passages_W, whole(terms_P))
+    idf_W, norm_P = term_weights(passages_W, assembled(terms_P))
     return TermColumns(
         term_texts=moved_strings(base.term_texts, merge, Strings.of(unknown)),
         term_count_WP=moved_block(base.term_count_WP, merge, passages, added),

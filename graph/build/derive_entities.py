@@ -15,7 +15,7 @@ from graph.extract.terms import caseless_terms
 from graph.hierarchy.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries, entries_by_row
-from graph.store.columns.moved import Block, find_ids, moved_block, rows_holding, whole
+from graph.store.columns.moved import Block, assembled, find_ids, moved_block, rows_holding
 from graph.store.columns.row_map import NO_ROWS, RowMap, existing
 from graph.store.columns.strings import Strings, rows_in_order
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
@@ -78,7 +78,7 @@ def _synonyms(
         return similarity_graph(vectors_ED, *nearest)
     merge = named.merge
     if last is not base:
-        merge = RowMap.of_last(rows_in_order(last.entity_ids, named.ids), len(last.entity_ids))
+        merge = RowMap.of_previous(rows_in_order(last.entity_ids, named.ids), len(last.entity_ids))
     edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge))
     if edit is None:
         return similarity_graph(vectors_ED, *nearest)
@@ -138,30 +138,30 @@ def _rows_ending_with(keys: Strings, words: set[str]) -> Ints:
 
 def _mention_changed_alias(base: IndexData, propositions: RowMap, entities: RowMap, now: _Aliases) -> Ints:
     """The old propositions that mention an alias whose full name changed, appeared or disappeared, ascending."""
-    before, last_A = _Aliases.of(base.entity_texts), entities.lasts(now.alias_A)
+    before, last_A = _Aliases.of(base.entity_texts), entities.previous_rows(now.alias_A)
     aliases = np.union1d(before.alias_A, existing(last_A))
-    aliases = aliases[entities.places(aliases) >= 0]
-    full_before, full_now = before.full(aliases), now.full(entities.places(aliases))
-    changed = aliases[((full_before >= 0) != (full_now >= 0)) | (entities.places(full_before) != full_now)]
+    aliases = aliases[entities.current_rows(aliases) >= 0]
+    full_before, full_now = before.full(aliases), now.full(entities.current_rows(aliases))
+    changed = aliases[((full_before >= 0) != (full_now >= 0)) | (entities.current_rows(full_before) != full_now)]
     if not len(changed):
         return NO_ROWS
-    mentions, is_changed = whole(base.proposition_entity_NE), np.zeros(entities.count, bool)
+    mentions, is_changed = assembled(base.proposition_entity_NE), np.zeros(entities.previous_count, bool)
     is_changed[changed] = True
-    return existing(propositions.places(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices]))))
+    return existing(propositions.current_rows(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices]))))
 
 
 def _named_documents(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:
     """1 where a title key of a document is the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
-    new_T = rows_holding(document_T, document_merge.new_K)
+    new_T = rows_holding(document_T, document_merge.inserted_K)
     named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])
     pairs = [(named[named >= 0], document_T[new_T][named >= 0])]
-    for row in entities.merge.new_K.tolist() if len(document_merge.new_K) < len(document_merge) else ():
+    for row in entities.merge.inserted_K.tolist() if len(document_merge.inserted_K) < len(document_merge) else ():
         first = end = bisect_left(titles, entities.texts[row])
         while end < len(titles) and titles[end] == entities.texts[row]:
             end += 1
         matching = document_T[np.arange(first, end)]
-        known = matching[document_merge.lasts(matching) >= 0]
+        known = matching[document_merge.previous_rows(matching) >= 0]
         pairs.append((np.full(len(known), row), known))
     rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
     return moved_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))

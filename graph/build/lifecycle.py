@@ -309,7 +309,9 @@ def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: boo
     check_arrays(folder, manifest)
     data, settings = load_arrays(folder, IndexData, manifest), read_settings(folder)
     vectors = [getattr(data, field) for _, field in VECTOR_FIELDS.values()]
-    merged = all(column.whole and has_ann_due(column, settings.ann_rows, settings.merge_factor) for column in vectors)
+    merged = all(
+        column.is_one_segment and has_ann_due(column, settings.ann_rows, settings.merge_factor) for column in vectors
+    )
     if compact and merged and manifest.base is None:
         return
     with store.transaction():

@@ -59,7 +59,7 @@ class LastHierarchy:
             return None
         first, end = np.searchsorted(self.layer_S, [layer, layer + 1]) + self.passages
         first = first if layer else 0
-        merge = RowMap.of_last(np.where(last_L < 0, -1, last_L - first), int(end - first))
+        merge = RowMap.of_previous(np.where(last_L < 0, -1, last_L - first), int(end - first))
         return KnownGraph(self.edges, merge, int(first))
 
     def summaries_of(self, last_L: Ints, layer: int) -> Ints:
@@ -171,7 +171,7 @@ class Sentences:
     def release_memory(self) -> None:
         """Release the memory that reading vectors from files took."""
         if isinstance(self.vectors_ND, Vectors):
-            self.vectors_ND.let_go()
+            self.vectors_ND.release_memory()
 
     def read(self, pool: Sequence[int]) -> Floats:
         """The vectors of a pool, read in batches so that a large pool does not bring whole files into memory."""
@@ -377,7 +377,7 @@ def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> B
 
 def _edited_edges(edits: Sequence[tuple[int, GraphEdit]], last_X: Ints, last: Block) -> Block:
     """The known edges with the edit of each layer applied; `edits` are pairs (first node of the layer, edit)."""
-    moves, added = RowMap.of_last(last_X, last.shape[0]), Entries.none()
+    moves, added = RowMap.of_previous(last_X, last.shape[0]), Entries.none()
     for first, edit in edits:
         new = edit.added
         added = added.and_(Entries(new.row_X + first, new.column_X + first, new.value_X))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graph.store.ann import LISTS_PER_ROOT, TRAINING_ROUNDS, train_lists, training_rows
 from graph.store.columns.blocks import Entries
-from graph.store.columns.moved import Block, moved_block, taken, whole
+from graph.store.columns.moved import Block, assembled, moved_block, taken
 from graph.store.columns.row_map import NO_ROWS, RowMap
 from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, Ints
@@ -43,19 +43,19 @@ class KnownGraph:
     def rows(self, nodes_T: Ints) -> sp.csr_array:
         """The edges of some of its nodes: CSR[·, T]."""
         rows = taken(self.edges, nodes_T + self.first)
-        shape = len(nodes_T), self.merge.count
+        shape = len(nodes_T), self.merge.previous_count
         return sp.csr_array((rows.data, rows.indices - self.first, rows.indptr), shape=shape)
 
     def neighbours(self, nodes_T: Ints) -> Ints:
         """The remaining nodes that have an edge to one of these, ascending."""
         near = np.unique(self.rows(nodes_T).indices).astype(np.int64)
-        return near[self.merge.places(near) >= 0]
+        return near[self.merge.current_rows(near) >= 0]
 
     def after(self, edit: "GraphEdit") -> sp.csr_array:
         """The full graph after an edit."""
-        all_rows = self.rows(np.arange(self.merge.count))
+        all_rows = self.rows(np.arange(self.merge.previous_count))
         moved = moved_block(all_rows, self.merge, self.merge, edit.added, edit.replaced_R, both_ways=True)
-        return sp.csr_array(whole(moved))
+        return sp.csr_array(assembled(moved))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _Pairs:
 
     def moved(self, merge: RowMap) -> "_Pairs":
         """The pairs in current numbers, without deleted nodes."""
-        moved = _Pairs(merge.places(self.row_X), merge.places(self.other_X), self.cosine_X)
+        moved = _Pairs(merge.current_rows(self.row_X), merge.current_rows(self.other_X), self.cosine_X)
         return moved.only((moved.row_X >= 0) & (moved.other_X >= 0))
 
     def turned(self) -> "_Pairs":
@@ -122,7 +122,7 @@ def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) 
     batches = (_measured(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
     found = _Pairs.join([_k_nearest(pairs, neighbours) for pairs in batches])
     if isinstance(vectors_ND, Vectors):
-        vectors_ND.let_go()
+        vectors_ND.release_memory()
     return found
 
 
@@ -145,7 +145,7 @@ def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -
 
 def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
     """The edit that turns a known graph into that of the current vectors; None if it would cost no less than a new graph."""
-    count, searched = len(vectors_ND), known.merge.new_K
+    count, searched = len(vectors_ND), known.merge.inserted_K
     exact = count <= FLAT_LIMIT
     if exact:
         searched = np.union1d(searched, _short_of_neighbours(known, neighbours))
@@ -172,18 +172,18 @@ def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similari
 
 def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
     """The nodes that had k nearest and lost one."""
-    near_gone = _own_nearest(known, known.neighbours(known.merge.gone_G), neighbours)
-    full_T = np.bincount(near_gone.row_X, minlength=known.merge.count) == neighbours
-    gone_X = known.merge.places(near_gone.other_X) < 0
-    return known.merge.places(near_gone.row_X[full_T[near_gone.row_X] & gone_X])
+    near_gone = _own_nearest(known, known.neighbours(known.merge.deleted_G), neighbours)
+    full_T = np.bincount(near_gone.row_X, minlength=known.merge.previous_count) == neighbours
+    gone_X = known.merge.current_rows(near_gone.other_X) < 0
+    return known.merge.current_rows(near_gone.row_X[full_T[near_gone.row_X] & gone_X])
 
 
 def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
     """The nodes whose nearest have changed (searched ones, and those that got a nearer one), and all their edges, one way."""
     changed = np.union1d(searched, near.row_X)
-    gained = known.merge.lasts(np.setdiff1d(changed, searched))
+    gained = known.merge.previous_rows(np.setdiff1d(changed, searched))
     own = _k_nearest(_Pairs.join([near, _own_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
-    changed_T = known.merge.lasts(changed)
+    changed_T = known.merge.previous_rows(changed)
     others = np.setdiff1d(known.neighbours(changed_T[changed_T >= 0]), changed_T)
     to_changed = _own_nearest(known, others, neighbours).moved(known.merge)
     return changed, _Pairs.join([own, to_changed.only(np.isin(to_changed.other_X, changed))])
@@ -227,7 +227,7 @@ class _Bounds:
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
         """Whether a node with this cosine may be among the nearest of each of these."""
         others, place_X = np.unique(other_X, return_inverse=True)
-        rows = self.known.rows(np.maximum(self.known.merge.lasts(others), 0))
+        rows = self.known.rows(np.maximum(self.known.merge.previous_rows(others), 0))
         degree_O = np.diff(rows.indptr)
         least_O = np.full(len(others), self.min_similarity)
         some = np.flatnonzero(degree_O)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.store.columns.blocks import entries_of_rows
-from graph.store.columns.moved import MovedStrings, whole
+from graph.store.columns.moved import MovedStrings, assembled
 from graph.store.columns.strings import follow_one_another, rows_among
 from graph.store.data import IndexData
 from graph.store.vectors import cosine_quantiles
@@ -55,7 +55,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         passage_end_P=_rows(data.passage_end_P, kept_P),
         passage_vectors_PD=data.passage_vectors_PD.only(kept_P),
         passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
-        term_count_WP=_part(whole(data.term_count_WP), None, kept_P),
+        term_count_WP=_part(assembled(data.term_count_WP), None, kept_P),
         passage_terms_P=_rows(data.passage_terms_P, kept_P),
         term_norm_P=_rows(data.term_norm_P, kept_P),
         proposition_ids=data.proposition_ids.take(kept_N),
@@ -143,7 +143,7 @@ def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     named_E = np.flatnonzero(np.diff(part.entity_document_EU.indptr))
     kept_E = np.union1d(entity_NE.indices, named_E).astype(np.int64)
     kept_K = np.flatnonzero(np.diff(topic_KN.indptr))
-    counts_WP = whole(part.term_count_WP)
+    counts_WP = assembled(part.term_count_WP)
     kept_W = np.flatnonzero(np.diff(counts_WP.indptr))
     count_WP = sp.csr_array(counts_WP[kept_W, :])
     passages_W = entries_of_rows(count_WP)

@@ -1,9 +1,9 @@
-"""Approximate nearest neighbours (ANN) of the vectors of one segment: an inverted file of faiss (IVF, 8 bits a number), beside the segment.
+"""Approximate nearest neighbours (ANN) of the vectors of one segment: a faiss inverted file (IVF, 8 bits per number), next to the segment.
 
-Vectors lie in lists around centroids; a search looks through the lists nearest to the query. How many is chosen when the file is made: the
-fewest with which a sample of the vectors find RECALL_AIMED of their nearest. What is found are candidates: their exact cosines decide.
+Vectors are in lists around centroids; a search probes the lists nearest to the query. Their number is chosen when the file is built: the
+smallest with which a sample of the vectors reaches a recall of RECALL_AIMED. A search returns candidates, which the caller ranks by exact cosine.
 
-Legend: R rows of a segment, Q queries, K found for each, X looked at, L lists, D dimensions.
+Legend: R rows of a segment, Q queries, K results of each, X compared rows, L lists, D dimensions.
 """
 
 import math
@@ -23,24 +23,24 @@ from graph.types import Floats, Ints
 
 ANN_ENDING = ".ann"
 LISTS_PER_ROOT = 2
-"""Lists, in square roots of rows."""
+"""Number of lists, in multiples of the square root of the number of rows."""
 TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
-"""Vectors that centroids are found among, by k-means of so many rounds."""
+"""Training vectors per list, and rounds of k-means."""
 ADDED_ROWS = 8_192
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
-"""Rows whose recall is measured, and of how many nearest."""
+"""Rows whose recall is measured, and the number of nearest neighbours it is measured on."""
 RECALL_AIMED, LEAST_RECALL = 0.99, 0.98
 MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
-"""No more than a quarter of the lists is looked through for few nearest, or 64 where that is more."""
-MIN_LIST_ROOM = 4
-"""Lists looked through hold at least so many times the rows that are asked for."""
+"""At most a quarter of the lists, or 64 if that is more, is probed for few nearest neighbours."""
+LIST_OVERSAMPLING = 4
+"""The probed lists hold on average at least this many times the requested rows."""
 SPARE = 100
-"""Candidates beyond what is asked for, at most: 8 bits a number order them roughly."""
+"""The most candidates beyond the requested number: 8 bits per number rank them only roughly."""
 
 
 @dataclass(frozen=True)
 class Ann:
-    """The ANN index of a segment, in a file beside it: `probes` lists are looked through, which found `recall` of the nearest ten."""
+    """The ANN index of a segment, in a file next to it: probing `probes` lists had a recall of `recall` for the ten nearest."""
 
     file: Path
     probes: int
@@ -48,7 +48,7 @@ class Ann:
 
     @cached_property
     def inverted(self) -> Any:
-        """The faiss index, its lists memory-mapped. UserError where its bytes are not those that were written; then faiss reads none of them."""
+        """The faiss index, its lists memory-mapped. UserError if the file is damaged, before faiss reads any of it."""
         import faiss
 
         if not has_sum(self.file, self.file.stem.rpartition("-")[2]):
@@ -59,8 +59,8 @@ class Ann:
     def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:
         """Candidates for the `count` nearest of each query, −1 where the segment has fewer: [Q, K ≥ count].
 
-        `live` has a bit for each row of the segment, the lowest first: only rows whose bit is set are found (None: all).
-        Where the lists nearest to a query hold too few of them, all are looked through.
+        `live` has a bit for each row of the segment, lowest first: only rows whose bit is set are returned (None: all).
+        If the lists nearest to a query hold too few of them, all lists are probed.
         """
         found_QK = _search(self.inverted, query_QD, count, self.probes, live)
         short_Q = found_QK[:, min(count, self.inverted.ntotal) - 1] < 0
@@ -73,12 +73,12 @@ _OPENED: "WeakValueDictionary[Path, Ann]" = WeakValueDictionary()
 
 
 def open_ann(file: Path, probes: int, recall: float) -> Ann:
-    """The ANN index in a file, shared by all generations that are open: its bytes are checked once, when it is first asked."""
+    """The ANN index in a file, shared by all open generations: its bytes are checked once, at the first search."""
     return _OPENED.setdefault(file, Ann(file, probes, recall))
 
 
 def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
-    """The ANN index of the vectors of a segment, written into `folder`; a line tells where its recall is below LEAST_RECALL."""
+    """Build the ANN index of the vectors of a segment in `folder`; print a warning if its recall is below LEAST_RECALL."""
     inverted = inverted_file(vectors_RD)
     probes, recall = _choose_probes(inverted, vectors_RD)
     if recall < LEAST_RECALL:
@@ -92,7 +92,7 @@ def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
 
 
 def write_ann(inverted: Any, file: Path) -> None:
-    """A faiss index in a file, by Python's own writing: of faiss's (1.15), the last 4 KiB are lost without an error where the disk is full."""
+    """Write a faiss index through Python: faiss (1.15) silently loses the last 4 KiB when the disk is full."""
     import faiss
 
     with file.open("wb") as opened:
@@ -100,7 +100,7 @@ def write_ann(inverted: Any, file: Path) -> None:
 
 
 def inverted_file(vectors_RD: StoredVectors) -> Any:
-    """The vectors in lists. The same vectors give the same bytes."""
+    """A faiss inverted file of the vectors. The same vectors give the same bytes."""
     import faiss
 
     rows, dimensions = vectors_RD.shape
@@ -115,12 +115,12 @@ def inverted_file(vectors_RD: StoredVectors) -> Any:
 
 
 def training_rows(rows: int, lists: int) -> Ints:
-    """The vectors among which the centroids of so many lists are found: evenly spread."""
+    """The training rows for the centroids of `lists` lists, evenly spaced."""
     return _spread(rows, TRAINED_PER_LIST * lists)
 
 
 def train_lists(inverted: Any, sample_SD: Floats) -> None:
-    """Find the centroids of an inverted file's lists by k-means, from a fixed seed."""
+    """Train the centroids of an inverted file by k-means, with a fixed seed."""
     means = inverted.cp
     means.niter, means.spherical, means.min_points_per_centroid = TRAINING_ROUNDS, True, 1
     means.max_points_per_centroid = TRAINED_PER_LIST
@@ -128,7 +128,7 @@ def train_lists(inverted: Any, sample_SD: Floats) -> None:
 
 
 def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float]:
-    """The fewest lists, of powers of two, with which the sample finds RECALL_AIMED, or else the most; and what it finds with them."""
+    """The smallest power of two of probed lists with a recall of at least RECALL_AIMED on a sample, or else the maximum; and that recall."""
     rows_Q = _spread(len(vectors_RD), SAMPLED_ROWS)
     query_QD = as_float32(vectors_RD[rows_Q])
     nearest_QK, cosines_QK = _nearest(vectors_RD, rows_Q, query_QD)
@@ -146,23 +146,23 @@ def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float
 
 
 def _nearest(vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats) -> tuple[Ints, Floats]:
-    """The NEAREST rows of each sampled one, itself left out, and their cosines, each compared: [Q, K], in no order."""
+    """The MEASURED_NEAREST rows nearest to each sampled row, without itself, and their cosines, by exact search: [Q, K], unordered."""
     count, start = min(MEASURED_NEAREST, len(vectors_RD) - 1), 0
     found_QK, cosines_QK = np.zeros((len(rows_Q), 0), np.int64), np.zeros((len(rows_Q), 0), np.float32)
     for batch_BD in batches(vectors_RD, ADDED_ROWS):
         rows_B = np.arange(start, start + len(batch_BD))
         cosines_QB = np.where(rows_B == rows_Q[:, None], -np.inf, (batch_BD @ query_QD.T).T)
-        seen_QX = np.concatenate([found_QK, np.broadcast_to(rows_B, cosines_QB.shape)], axis=1)
+        row_QX = np.concatenate([found_QK, np.broadcast_to(rows_B, cosines_QB.shape)], axis=1)
         cosines_QX = np.concatenate([cosines_QK, cosines_QB], axis=1)
         best_QK = np.argpartition(-cosines_QX, min(count, cosines_QX.shape[1] - 1), axis=1)[:, :count]
-        found_QK = np.take_along_axis(seen_QX, best_QK, axis=1)
+        found_QK = np.take_along_axis(row_QX, best_QK, axis=1)
         cosines_QK = np.take_along_axis(cosines_QX, best_QK, axis=1)
         start += len(batch_BD)
     return found_QK, cosines_QK
 
 
 def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, row_QK: Ints, most: int) -> Ints:
-    """How many lists are nearer to a query than the one that a row lies in, `most` where that many are: int64[Q, K]."""
+    """How many lists are nearer to a query than the list of a row, at most `most`: int64[Q, K]."""
     lists_QL = inverted.quantizer.search(query_QD, most)[1]
     rows_U, place_QK = np.unique(row_QK, return_inverse=True)
     list_QK = inverted.quantizer.search(as_float32(vectors_RD[rows_U]), 1)[1][place_QK, 0]
@@ -173,33 +173,33 @@ def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, 
 def _recall(
     inverted: Any, vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int
 ) -> float:
-    """The share of the nearest that is found; of rows as near as the last one any counts."""
-    asked = min(MEASURED_NEAREST, len(vectors_RD) - 1)
+    """The mean recall of the nearest rows; any row as near as the last of them counts."""
+    nearest = min(MEASURED_NEAREST, len(vectors_RD) - 1)
     found_QK = _search(inverted, query_QD, MEASURED_NEAREST + 1, probes, None)
     vectors_QKD = as_float32(vectors_RD[found_QK])
     cosines_QK = np.einsum("qkd,qd->qk", vectors_QKD, query_QD)
     near_QK = (found_QK >= 0) & (found_QK != rows_Q[:, None]) & (cosines_QK >= last_Q[:, None] - 1e-6)
-    return float(np.minimum(near_QK.sum(axis=1), asked).mean() / asked)
+    return float(np.minimum(near_QK.sum(axis=1), nearest).mean() / nearest)
 
 
 def _search(inverted: Any, query_QD: Floats, count: int, probes: int, live: bytes | None) -> Ints:
     import faiss
 
-    wrapped: Any = faiss  # Its stubs do not know the keywords that its classes take.
-    selector = {} if live is None else {"sel": wrapped.IDSelectorBitmap(np.frombuffer(live, np.uint8))}
-    settings = wrapped.SearchParametersIVF(nprobe=_lists_to_probe(inverted, count, probes), **selector)
-    asked = min(inverted.ntotal, count + min(count, SPARE))
-    return cast(Ints, inverted.search(np.ascontiguousarray(query_QD, np.float32), asked, params=settings)[1])
+    untyped: Any = faiss  # Its stubs lack the keywords of its classes.
+    selector = {} if live is None else {"sel": untyped.IDSelectorBitmap(np.frombuffer(live, np.uint8))}
+    settings = untyped.SearchParametersIVF(nprobe=_lists_to_probe(inverted, count, probes), **selector)
+    candidates = min(inverted.ntotal, count + min(count, SPARE))
+    return cast(Ints, inverted.search(np.ascontiguousarray(query_QD, np.float32), candidates, params=settings)[1])
 
 
 def _lists_to_probe(inverted: Any, count: int, probes: int) -> int:
-    """How many lists are looked through for so many nearest."""
-    enough = math.ceil(MIN_LIST_ROOM * count * inverted.nlist / inverted.ntotal)
+    """How many lists are probed for `count` nearest rows."""
+    enough = math.ceil(LIST_OVERSAMPLING * count * inverted.nlist / inverted.ntotal)
     return int(min(inverted.nlist, max(probes, enough)))
 
 
 def _spread(rows: int, count: int) -> Ints:
-    """Up to `count` rows, evenly spread.
+    """Up to `count` rows, evenly spaced.
 
     >>> _spread(10, 4).tolist(), _spread(3, 8).tolist()
     ([0, 3, 6, 9], [0, 1, 2])

@@ -1,9 +1,9 @@
-"""What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
+"""The index in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
 
 Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M occurrences, S summaries, D dimensions,
 W terms, Z quantiles.
-Rows are canonical: documents by source, passages by (source, order), propositions and entities by id, so that an index has the
-same arrays whatever the order in which its documents came.
+Rows are in canonical order: documents by source, passages by (source, order), propositions and entities by id, so that an index has the
+same arrays whatever the order in which its documents arrive.
 """
 
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.store.columns.moved import Block
+from graph.store.columns.moved import AssembledWhenRead, Block
 from graph.store.columns.strings import Strings
 from graph.store.vectors import Vectors, cosine_quantiles
 from graph.types import Floats, Ints
@@ -21,14 +21,14 @@ from graph.types import Floats, Ints
 
 @dataclass(frozen=True)
 class DocumentColumns:
-    """Documents, and what they are called."""
+    """Documents and their names."""
 
     document_sources: Strings
     document_titles: Strings
     document_metadata: Strings
-    """One JSON object a document."""
+    """One JSON object per document."""
     title_keys: Strings
-    """What documents are called (`entity_key` of titles and their short forms), sorted, one entry for each document so called."""
+    """Names of documents (`entity_key` of titles and their short forms), sorted, one entry per name and document."""
     title_document_T: Ints
 
 
@@ -44,30 +44,30 @@ class PassageColumns:
     passage_end_P: Ints
     passage_vectors_PD: Vectors
     passage_next_PP: sp.csr_array
-    """1 from each passage to the next one of its document."""
+    """1 from each passage to the next passage of its document."""
 
 
 @dataclass(frozen=True)
 class TermColumns:
-    """The terms in passages, and what BM25 takes of them."""
+    """The terms in passages, and their BM25 statistics."""
 
     term_texts: Strings
     """Every term of every passage (graph/text/bm25.py), sorted."""
     term_count_WP: Block
-    """How often each term stands in each passage; `taken` gives the rows of some terms."""
+    """How often each term occurs in each passage; `taken` gives the rows of some terms."""
     term_passages_W: Ints
-    """In how many passages each term stands."""
+    """In how many passages each term occurs."""
     passage_terms_P: Ints
     """How many terms each passage has."""
     term_idf_W: Floats
-    """What each term weighs in BM25, over the whole index."""
+    """The BM25 weight of each term, over all passages of the index."""
     term_norm_P: NDArray[np.float64]
-    """What the length of each passage does to its counts in BM25, over the whole index."""
+    """The BM25 length normalisation of each passage, over all passages of the index."""
 
 
 @dataclass(frozen=True)
 class PropositionColumns:
-    """Propositions, and their occurrences: one proposition as read at one place."""
+    """Propositions, and their occurrences: one proposition at one position of a text."""
 
     proposition_ids: Strings
     proposition_texts: Strings
@@ -78,14 +78,14 @@ class PropositionColumns:
     occurrence_start_M: Ints
     occurrence_end_M: Ints
     passage_proposition_PN: sp.csr_array
-    """How many times each proposition stands in each passage."""
+    """How many times each proposition occurs in each passage."""
     cosine_quantiles_Z: Floats
-    """How near propositions are to each other: cosines of a sample of pairs, at the shares of graph/store/vectors.py."""
+    """How similar propositions are to each other: quantiles of the cosines of sampled pairs, at the levels of graph/store/vectors.py."""
 
 
 @dataclass(frozen=True)
 class EntityColumns:
-    """Entities, and what mentions them and is called by them."""
+    """Entities, the propositions that mention them, and the documents named after them."""
 
     entity_ids: Strings
     entity_texts: Strings
@@ -93,19 +93,19 @@ class EntityColumns:
     proposition_entity_NE: sp.csr_array
     """In how many occurrences of the proposition each entity is mentioned."""
     entity_document_EU: sp.csr_array
-    """1 where the entity is what a document is called."""
+    """1 where the entity is a name of the document."""
     synonym_EE: sp.csr_array
     """Cosine between entities that are synonyms; symmetric, zero diagonal."""
 
 
 @dataclass(frozen=True)
 class TopicColumns:
-    """Topics that a model read, and their propositions."""
+    """Topics that a model extracted, and their propositions."""
 
     topic_ids: Strings
     topic_texts: Strings
     topic_proposition_KN: sp.csr_array
-    """In how many occurrences of the proposition each topic was read."""
+    """In how many occurrences of the proposition each topic was extracted."""
 
 
 @dataclass(frozen=True)
@@ -130,18 +130,25 @@ Columns = (
 
 @dataclass(frozen=True)
 class IndexData(
-    DocumentColumns, PassageColumns, TermColumns, PropositionColumns, EntityColumns, TopicColumns, SummaryColumns
+    DocumentColumns,
+    PassageColumns,
+    TermColumns,
+    PropositionColumns,
+    EntityColumns,
+    TopicColumns,
+    SummaryColumns,
+    AssembledWhenRead,
 ):
     """One generation of an index. CSR blocks hold one kind of edge each and are combined only at query time."""
 
     @classmethod
     def of(cls, *groups: Columns) -> "IndexData":
-        """All columns of one group of each kind."""
+        """The columns of all groups."""
         return cls(**{name: column for group in groups for name, column in vars(group).items()})
 
 
 def no_data() -> IndexData:
-    """What an index holds before its first document."""
+    """The data of an empty index."""
     none = np.zeros(0, np.int64)
     empty: dict[Any, Any] = {
         Block: block(none, none, (0, 0)),
@@ -150,7 +157,7 @@ def no_data() -> IndexData:
         sp.csr_array: block(none, none, (0, 0)),
     }
     hints = get_type_hints(IndexData)
-    values: dict[str, Any] = {each.name: empty.get(hints[each.name], none) for each in fields(IndexData)}
+    values: dict[str, Any] = {field.name: empty.get(hints[field.name], none) for field in fields(IndexData)}
     values["cosine_quantiles_Z"] = cosine_quantiles(np.zeros((0, 0), np.float32))
     return IndexData(**values)
 
@@ -161,10 +168,10 @@ VECTOR_FIELDS = {
     "entities": ("entity_ids", "entity_vectors_ED"),
     "summaries": ("summary_ids", "summary_vectors_SD"),
 }
-"""What has vectors: the column of ids, and the vectors that belong to them."""
+"""Kinds of items with vectors: the column of their ids, and of their vectors."""
 
 
 def block(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
-    """A CSR block that counts how many times each (row, column) is given."""
+    """A CSR block that counts how many times each (row, column) pair occurs."""
     ones = np.ones(len(rows), np.float32)
     return sp.csr_array(sp.coo_array((ones, (rows, columns)), shape=shape))

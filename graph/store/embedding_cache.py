@@ -1,7 +1,7 @@
-"""Vectors by id: a text is encoded once in the life of an index, also when a run was killed half-way.
+"""Vectors by id: each text of an index is encoded only once, even if a run is killed.
 
-New vectors are kept batch by batch as the encoder gives them, one file a batch, renamed into place, until the next generation holds them; a
-run that was killed has lost at most the batch it was at. Beside them may lie segments of a damaged index."""
+New vectors are stored as the encoder returns them, one file per batch, renamed into place, until the next generation contains them; a run
+that is killed loses at most one batch. The folder may also contain segments recovered from a damaged index."""
 
 import os
 import shutil
@@ -32,11 +32,11 @@ PENDING_FOLDER = "pending"
 
 
 class PendingVectors:
-    """The batches in the folder of an index; `ids` are those of all vectors in them."""
+    """The batches of vectors in the folder of an index; `ids` are the ids of all their vectors."""
 
     def __init__(self, folder: Path) -> None:
         self.index, self._folder = folder, folder / PENDING_FOLDER
-        self._own = uuid4().hex[:8]
+        self._writer = uuid4().hex[:8]
         self._files: list[Path] = []
         self._ids: list[IdBytes] = []
         self._sorted: KnownIds | None = None
@@ -52,7 +52,7 @@ class PendingVectors:
         return self._known().rows(ids) >= 0
 
     def put(self, ids: Sequence[str] | IdBytes, vectors_BD: Floats) -> None:
-        """Keep a batch."""
+        """Store a batch."""
         kinds = [("id", ID_BYTES), ("vector", np.float32, vectors_BD.shape[1:])]
         batch = np.empty(len(ids), kinds)
         batch["id"], batch["vector"] = ids, vectors_BD
@@ -64,7 +64,7 @@ class PendingVectors:
         self._add(file, batch["id"])
 
     def adopt(self, segment: Path) -> None:
-        """Keep the vectors of a sound segment, without a copy of it where the file system has hard links."""
+        """Store the vectors of an intact segment: as a hard link if the file system supports it, else as a copy."""
         file = self._next(SEGMENT_ENDING)
         partial = file.with_suffix(".partial")
         partial.unlink(missing_ok=True)
@@ -76,11 +76,11 @@ class PendingVectors:
         self._add(file, _open_batch(file)[0])
 
     def take(self, ids: IdBytes, dtype: np.dtype[Any]) -> StoredVectors:
-        """The vectors [N, D] of at least one id; all of them must be there. In float16 they are rounded.
+        """The vectors [N, D] of ids, at least one, all of which must be stored. float16 rounds them.
 
-        File by file, so that one batch at a time is in memory.
+        Reads file by file, so only one batch at a time is in memory.
         """
-        starts_F = np.cumsum([0, *(len(held) for held in self._ids)])
+        starts_F = np.cumsum([0, *(len(ids_B) for ids_B in self._ids)])
         row_N = self._known().rows(ids)
         file_N = np.searchsorted(starts_F, row_N, "right") - 1
         vectors_ND = np.empty((len(ids), _open_batch(self._files[file_N[0]])[1].shape[1]), dtype)
@@ -91,14 +91,14 @@ class PendingVectors:
         return vectors_ND
 
     def drop(self) -> None:
-        """Forget them all: the arrays have been saved."""
+        """Delete all batches, once the arrays have been saved."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._files, self._ids, self._sorted = [], [], None
 
     def _next(self, ending: str) -> Path:
-        """The file after all that are there; no other writer, not even one that comes too late, has one of that name."""
+        """The path of the next file, whose name no other writer uses, not even a late one."""
         self._folder.mkdir(exist_ok=True)
-        return self._folder / f"{len(self._files):08}-{self._own}{ending}"
+        return self._folder / f"{len(self._files):08}-{self._writer}{ending}"
 
     def _add(self, file: Path, ids: IdBytes) -> None:
         self._files.append(file)
@@ -122,22 +122,21 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 
 
 BATCH_TEXTS = 256
-"""Texts encoded between two commits: what a crash may cost."""
+"""Texts encoded between two commits: the most that a crash loses."""
 MOST_IN_MEMORY = 262_144
-"""New vectors that are held in memory, half a gigabyte at most (384 numbers each)."""
+"""The most new vectors in memory: half a gigabyte with 384 dimensions."""
 
 VectorKind = Literal["passages", "propositions", "entities", "summaries"]
 
 Texts = Strings | Sequence[str]
 IN_ORDER: tuple[VectorKind, ...] = "propositions", "entities"
-"""Whose rows are in the order of their ids."""
+"""Kinds whose rows are sorted by id."""
 
 
 class EmbeddingCache:
-    """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit, as `dtype`.
+    """Unit vectors of type `dtype`: those of the last generation, pending ones from an unfinished run, and new ones from the encoder.
 
-    New vectors are kept on disk as they come, and no more than MOST_IN_MEMORY are ever held in memory; those of the last generation stay in
-    their segments.
+    New vectors are written to disk at once, and at most MOST_IN_MEMORY are in memory; those of the last generation stay in their segments.
     """
 
     def __init__(
@@ -154,41 +153,41 @@ class EmbeddingCache:
     def encode(self, kind: VectorKind, ids: Texts, texts: Texts, merge: RowMap | None = None) -> Vectors:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder.
 
-        `merge` tells how the rows of the last generation have moved, if that is known.
+        `merge` maps the rows of the last generation to the current ones, if known.
         """
         known = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
-        new = np.arange(len(ids)) if merge is None else merge.new_K
+        new = np.arange(len(ids)) if merge is None else merge.inserted_K
         last_K = self._find(kind, ids_at(ids, new))
         unknown = new[last_K < 0]
         self._encode_missing(kind, ids, texts, unknown)
         if known is None:
-            return self._since(kind, ids_at(ids, unknown))
+            return self._new_vectors(kind, ids_at(ids, unknown))
         row_K = np.empty(len(new), np.int64)
         row_K[last_K >= 0] = known.row_N[last_K[last_K >= 0]]
         row_K[last_K < 0] = known.starts[-1] + np.arange(len(unknown))
-        added = self._since(kind, ids_at(ids, unknown)).segments if len(unknown) else ()
-        moved = row_K if merge is None or not merge.count else moved_numbers(known.row_N, merge, row_K)
+        added = self._new_vectors(kind, ids_at(ids, unknown)).segments if len(unknown) else ()
+        moved = row_K if merge is None or not merge.previous_count else moved_numbers(known.row_N, merge, row_K)
         return Vectors((*known.segments, *added), moved)
 
     def _encode_missing(self, kind: VectorKind, ids: Texts, texts: Texts, unknown: Ints) -> None:
-        """Encode the texts in rows whose vectors no earlier run has kept."""
+        """Encode the texts in rows without a pending vector."""
         unknown_ids = ids_at(ids, unknown)
-        waits = ~self._pending.has(unknown_ids)
-        missing, missing_ids = unknown[waits], unknown_ids[waits]
+        is_missing = ~self._pending.has(unknown_ids)
+        missing, missing_ids = unknown[is_missing], unknown_ids[is_missing]
         if not len(missing):
             return
         longest_first = np.argsort([-len(texts[row]) for row in missing.tolist()], kind="stable")
         batches = [longest_first[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
-        given = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
-        found = self._workers.map(self._encoder.encode, given, needs="encoder")
+        inputs = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
+        vectors = self._workers.map(self._encoder.encode, inputs, needs="encoder")
         for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
-            self._pending.put(missing_ids[batch], unit_rows(next(found)))
+            self._pending.put(missing_ids[batch], unit_rows(next(vectors)))
 
-    def _since(self, kind: VectorKind, ids: IdBytes) -> Vectors:
-        """The vectors of ids that the last generation does not have; many are mapped from the segment that they are written to."""
+    def _new_vectors(self, kind: VectorKind, ids: IdBytes) -> Vectors:
+        """The vectors of ids that the last generation lacks; more than MOST_IN_MEMORY are written to a segment and mapped."""
         if len(ids) <= MOST_IN_MEMORY:
-            found = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
-            return Vectors.of(found.astype(self._dtype, copy=False), ids)
+            vectors = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
+            return Vectors.of(vectors.astype(self._dtype, copy=False), ids)
         field = VECTOR_FIELDS[kind][1]
         segment = write_segment(
             self._pending.index, field, ids, lambda part: self._pending.take(ids[part], self._dtype), MOST_IN_MEMORY
@@ -196,7 +195,7 @@ class EmbeddingCache:
         return Vectors((replace(segment, fresh=True),), np.arange(len(ids)))
 
     def _find(self, kind: VectorKind, ids: IdBytes) -> Ints:
-        """The row of each id in the last generation (−1: none)."""
+        """The row of each id in the last generation, −1 if absent."""
         if self._last is None or not len(ids):
             return np.full(len(ids), -1, np.int64)
         find = rows_in_order if kind in IN_ORDER else rows_among

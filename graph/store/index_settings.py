@@ -1,4 +1,4 @@
-"""Settings of an index: chosen when it is made, kept in it, and the same for every later run on it."""
+"""Settings of an index: chosen when it is created, stored in it, and the same for every later run on it."""
 
 from typing import Literal
 
@@ -70,16 +70,16 @@ class IndexSettings(Settings):
     @field_validator("extractor_model")
     @classmethod
     def _model_with_llm(cls, value: str, info: ValidationInfo) -> str:
-        return _given_with("llm", value, info)
+        return _required_by("llm", value, info)
 
     @field_validator("import_file")
     @classmethod
     def _file_with_import(cls, value: str, info: ValidationInfo) -> str:
-        return _given_with("import", value, info)
+        return _required_by("import", value, info)
 
 
-def _given_with(extractor: str, value: str, info: ValidationInfo) -> str:
-    """A value that one extractor needs and no other may have."""
+def _required_by(extractor: str, value: str, info: ValidationInfo) -> str:
+    """Check a value that one extractor requires and no other accepts."""
     chosen = info.data.get("extractor")
     if chosen == extractor and not value:
         raise ValueError(f"extractor = {extractor} needs it")
@@ -101,4 +101,4 @@ CHANGEABLE = frozenset(
         "ann_rows",
     }
 )
-"""Settings that a later run may give anew. What a model reads must not change with them: graph/build/read_passages.py sees to it."""
+"""Settings that a later run may change. graph/build/read_passages.py ensures that the input of a model does not change with them."""

@@ -1,7 +1,7 @@
-"""The file of a call ledger: its rows, and what becomes of one that is damaged.
+"""The file of a call ledger: its rows, and how damage to it is handled.
 
-A row carries the hash of its content: one that has changed is dropped, and its call made again. A file that SQLite cannot read is put aside
-under another name, and a new one begun with the sound rows that SQLite still finds in it."""
+A row carries a hash of its content: a row that has changed is dropped, and its call repeated. A file that SQLite cannot read is renamed,
+and replaced by a new one with the intact rows that SQLite can still read from it."""
 
 import sqlite3
 from contextlib import closing, suppress
@@ -20,48 +20,48 @@ CREATE TABLE calls (
 ) WITHOUT ROWID
 """
 CallRow = tuple[str, str, str, int, int, str, int | None]
-"""key, model, text, prompt tokens, completion tokens, hash, microseconds: a row of it."""
+"""A row: key, model, text, prompt tokens, completion tokens, hash, microseconds."""
 SET_ASIDE = ".damaged"
-"""Added to the name of a damaged ledger, with a number from the second on."""
+"""Suffix of a damaged ledger, followed by a number from the second one on."""
 ILLEGIBLE = "SQLite cannot read it"
 _DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""What SQLite makes of a file that is no database, has damaged pages or another schema."""
+"""SQLite's error codes for a file that is no database, or has damaged pages or another schema."""
 
 
 def row_hash(
     key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
 ) -> str:
-    """What tells a row that was changed."""
-    timed = () if microseconds is None else (str(microseconds),)
-    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *timed)
+    """The hash by which a changed row is detected."""
+    time = () if microseconds is None else (str(microseconds),)
+    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *time)
 
 
 def is_intact(row: CallRow) -> bool:
-    """Whether a row is as it was written; damage may have changed the types of its values too."""
-    key, model, text, prompt_tokens, completion_tokens, proof, microseconds = row
-    typed = [type(value) for value in row[:5]] == [str, str, str, int, int]
-    return typed and proof == row_hash(key, model, text, prompt_tokens, completion_tokens, microseconds)
+    """Whether a row is unchanged since it was written; damage may also have changed the types of its values."""
+    key, model, text, prompt_tokens, completion_tokens, stored_hash, microseconds = row
+    has_types = [type(value) for value in row[:5]] == [str, str, str, int, int]
+    return has_types and stored_hash == row_hash(key, model, text, prompt_tokens, completion_tokens, microseconds)
 
 
 def decode(data: bytes) -> str:
-    """A text column, changed bytes and all: its row's hash will tell."""
+    """A text column, with invalid bytes replaced; the hash of its row detects them."""
     return data.decode("utf-8", "replace")
 
 
 def is_damage(problem: sqlite3.Error) -> bool:
-    """Whether SQLite says that a file is not as it was written, rather than that it is busy or may not be written to."""
+    """Whether an SQLite error means damage, rather than a busy or read-only file."""
     return getattr(problem, "sqlite_errorcode", 0) & 0xFF in _DAMAGE_CODES
 
 
 def fold_ledger(folder: Path) -> None:
-    """Bring what the write-ahead log of an index's ledger holds into the file, if there is one and it is not damaged."""
+    """Fold the write-ahead log of an index's ledger into its file, if there is a ledger and it is not damaged."""
     if (folder / LEDGER).exists():
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder / LEDGER)) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def renew_ledger(ledger: Path) -> str:
-    """Put a damaged ledger aside, with its write-ahead log, and begin a new one; what was done, in words. Earlier ones that were put aside stay."""
+    """Rename a damaged ledger and its write-ahead log, and start a new one; return a message. Damaged ledgers renamed earlier stay."""
     rows = _sound_rows(ledger)
     partial = Path(f"{ledger}.partial")
     partial.unlink(missing_ok=True)
@@ -78,18 +78,18 @@ def renew_ledger(ledger: Path) -> str:
 
 
 def _sound_rows(ledger: Path) -> list[CallRow]:
-    """The intact rows that come before SQLite gives up, from either end."""
-    found: dict[str, CallRow] = {}
+    """The intact rows that SQLite can read from either end before an error."""
+    rows: dict[str, CallRow] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.DatabaseError), closing(_open(ledger)) as database:
             for row in database.execute(f"SELECT * FROM calls ORDER BY key {order}"):
                 if is_intact(row):
-                    found[row[0]] = row
-    return list(found.values())
+                    rows[row[0]] = row
+    return list(rows.values())
 
 
 def ledger_damage(folder: Path) -> str:
-    """What is wrong with the ledger of an index, in words; "" where nothing is, or there is none. DiskFull when SQLite has no room to look."""
+    """A description of damage to the ledger of an index; "" if it is intact or absent. DiskFull when SQLite has no space for its check."""
     file = folder / LEDGER
     if not file.exists():
         return ""
@@ -97,8 +97,8 @@ def ledger_damage(folder: Path) -> str:
         with report_full_disk(folder), closing(_open(file)) as database:
             if database.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 return ILLEGIBLE
-            made = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
-            changed = sum(not is_intact(row) for row in database.execute("SELECT * FROM calls")) if made else 0
+            has_table = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
+            changed = sum(not is_intact(row) for row in database.execute("SELECT * FROM calls")) if has_table else 0
     except sqlite3.DatabaseError as problem:
         if not is_damage(problem):
             raise
@@ -107,7 +107,7 @@ def ledger_damage(folder: Path) -> str:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    """A ledger, to be read."""
+    """A read-only connection to a ledger."""
     database = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
     database.text_factory = decode
     return database

@@ -1,7 +1,7 @@
-"""One writer at a time, first come, first served, among all the processes and threads of a machine.
+"""One writer at a time, first come, first served, across all processes and threads of a machine.
 
-A writer draws a ticket: a numbered file in the index's folder, locked as long as its writer waits and writes. Whoever has the lowest
-ticket writes. A lock goes with its process, however that ends, and a ticket without a lock is thrown away by whoever finds it.
+A writer draws a ticket: a numbered file in the folder of the index, which stays locked while the writer waits and writes. The writer with
+the lowest ticket writes. A lock is released when its process ends, however it ends; the next writer deletes tickets without a lock.
 """
 
 import fcntl
@@ -16,14 +16,14 @@ from graph.errors import UserError
 from graph.shared.console import say
 
 LOCK_FILE = "writer.lock"
-"""Locked for a moment by whoever draws a ticket or looks at those of others."""
+"""Locked briefly while a ticket is drawn or the other tickets are inspected."""
 TICKET = "writer-{:09}.ticket"
 POLL_S = 0.05
 GiveUp = Callable[[], bool]
 
 
 class IndexBusy(UserError):
-    """Another writer holds the index, and its end was not waited for."""
+    """Another writer holds the index, and the caller did not wait for it."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         super().__init__(f"{folder}: being written by process {writer}", "one writer at a time", "wait for it to end")
@@ -31,26 +31,25 @@ class IndexBusy(UserError):
 
 @contextmanager
 def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
-    """Hold the index for writing, when all who came before are done.
+    """Hold the index for writing, after all earlier writers.
 
-    `give_up` is asked again and again meanwhile: IndexBusy once it says yes. Without it there is no end to waiting, and a line
-    says what is waited for.
+    While waiting, `give_up` is polled: IndexBusy once it returns True. Without it, the wait is unlimited, and a line names the other writer.
     """
     with _ticket(folder) as number:
-        told = False
+        announced = False
         while writer := _writer_before(folder, number):
             if give_up is not None and give_up():
                 raise IndexBusy(folder, writer)
-            if give_up is None and not told:
+            if give_up is None and not announced:
                 say(f"{folder}: being written by process {writer}; waiting until it is done")
-                told = True
+                announced = True
             time.sleep(POLL_S)
         yield
 
 
 @contextmanager
 def _ticket(folder: Path) -> Iterator[int]:
-    """The number after all that are there, until the block ends."""
+    """A ticket with the next number, until the block ends."""
     with _tickets_locked(folder):
         number = 1 + max(_ticket_numbers(folder), default=0)
         ticket = (folder / TICKET.format(number)).open("x", encoding="utf-8")
@@ -65,15 +64,15 @@ def _ticket(folder: Path) -> Iterator[int]:
 
 
 def _writer_before(folder: Path, number: int) -> str:
-    """The process of the lowest ticket below `number` that is held, "" when there is none; others are thrown away."""
+    """The process of the lowest locked ticket below `number`, "" if there is none; unlocked ones are deleted."""
     with _tickets_locked(folder):
-        for each in sorted(_ticket_numbers(folder)):
-            if each >= number:
+        for earlier in sorted(_ticket_numbers(folder)):
+            if earlier >= number:
                 break
-            file = folder / TICKET.format(each)
+            file = folder / TICKET.format(earlier)
             try:
                 with file.open(encoding="utf-8") as ticket:
-                    if _is_held(ticket):
+                    if _is_locked(ticket):
                         return ticket.read() or "unknown"
             except FileNotFoundError:
                 continue
@@ -81,7 +80,7 @@ def _writer_before(folder: Path, number: int) -> str:
     return ""
 
 
-def _is_held(ticket: TextIO) -> bool:
+def _is_locked(ticket: TextIO) -> bool:
     try:
         fcntl.flock(ticket, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -95,7 +94,7 @@ def _ticket_numbers(folder: Path) -> list[int]:
 
 @contextmanager
 def _tickets_locked(folder: Path) -> Iterator[None]:
-    """Alone with the tickets."""
+    """Exclusive access to the tickets."""
     with (folder / LOCK_FILE).open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

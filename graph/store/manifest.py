@@ -1,4 +1,4 @@
-"""The manifest of an index: what it holds, by files with their checksums. A reader opens what the manifest names and nothing else."""
+"""The manifest of an index: its files, with their checksums. A reader opens only what the manifest names."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from graph.types import Prompts
 
 MANIFEST = "manifest.json"
 FORMAT = 9
-"""Of index.sqlite and of the arrays (docs/reference/format.md)."""
+"""Format of index.sqlite and of the arrays (docs/reference/format.md)."""
 
 
 class OtherFormat(UserError):
@@ -20,7 +20,7 @@ class OtherFormat(UserError):
 
 
 def check_format(file: Path, version: int) -> None:
-    """OtherFormat when a file is not of the format that this program reads and writes."""
+    """OtherFormat when a file does not have the format of this version."""
     if version != FORMAT:
         remedy = "index the documents again, into a new folder"
         raise OtherFormat(f"{file}: format {version}", f"format {FORMAT}", remedy)
@@ -28,7 +28,7 @@ def check_format(file: Path, version: int) -> None:
 
 @dataclass(frozen=True)
 class Base:
-    """The whole arrays of an earlier generation: their folder, those of its files that are in use, and how many documents have changed since."""
+    """The full arrays of an earlier generation: their folder, the files that are in use, and how many documents have changed since."""
 
     arrays: str
     files: dict[str, dict[str, Any]]
@@ -37,11 +37,11 @@ class Base:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an index holds. `identity` is the hash of all of it: equal for the same arrays and settings, and for no others.
+    """The content of an index. `identity` is its hash: equal exactly for the same arrays and settings.
 
-    `generation` counts the times that this index was written; other indexes have the same numbers. `arrays` is the folder of the
-    `files`, each with its "bytes" and its "checksum"; `encoder` is the fingerprint of what made the vectors, whose `segments` are
-    told for each field, in order, with their bytes.
+    `generation` counts how many times this index was written, and is not unique across indexes. `arrays` is the folder of the `files`, each
+    with its "bytes" and "checksum"; `encoder` is the fingerprint of the encoder; `segments` lists, for each field of vectors, its segments in
+    order with their bytes.
     """
 
     identity: str
@@ -54,22 +54,22 @@ class Manifest:
     ann: dict[str, dict[str, Any]]
     """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
     base: "Base | None"
-    """Of which generation the arrays say what has changed since; None where they are whole."""
+    """The generation that the arrays contain changes to; None if they are full arrays."""
     prompts: Prompts
-    """Of the encoder."""
+    """Prompts of the encoder."""
     changed_passages: int
-    """That came or went since the communities were found."""
+    """Passages added or deleted since the communities were computed."""
     grown: bool
-    """Whether nodes came to or went from a graph of more than graph/hierarchy/similarity.py's FLAT_LIMIT since it was made at once."""
+    """Whether a graph above FLAT_LIMIT (graph/hierarchy/similarity.py) has gained or lost nodes since it was last built from scratch."""
 
     @property
-    def whole(self) -> Base:
-        """The last arrays that were written whole: those that these are based on, or these."""
+    def full_arrays(self) -> Base:
+        """The last full arrays: the base of these, or these."""
         return self.base or Base(self.arrays, self.files)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where it is of another format."""
+    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if missing or changed, OtherFormat if of another format."""
     file = folder / MANIFEST
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")
@@ -102,7 +102,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def generation_of(folder: Path) -> int | None:
-    """The generation of the manifest that is there; None without a sound one."""
+    """The generation of the current manifest; None without a valid one."""
     try:
         return read_manifest(folder).generation
     except UserError:
@@ -110,14 +110,14 @@ def generation_of(folder: Path) -> int | None:
 
 
 def names_in(manifest: Manifest) -> list[str]:
-    """The folders, the segments and their ANN indexes of a generation."""
+    """The names of the folders, segments and ANN indexes of a generation."""
     segments = (name for named in manifest.segments.values() for name in named)
     folders = [manifest.arrays] if manifest.base is None else [manifest.arrays, manifest.base.arrays]
     return [*folders, *segments, *(facts["file"] for facts in manifest.ann.values())]
 
 
 def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
-    """Every file of a generation, with the bytes that it has."""
+    """Every file of a generation, with its expected size in bytes."""
     arrays = {file: int(facts["bytes"]) for file, facts in files_in(folder, manifest).items()}
     named = [each for segments in manifest.segments.values() for each in segments.items()]
     named += [(facts["file"], facts["bytes"]) for facts in manifest.ann.values()]
@@ -125,7 +125,7 @@ def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
 
 
 def files_in(folder: Path, manifest: Manifest) -> dict[Path, dict[str, Any]]:
-    """Every file of the arrays and of what they are based on, with its "bytes" and its "checksum"."""
+    """Every file of the arrays and of their base, with its "bytes" and "checksum"."""
     folders = [(manifest.arrays, manifest.files)]
     if manifest.base is not None:
         folders.append((manifest.base.arrays, manifest.base.files))

@@ -1,10 +1,10 @@
-"""The rows of an index: its one source of truth. Arrays, graph blocks and vectors are derived from them (graph/build/derive.py).
+"""The rows of an index, its single source of truth. Arrays, graph blocks and vectors are derived from them (graph/build/derive.py).
 
 They are in index.sqlite (graph/store/sqlite.py) or in PostgreSQL (graph/postgres/store.py).
 
-Tables: documents → passages → occurrences (one proposition read at one place) → mentions (an entity in an occurrence), its topics
-and its facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared between places; when the
-last place goes, they go. Ids are content hashes (graph/shared/ids.py).
+Tables: documents → passages → occurrences (one proposition at one position of a text) → mentions (an entity in an occurrence), topics and
+facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared by occurrences, and deleted with the last
+one. Ids are content hashes (graph/shared/ids.py).
 """
 
 import json
@@ -19,28 +19,28 @@ from graph.shared.ids import content_id
 from graph.types import Document, Passage
 
 AMONG = "IN (SELECT value FROM json_each(?))"
-"""In a query: is one of a list, which is given as JSON."""
+"""SQL condition: is one of a list, which is passed as JSON."""
 _SHARED = (
     ("propositions", "SELECT proposition FROM held", "occurrences", "proposition"),
     ("entities", "SELECT entity FROM mentions JOIN held USING (occurrence)", "mentions", "entity"),
     ("topics", "SELECT topic FROM occurrence_topics JOIN held USING (occurrence)", "occurrence_topics", "topic"),
 )
-"""Tables of what places share, which of it the occurrences `held` have, and the table and column that tell whether another place does."""
+"""Shared tables: the rows that the occurrences `held` refer to, and the table and column of all references to it."""
 
 
 def document_hash(document: Document, read_from: str) -> str:
-    """What tells a changed document: all that it says and is said to be, and what else its occurrences depend on."""
+    """The hash by which a changed document is detected: of its content and metadata, and `read_from`."""
     parts = (document.source, document.title, document.text, metadata_text(document), read_from)
     return content_id("document", *parts)
 
 
 def metadata_text(document: Document) -> str:
-    """A document's metadata as one line of JSON, the same whatever the order of its keys."""
+    """A document's metadata as one line of JSON, independent of the order of its keys."""
     return json.dumps(dict(document.metadata), sort_keys=True, ensure_ascii=False)
 
 
 class Cursor(Protocol):
-    """What a statement gave: rows, one after another, or how many it changed."""
+    """The result of a statement: an iterator of rows, or the number of changed rows."""
 
     @property
     def rowcount(self) -> int: ...
@@ -49,7 +49,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """A connection of SQLite, or one that takes its statements: `?` stands for a parameter."""
+    """A connection of SQLite, or one with the same statements: `?` marks a parameter."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = ...) -> Cursor: ...
     def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> object: ...
@@ -57,46 +57,46 @@ class Connection(Protocol):
 
 
 class Store(ABC):
-    """A connection to the rows of one index: the writer's, or one that only reads.
+    """A connection to the rows of one index, for the writer or read-only.
 
-    Statements are in what SQL SQLite and PostgreSQL have in common, so both kinds of store do the same.
+    Statements use the SQL that SQLite and PostgreSQL have in common, so both kinds of store behave the same.
     """
 
     _connection: Connection
 
     def __init__(self) -> None:
-        self._loose: dict[str, set[int]] = {table: set() for table, *_ in _SHARED}
+        self._maybe_orphaned: dict[str, set[int]] = {table: set() for table, *_ in _SHARED}
 
     @abstractmethod
     def close(self) -> None:
-        """Let the rows go."""
+        """Close the connection."""
 
     @abstractmethod
     def vacuum(self) -> None:
-        """Give the space of deleted rows back."""
+        """Free the space of deleted rows."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin a transaction that writes."""
+        """Begin a write transaction."""
 
     def _undo(self) -> None:
         self._connection.execute("ROLLBACK")
 
     @abstractmethod
     def _finish(self) -> None:
-        """Do what is left before a transaction is committed."""
+        """Hook before a transaction is committed."""
 
     @abstractmethod
     def _committed(self) -> None:
-        """Do what is to be done once a transaction is there to stay."""
+        """Hook after a transaction is committed."""
 
     def count(self, table: str) -> int:
-        """Rows of a table."""
+        """The number of rows of a table."""
         return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing: what is written inside is there after it, or none of it is."""
+        """All writes in the block are committed, or none if it raises."""
         self._begin()
         try:
             yield
@@ -112,31 +112,31 @@ class Store(ABC):
         yield from self._connection.execute(query, parameters)
 
     def get_meta(self, key: str) -> str | None:
-        """A value of the index itself ("settings", "encoder", "prompts", "generation"), or None."""
+        """A property of the index ("settings", "encoder", "prompts", "generation"), or None."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def set_meta(self, key: str, value: Mapping[str, object] | str) -> None:
-        """Keep a value of the index itself; mappings as JSON."""
+        """Store a property of the index; mappings as JSON."""
         text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         self._connection.execute(
             "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, text)
         )
 
     def next_generation(self) -> int:
-        """The number of the generation that is about to be written: one more than at the last call, from 1."""
+        """The number of the next generation: one more than at the last call, starting at 1."""
         number = 1 + int(self.get_meta("generation") or 0)
         self.set_meta("generation", str(number))
         return number
 
     def changed_since(self, generation: int) -> list[str] | None:
-        """The sources of all documents put, read or deleted since that generation was derived, in order; None if that is not known."""
+        """The sources of all documents put, read or deleted since that generation was derived, sorted; None if unknown."""
         if self.get_meta("derived") != str(generation):
             return None
         return [str(source) for (source,) in self._connection.execute("SELECT source FROM changed ORDER BY source")]
 
     def note_derived(self, generation: int) -> None:
-        """All that was changed is in the arrays of this generation."""
+        """Record that the arrays of this generation contain all changes."""
         self._connection.execute("DELETE FROM changed")
         self.set_meta("derived", str(generation))
 
@@ -144,9 +144,9 @@ class Store(ABC):
         self._connection.execute("INSERT INTO changed VALUES (?) ON CONFLICT DO NOTHING", (source,))
 
     def put_document(self, document: Document, read_from: str = "") -> bool:
-        """Add or replace a document, to be extracted; False when the very same one is there already.
+        """Add or replace a document, to be extracted; False if an identical one exists.
 
-        `read_from` identifies what else its occurrences depend on (graph/build/read_passages.py).
+        `read_from` identifies the other inputs of its extraction (graph/build/read_passages.py).
         """
         content = document_hash(document, read_from)
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
@@ -162,12 +162,14 @@ class Store(ABC):
         return True
 
     def delete_document(self, source: str) -> bool:
-        """Remove a document and everything that was read from it alone; False when there is none."""
+        """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` deletes what no occurrence refers to."""
         self._note_change(source)
         for table, query, _, _ in _SHARED:
             held = """WITH held AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o JOIN passages p ON p.row = o.passage
                 WHERE p.source = ?)"""
-            self._loose[table].update(int(row) for (row,) in self._connection.execute(f"{held} {query}", (source,)))
+            self._maybe_orphaned[table].update(
+                int(row) for (row,) in self._connection.execute(f"{held} {query}", (source,))
+            )
         return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
 
     def document_hashes(self) -> dict[str, str]:
@@ -175,23 +177,23 @@ class Store(ABC):
         return dict(self._connection.execute("SELECT source, hash FROM documents"))
 
     def sources_to_extract(self) -> list[str]:
-        """Documents that have been put but whose occurrences are not there yet, in order."""
+        """The sources of documents whose extraction is not finished, sorted."""
         rows = self._connection.execute("SELECT source FROM documents WHERE extracted = 0 ORDER BY source")
         return [str(source) for (source,) in rows]
 
     def document(self, source: str) -> Document:
-        """One document, whole."""
+        """One document."""
         query = "SELECT source, title, text, metadata FROM documents WHERE source = ?"
         source, title, text, metadata = self._connection.execute(query, (source,)).fetchone()
         return Document(source, title, text, json.loads(metadata))
 
     def passage_ids(self, source: str) -> set[str]:
-        """Ids of a document's passages that have been read, or quarantined."""
+        """Ids of the passages of a document that have been read or quarantined."""
         rows = self._connection.execute("SELECT id FROM passages WHERE source = ?", (source,))
         return {str(identity) for (identity,) in rows}
 
     def put_reading(self, reading: Reading) -> None:
-        """Keep what came of a passage: its occurrences, or why it is in quarantine. The passage is new or quarantined."""
+        """Store the result of reading a passage, new or quarantined: its occurrences, or why it is in quarantine."""
         passage = reading.passage
         self._note_change(passage.source)
         row = self._connection.execute(
@@ -206,11 +208,11 @@ class Store(ABC):
             self._put_occurrence(row, occurrence)
 
     def finish_document(self, source: str) -> None:
-        """All passages of a document have been put."""
+        """Record that all passages of a document have been put."""
         self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
 
     def quarantined(self) -> list[tuple[Passage, int]]:
-        """Passages that could not be read, in order, and how many times each was tried."""
+        """Passages that could not be read, in order, and the number of attempts for each."""
         rows = self._connection.execute(
             """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
             substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)), q.attempts
@@ -254,18 +256,19 @@ class Store(ABC):
         return int(found[0])
 
     def drop_orphans(self) -> None:
-        """Remove what documents that this connection deleted had alone: propositions, entities and topics that no place holds any more."""
+        """Delete the propositions, entities and topics of documents deleted by this connection that no occurrence refers to."""
         for table, _, links, column in _SHARED:
             self._connection.executemany(
                 f"DELETE FROM {table} WHERE row = ? AND NOT EXISTS (SELECT 1 FROM {links} WHERE {column} = {table}.row)",
-                [(row,) for row in self._loose[table]],
+                [(row,) for row in self._maybe_orphaned[table]],
             )
-            self._loose[table].clear()
+            self._maybe_orphaned[table].clear()
 
     def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
-        """Replace all (id, layer, text) of summaries: an id tells its layer and its text, so those that are there already stay."""
-        now = {each[0]: each for each in summaries}
-        there = {str(identity) for (identity,) in self._connection.execute("SELECT id FROM summaries")}
-        gone, new = ([(each,) for each in there - now.keys()], [now[each] for each in now.keys() - there])
-        self._connection.executemany("DELETE FROM summaries WHERE id = ?", gone)
-        self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", new)
+        """Replace all summaries (id, layer, text): an id identifies layer and text, so existing ones stay."""
+        new_by_id = {summary[0]: summary for summary in summaries}
+        stored = {str(identity) for (identity,) in self._connection.execute("SELECT id FROM summaries")}
+        deleted = [(identity,) for identity in stored - new_by_id.keys()]
+        added = [new_by_id[identity] for identity in new_by_id.keys() - stored]
+        self._connection.executemany("DELETE FROM summaries WHERE id = ?", deleted)
+        self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", added)

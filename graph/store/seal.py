@@ -1,7 +1,7 @@
 """The seal of index.sqlite: its checksums by block, as the last finished run left it.
 
-A missing seal means that a run did not finish (`modegraph resume` does); a seal that does not match means damage. A file that is written in a
-few places need not be read whole to be sealed again."""
+A missing seal means that a run did not finish (`modegraph resume` finishes it); a seal that does not match means damage. After a few writes
+to the file, only the changed blocks are read to seal it again."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,47 +20,47 @@ _HEAD = "XXH3 by blocks of"
 
 @dataclass(frozen=True)
 class BlockSums:
-    """The XXH3 of every block of a file, the last one cut at its end."""
+    """The XXH3 of every block of a file; the last block may be shorter."""
 
     bytes: int
     blocks: tuple[str, ...]
 
     @classmethod
     def of(cls, file: Path) -> "BlockSums":
-        """Those of a file as it is now."""
-        return cls(0, ()).again(file, ())
+        """The current checksums of a file."""
+        return cls(0, ()).updated(file, ())
 
-    def again(self, file: Path, written: Iterable[int]) -> "BlockSums":
-        """Those of the file as it is now, when nothing but the blocks `written`, and what came behind the last one, has changed."""
+    def updated(self, file: Path, written: Iterable[int]) -> "BlockSums":
+        """The current checksums of the file, if only the blocks `written`, the last one and later ones have changed."""
         count = -(-file.stat().st_size // BLOCK_BYTES)
         changed = {*written, *range(max(0, len(self.blocks) - 1), count)}
-        kept = dict(enumerate(self.blocks[:count]))
-        made = {block: _block_sum(file, block, BLOCK_BYTES) for block in changed if block < count}
-        return BlockSums(file.stat().st_size, tuple((kept | made)[block] for block in range(count)))
+        old = dict(enumerate(self.blocks[:count]))
+        new = {block: _block_sum(file, block, BLOCK_BYTES) for block in changed if block < count}
+        return BlockSums(file.stat().st_size, tuple((old | new)[block] for block in range(count)))
 
-    def hold(self, file: Path, blocks: Iterable[int]) -> bool:
-        """Whether these blocks, those that there were, are as they were."""
-        there = [block for block in blocks if block < len(self.blocks)]
-        return all(_block_sum(file, block, self.bytes - block * BLOCK_BYTES) == self.blocks[block] for block in there)
+    def match(self, file: Path, blocks: Iterable[int]) -> bool:
+        """Whether these blocks, as far as they have a checksum, are unchanged."""
+        known = [block for block in blocks if block < len(self.blocks)]
+        return all(_block_sum(file, block, self.bytes - block * BLOCK_BYTES) == self.blocks[block] for block in known)
 
     @property
     def text(self) -> str:
-        """All in one file, with a checksum of that."""
-        told = "\n".join([f"{_HEAD} {BLOCK_BYTES} bytes, {self.bytes} in all", *self.blocks])
-        return f"{told}\n{xxhash.xxh3_128_hexdigest(told.encode())}"
+        """The content of the seal: all checksums, and a checksum of those."""
+        body = "\n".join([f"{_HEAD} {BLOCK_BYTES} bytes, {self.bytes} in all", *self.blocks])
+        return f"{body}\n{xxhash.xxh3_128_hexdigest(body.encode())}"
 
     @classmethod
     def read(cls, text: str) -> "BlockSums | None":
-        """Those that `text` tells; None where they are told in another form or a byte of it has changed."""
-        told, _, own = text.rpartition("\n")
-        if not told.startswith(_HEAD) or xxhash.xxh3_128_hexdigest(told.encode()) != own:
+        """The checksums in the text of a seal; None if it has another form or a changed byte."""
+        body, _, checksum = text.rpartition("\n")
+        if not body.startswith(_HEAD) or xxhash.xxh3_128_hexdigest(body.encode()) != checksum:
             return None
-        head, *blocks = told.split("\n")
+        head, *blocks = body.split("\n")
         return cls(int(head.split()[-3]), tuple(blocks))
 
 
 def _block_sum(file: Path, block: int, most: int) -> str:
-    """The XXH3 of a block, or of the first bytes of it."""
+    """The XXH3 of the first `most` bytes of a block."""
     with file.open("rb") as opened:
         opened.seek(block * BLOCK_BYTES)
         return xxhash.xxh3_128_hexdigest(opened.read(min(most, BLOCK_BYTES)))
@@ -79,25 +79,25 @@ class Sealing:
         self.found_damage = False
 
     def write(self, pages: Iterable[int], page_bytes: int) -> None:
-        """Take note of pages (from 1) before they are written. UserError where one is not as the last run left it: a new seal would hide that."""
+        """Record pages (from 1) before they are written. UserError if one has changed since the last run, as a new seal would hide the damage."""
         if self.before is None:
             return
         blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written
-        if not self.before.hold(self._file, blocks):
+        if not self.before.match(self._file, blocks):
             self.found_damage = True
             raise _damage_error(self._file)
         self._written |= blocks
 
     def now(self) -> BlockSums:
-        """The checksums of the file as it is now."""
-        return BlockSums.of(self._file) if self.before is None else self.before.again(self._file, self._written)
+        """The current checksums of the file."""
+        return BlockSums.of(self._file) if self.before is None else self.before.updated(self._file, self._written)
 
 
 @contextmanager
 def unsealed(folder: Path) -> Iterator[Sealing]:
-    """Break the seal while an index is written; seal it again at the end, or when nothing was changed after all.
+    """Remove the seal while an index is written; seal it again at the end, or after an error if nothing has changed.
 
-    UserError when index.sqlite, where it is written, is not as the last run left it: a new seal would hide that.
+    UserError when a block of index.sqlite to be written has changed since the last run, as a new seal would hide the damage.
     """
     seal = folder / SEAL
     sealing = Sealing(folder, _sealed_sums(folder))
@@ -112,23 +112,23 @@ def unsealed(folder: Path) -> Iterator[Sealing]:
 
 
 def _sealed_sums(folder: Path) -> BlockSums | None:
-    """What index.sqlite was sealed with; None where the last run did not finish, or the seal cannot be read."""
+    """The checksums in the seal; None if the last run did not finish or the seal is damaged."""
     seal = folder / SEAL
     return BlockSums.read(seal.read_text(errors="replace")) if seal.exists() else None
 
 
 def check_seal(folder: Path) -> SealState:
-    """Whether index.sqlite is as the last finished run left it; "illegible" when the seal itself has a changed byte."""
+    """Whether index.sqlite is unchanged since the last finished run; "illegible" when the seal itself has a changed byte."""
     if not (folder / SEAL).exists():
         return "unfinished"
-    told = _sealed_sums(folder)
-    if told is None:
+    sealed = _sealed_sums(folder)
+    if sealed is None:
         return "illegible"
-    return "intact" if BlockSums.of(folder / SQLITE_FILE) == told else "damaged"
+    return "intact" if BlockSums.of(folder / SQLITE_FILE) == sealed else "damaged"
 
 
 def check_undamaged(folder: Path) -> None:
-    """UserError when index.sqlite is not as the last finished run left it."""
+    """UserError when index.sqlite has changed since the last finished run."""
     if check_seal(folder) == "damaged":
         raise _damage_error(folder / SQLITE_FILE)
 

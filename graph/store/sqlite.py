@@ -19,9 +19,9 @@ from graph.store.rows import Store
 
 SQLITE_FILE = "index.sqlite"
 MOST_LOGGED_BYTES = 64 << 20
-"""Of the write-ahead log, before what it holds is brought into the file."""
+"""Size of the write-ahead log above which it is folded into the file."""
 WRITER_CACHE_BYTES = 128 << 20
-"""Pages of the file that a writer keeps in memory, at most: texts and entities are looked up by hashes, which lie anywhere in it."""
+"""Page cache of a writer: texts and entities are looked up by hashes, which are scattered over the file."""
 _LOG_HEAD_BYTES = 32
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -56,17 +56,17 @@ CREATE TABLE changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE INDEX documents_to_extract ON documents (source) WHERE extracted = 0;
 CREATE INDEX passages_by_reader ON passages (reader, dropped);
 """
-"""`changed` holds documents put, read or deleted since the arrays were derived; the last two indexes spare reading all rows."""
+"""`changed` holds documents put, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
 
 
 class Sealing(Protocol):
-    """Who is told which pages of the file, from 1, are about to be written, and how many bytes each has."""
+    """Receives the pages of the file (from 1) that are about to be written, and the bytes of a page."""
 
     def write(self, pages: Iterable[int], page_bytes: int) -> None: ...
 
 
 def read_sqlite_settings(folder: Path) -> IndexSettings:
-    """The settings of the index in a folder; UserError when its file cannot be read, DiskFull when there is no room for the one beside it."""
+    """The settings of the index in a folder; UserError when its file cannot be read, DiskFull when SQLite has no space for its auxiliary file."""
     try:
         with (
             report_full_disk(folder),
@@ -101,7 +101,7 @@ class SqliteStore(Store):
         self._read_only = read_only
 
     def close(self) -> None:
-        """Let the file go; a writer folds the write-ahead log into it first."""
+        """Close the file; a writer folds the write-ahead log into it first."""
         try:
             if not self._read_only:
                 self._fold()
@@ -115,14 +115,14 @@ class SqliteStore(Store):
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _finish(self) -> None:
-        """Nothing: rows are written as they come."""
+        """Do nothing: rows are written immediately."""
 
     def _committed(self) -> None:
         if self._sealing is not None and self._log.exists() and self._log.stat().st_size > MOST_LOGGED_BYTES:
             self._fold()
 
     def _fold(self) -> None:
-        """Bring what the write-ahead log holds into the file."""
+        """Fold the write-ahead log into the file."""
         if self._sealing is not None:
             self._sealing.write(*_pages_in(self._log))
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -136,7 +136,7 @@ class SqliteStore(Store):
 
 
 def _pages_in(log: Path) -> tuple[list[int], int]:
-    """The pages that SQLite's write-ahead log holds, and the bytes of one (https://sqlite.org/fileformat.html, section 4)."""
+    """The pages in SQLite's write-ahead log, and the bytes of a page (https://sqlite.org/fileformat.html, section 4)."""
     if not log.exists() or log.stat().st_size <= _LOG_HEAD_BYTES:
         return [], 0
     head = np.fromfile(log, ">u4", _LOG_HEAD_BYTES // 4)

@@ -1,8 +1,8 @@
-"""A matrix of vectors into its files, and back: what is in no segment yet is written into a new one, small ones are merged.
+"""Writes a matrix of vectors to files and opens it: new vectors go into a new segment, small segments are merged.
 
-At the end, the policy: which segments are written again and which have an ANN index, so that there are few of any order of size, and few
-vectors to compare one by one.
-Legend: N rows of a matrix, R rows of its segments one after another, S segments, K segments that are kept."""
+At the end, the policy: which segments are rewritten and which have an ANN index, so that there are few segments of each order of magnitude,
+and few vectors outside ANN indexes.
+Legend: N rows of a matrix, R rows of its segments, concatenated, S segments, K segments that are not rewritten."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -11,55 +11,55 @@ from pathlib import Path
 import numpy as np
 
 from graph.store.ann import Ann, build_ann
-from graph.store.columns.moved import Numbers, appended, changed_numbers, whole_numbers
+from graph.store.columns.moved import Numbers, appended, assembled_numbers, changed_numbers
 from graph.store.vectors import SEGMENT_FOLDER, Vectors, check_segment, open_segment, write_segment
 from graph.types import Ints
 
 
 def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, compact: bool = False) -> Vectors:
-    """The same vectors with all of them in files: what is in none yet is written into a new segment, in order.
+    """The same vectors, all of them in files: those in memory are written to a new segment, in order.
 
-    With it goes what `segments_to_merge` says, a fresh segment too; if `compact`, everything is in one segment, in order. UserError when a
-    segment that would be written again is damaged.
+    The vectors of `segments_to_merge` and of fresh segments go into it too; if `compact`, all vectors go into one segment, in order. UserError
+    when a segment to be rewritten is damaged.
     """
     rows_S = [len(segment.ids_R) for segment in vectors.segments]
     live_S = vectors.live_S.tolist()
     new = {place for place, segment in enumerate(vectors.segments) if not segment.name or segment.fresh}
     in_files = all(segment.name for segment in vectors.segments)
     if compact:
-        again = set() if vectors.whole and in_files else set(range(len(rows_S)))
+        again = set() if vectors.is_one_segment and in_files else set(range(len(rows_S)))
     else:
         again = segments_to_merge(rows_S, live_S, new, merge_factor)
         again |= new if again or not in_files else set()
-    kept = [place for place in range(len(rows_S)) if place not in again]
-    segments = [vectors.segments[place] for place in kept]
-    end = sum(rows_S[place] for place in kept)
-    if again == new and kept == list(range(len(kept))):
+    unchanged = [place for place in range(len(rows_S)) if place not in again]
+    segments = [vectors.segments[place] for place in unchanged]
+    end = sum(rows_S[place] for place in unchanged)
+    if again == new and unchanged == list(range(len(unchanged))):
         rows_R, row_N = appended(vectors.row_N, end)
     else:
-        rows_R, row_N = _moved_together(vectors, kept)
-    if len(rows_R) or not kept:
+        rows_R, row_N = _renumbered(vectors, unchanged)
+    if len(rows_R) or not unchanged:
         for place in again - new:
             if live_S[place]:
                 check_segment(folder, vectors.segments[place].name)
-        segments.append(write_segment(folder, field, vectors.ids(rows_R), lambda part: vectors.held(rows_R[part])))
+        segments.append(write_segment(folder, field, vectors.ids(rows_R), lambda part: vectors.stored(rows_R[part])))
     return Vectors(tuple(segments), row_N)
 
 
-def _moved_together(vectors: Vectors, kept: Sequence[int]) -> tuple[Ints, Numbers]:
-    """The rows that are in none of the segments that are kept, and where each row is when those, then these, lie end to end."""
-    row_N, kept_K = np.array(whole_numbers(vectors.row_N)), np.array(kept, np.int64)
-    moved_S, segment_N = np.zeros(len(vectors.segments), np.int64), vectors.segment_of(row_N)
-    ends = np.cumsum([0, *(len(vectors.segments[place].ids_R) for place in kept)])
-    moved_S[kept_K] = ends[:-1] - vectors.starts[kept_K]
-    row_N += moved_S[segment_N]
-    rows_R = np.flatnonzero(~np.isin(segment_N, kept_K))
+def _renumbered(vectors: Vectors, unchanged: Sequence[int]) -> tuple[Ints, Numbers]:
+    """The rows in no unchanged segment, and the position of every row once they follow the unchanged segments."""
+    row_N, segment_K = np.array(assembled_numbers(vectors.row_N)), np.array(unchanged, np.int64)
+    shift_S, segment_N = np.zeros(len(vectors.segments), np.int64), vectors.segment_of(row_N)
+    ends = np.cumsum([0, *(len(vectors.segments[place].ids_R) for place in unchanged)])
+    shift_S[segment_K] = ends[:-1] - vectors.starts[segment_K]
+    row_N += shift_S[segment_N]
+    rows_R = np.flatnonzero(~np.isin(segment_N, segment_K))
     row_N[rows_R] = ends[-1] + np.arange(len(rows_R))
     return rows_R, changed_numbers(vectors.row_N, row_N)
 
 
 def with_ann(folder: Path, vectors: Vectors, ann_rows: int, merge_factor: int, compact: bool = False) -> Vectors:
-    """The same vectors, with an ANN index for each segment that is to have one; if `compact`, for no other."""
+    """The same vectors, with an ANN index for each segment of `segments_to_index`; if `compact`, for no other."""
     due = segments_to_index([len(segment.ids_R) for segment in vectors.segments], len(vectors), ann_rows, merge_factor)
     segments = list(vectors.segments)
     for place, segment in enumerate(segments):
@@ -71,13 +71,13 @@ def with_ann(folder: Path, vectors: Vectors, ann_rows: int, merge_factor: int, c
 
 
 def has_ann_due(vectors: Vectors, ann_rows: int, merge_factor: int) -> bool:
-    """Whether just the segments that are to have an ANN index have one."""
+    """Whether exactly the segments of `segments_to_index` have an ANN index."""
     due = segments_to_index([len(segment.ids_R) for segment in vectors.segments], len(vectors), ann_rows, merge_factor)
     return due == {place for place, segment in enumerate(vectors.segments) if segment.ann is not None}
 
 
 def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[str, Ann] | None = None) -> Vectors:
-    """Vectors in the files of an index, memory-mapped; `ann` has the ANN indexes of segments by name."""
+    """The vectors in segment files, memory-mapped; `ann` has the ANN indexes of segments by name."""
     segments = (open_segment(folder / SEGMENT_FOLDER / name) for name in names)
     return Vectors(tuple(replace(segment, ann=(ann or {}).get(segment.name)) for segment in segments), row_N)
 
@@ -85,8 +85,8 @@ def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[s
 def segments_to_merge(
     rows_S: Sequence[int], live_S: Sequence[int], new: Collection[int], merge_factor: int
 ) -> set[int]:
-    """Which segments are written again: those of which more than half is gone, and smaller ones than `merge_factor` times what is
-    written, when they would be that many with it. So there are few: some `merge_factor` of each order of size.
+    """The segments to rewrite: those with more than half of their rows deleted, and those smaller than `merge_factor` times the rows written, if
+    with the new one they are at least `merge_factor`. So there are few: about `merge_factor` of each order of magnitude.
 
     >>> segments_to_merge([100, 1, 1, 1], [100, 1, 1, 1], {3}, 3), segments_to_merge([100, 8], [49, 8], set(), 3)
     ({1, 2}, {0})
@@ -104,9 +104,9 @@ def segments_to_merge(
 
 
 def segments_to_index(rows_S: Sequence[int], live: int, ann_rows: int, merge_factor: int) -> set[int]:
-    """Which segments have an ANN index: of at least `ann_rows` vectors in use all but segments of less than `ann_rows / merge_factor`.
+    """The segments that have an ANN index: with at least `ann_rows` vectors in use, all with at least `ann_rows / merge_factor` rows.
 
-    There are few of those (`segments_to_merge`), so no more than about `ann_rows` vectors are compared one by one.
+    Smaller segments are few (`segments_to_merge`), so exact search covers at most about `ann_rows` vectors.
 
     >>> segments_to_index([90, 20, 1], 100, 100, 8), segments_to_index([90, 20, 1], 99, 100, 8)
     ({0, 1}, set())

@@ -1,8 +1,9 @@
-"""A matrix of vectors that lie in segments, files that are written once and never changed; and how its cosines are spread.
+"""A matrix of vectors in segments, which are immutable files; and the distribution of its cosines.
 
-An edit writes a segment of the vectors that it adds, and a map of rows tells which rows are in use. A segment is a file of vectors and of the
-ids that they belong to, named after the checksum of its bytes. Quantiles of cosines are what retrieval measures similarity by.
-Legend: N rows of a matrix, R rows of its segments one after another, S segments, D dimensions, Q columns of a product, B pairs, Z quantiles."""
+An edit writes a segment with the vectors that it adds; a column of rows says which rows of the segments are in use. A segment is a file of
+vectors and their ids, named after the checksum of its bytes. Retrieval normalises similarities by the quantiles of cosines.
+Legend: N rows of a matrix, R rows of its segments, concatenated, S segments, D dimensions, Q columns of a product, X requested rows,
+B pairs, Z quantiles."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,43 +19,43 @@ from graph.errors import UserError
 from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
-from graph.store.columns.moved import MovedNumbers, Numbers, numbers_from, whole_numbers
-from graph.store.float16 import StoredVectors, as_float32, let_go, product
+from graph.store.columns.moved import MovedNumbers, Numbers, assembled_numbers, numbers_from
+from graph.store.float16 import StoredVectors, as_float32, product, release_memory
 from graph.types import Floats, IdBytes, Ints
 
 SEGMENT_FOLDER, SEGMENT_ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
-"""Vectors that are gathered at a time to be written."""
+"""Vectors that are collected at a time for writing."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Vectors and their ids, in the file of that name; "" while they are in none."""
+    """Vectors and their ids, in the file `name` ("" if they are only in memory)."""
 
     vectors_RD: StoredVectors
     ids_R: IdBytes
     name: str = ""
     ann: Ann | None = None
     fresh: bool = False
-    """Whether no generation has it yet, though it is in a file."""
+    """Whether it is in a file but not yet part of a generation."""
 
 
 def open_segment(file: Path) -> Segment:
-    """A segment's file, memory-mapped: vectors, then ids, each as numpy saves an array."""
+    """The segment in a file, memory-mapped: vectors, then ids, each in numpy's format."""
     with file.open("rb") as opened:
         vectors_RD = _map_array(opened)
         return Segment(vectors_RD, _map_array(opened), file.name)
 
 
 def check_segment(folder: Path, name: str) -> None:
-    """UserError when a segment is not as it was written."""
+    """UserError when a segment is damaged."""
     if not segment_is_sound(folder / SEGMENT_FOLDER / name):
         found = f"{folder / SEGMENT_FOLDER / name}: not the bytes that were written"
         raise UserError(found, "a sound segment", f"run: modegraph repair {folder}")
 
 
 def segment_is_sound(file: Path) -> bool:
-    """Whether a segment's bytes are those that its name tells."""
+    """Whether the bytes of a segment match the checksum in its name."""
     return has_sum(file, file.stem.rpartition("-")[2])
 
 
@@ -65,7 +66,7 @@ def write_segment(
     vectors_of: Callable[[slice], StoredVectors],
     at_a_time: int = WRITTEN_ROWS,
 ) -> Segment:
-    """The vectors of ids as a new segment; so many are held in memory at a time."""
+    """Write the vectors of ids to a new segment, with at most `at_a_time` of them in memory."""
     partial = folder / SEGMENT_FOLDER / f"{field}-{uuid4().hex}.partial"
     partial.parent.mkdir(exist_ok=True)
     with partial.open("wb") as opened:
@@ -84,7 +85,7 @@ def write_segment(
 
 
 def _map_array(opened: Any) -> Any:
-    """The array that begins where a file is read, mapped; the file is read on after it."""
+    """The array at the current position of a file, memory-mapped; the position moves past it."""
     np.lib.format.read_magic(opened)
     shape, _, dtype = np.lib.format.read_array_header_1_0(opened)
     start = opened.tell()
@@ -97,13 +98,13 @@ def _map_array(opened: Any) -> Any:
 
 @dataclass(frozen=True)
 class Vectors:
-    """A matrix float32[N, D] of vectors that lie in segments. To its users an array that cannot be written to: `vectors @ query`,
-    `vectors[rows]`, `len`, `shape`; `numpy.asarray` makes a copy of it where it lies in several segments, or as float16.
+    """A matrix float32[N, D] of vectors in segments, used like a read-only array: `vectors @ query`, `vectors[rows]`, `len`, `shape`.
+    `numpy.asarray` copies it if it has several segments or is stored as float16.
     """
 
     segments: tuple[Segment, ...]
     row_N: Numbers
-    """Where each vector is: a row of the segments, counted through all of them."""
+    """The position of each vector: a row of the concatenated segments."""
 
     @classmethod
     def of(cls, vectors_ND: StoredVectors, ids: Sequence[str] | IdBytes = ()) -> "Vectors":
@@ -114,20 +115,20 @@ class Vectors:
 
     @classmethod
     def join(cls, parts: Sequence["Vectors"]) -> "Vectors":
-        """The rows of all parts, one part after another."""
+        """The rows of all parts, concatenated."""
         first = np.cumsum([0, *(part.starts[-1] for part in parts)])
-        rows = [whole_numbers(part.row_N) + start for part, start in zip(parts, first, strict=False)]
+        rows = [assembled_numbers(part.row_N) + start for part, start in zip(parts, first, strict=False)]
         return cls(tuple(segment for part in parts for segment in part.segments), np.concatenate(rows))
 
     @cached_property
-    def whole(self) -> bool:
-        """Whether this is all of one segment, as it lies."""
+    def is_one_segment(self) -> bool:
+        """Whether the rows are all those of a single segment, in its order."""
         moved = isinstance(self.row_N, MovedNumbers) or len(self.segments) != 1
         return not moved and np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
 
     @cached_property
     def starts(self) -> Ints:
-        """Where the rows of each segment begin, counted through all of them, and where the last one's end: int64[S + 1]."""
+        """The first row of each segment in the concatenated segments, and their end: int64[S + 1]."""
         return np.cumsum([0, *(len(segment.ids_R) for segment in self.segments)])
 
     @property
@@ -136,7 +137,7 @@ class Vectors:
         return -np.diff([*(numbers_from(self.row_N, int(start)) for start in self.starts[:-1]), 0])
 
     def segment_of(self, row_X: Ints) -> Ints:
-        """The segment of rows of the segments."""
+        """The segment that each row of the concatenated segments is in."""
         return np.searchsorted(self.starts, row_X, "right") - 1
 
     @property
@@ -153,53 +154,53 @@ class Vectors:
 
     def __matmul__(self, right: Floats) -> Floats:
         """The products [N] or [N, Q] with a vector or a matrix [D, Q]."""
-        if self.whole:
+        if self.is_one_segment:
             return product(self.segments[0].vectors_RD, right)
         return np.concatenate([product(segment.vectors_RD, right) for segment in self.segments])[
-            whole_numbers(self.row_N)
+            assembled_numbers(self.row_N)
         ]
 
     def __getitem__(self, rows: Any) -> Floats:
-        """The vectors of rows, given as numpy takes them (a number, a slice, rows in any shape, a mask)."""
-        return as_float32(self.held(rows))
+        """The vectors of rows: an index, a slice, rows in any shape or a mask, as in numpy."""
+        return as_float32(self.stored(rows))
 
-    def held(self, rows: Any) -> StoredVectors:
-        """The vectors of rows as they are kept."""
-        if self.whole:
+    def stored(self, rows: Any) -> StoredVectors:
+        """The vectors of rows in their stored type."""
+        if self.is_one_segment:
             return np.asarray(self.segments[0].vectors_RD[rows])
         return _gather(
             [segment.vectors_RD for segment in self.segments], self.starts, np.asarray(self.row_N[rows], np.int64)
         )
 
-    def let_go(self) -> None:
-        """Give back the memory that reading them took; they are read from their files again when they are asked for."""
+    def release_memory(self) -> None:
+        """Release the memory of mapped pages; they are read from the files again when accessed."""
         for segment in self.segments:
-            let_go(segment.vectors_RD)
+            release_memory(segment.vectors_RD)
 
     def candidates(self, query_QD: Floats, count: int) -> list[Ints] | None:
-        """For each unit vector rows, ascending, that hold the `count` nearest to it but for what ANN indexes miss; None where no segment has one."""
+        """For each unit vector, ascending rows that include the `count` nearest except those that ANN indexes miss; None if no segment has one."""
         if all(segment.ann is None for segment in self.segments):
             return None
-        found: list[list[Ints]] = [[] for _ in query_QD]
+        candidates_Q: list[list[Ints]] = [[] for _ in query_QD]
         for segment, start, live in zip(self.segments, self.starts.tolist(), self._live, strict=False):
             row_R = self._row_of_place[start : start + len(segment.ids_R)]
-            for rows, places in zip(found, _nearest_places(segment, query_QD, count, row_R, live), strict=True):
+            for rows, places in zip(candidates_Q, _nearest_places(segment, query_QD, count, row_R, live), strict=True):
                 rows.append(row_R[places][row_R[places] >= 0])
-        return [np.sort(np.concatenate(rows)) for rows in found]
+        return [np.sort(np.concatenate(rows)) for rows in candidates_Q]
 
     @cached_property
     def _row_of_place(self) -> Ints:
-        """The row of each row of the segments, −1 for what was deleted: int64[R]."""
+        """The row of the matrix for each row of the segments, −1 for deleted ones: int64[R]."""
         row_R = np.full(self.starts[-1], -1, np.int64)
-        row_R[whole_numbers(self.row_N)] = np.arange(len(self))
+        row_R[assembled_numbers(self.row_N)] = np.arange(len(self))
         return row_R
 
     @cached_property
     def _live(self) -> list[bytes | None]:
-        """Of each segment, a bit for each of its rows, set where it is in use; None where all are."""
+        """For each segment, a bit per row that is set if the row is in use; None if all are."""
         ends = np.cumsum([len(segment.ids_R) for segment in self.segments])[:-1]
-        used = [part >= 0 for part in np.split(self._row_of_place, ends)]
-        return [None if part.all() else np.packbits(part, bitorder="little").tobytes() for part in used]
+        in_use = [part >= 0 for part in np.split(self._row_of_place, ends)]
+        return [None if part.all() else np.packbits(part, bitorder="little").tobytes() for part in in_use]
 
     def ids(self, rows: Ints) -> IdBytes:
         """The ids of the vectors in rows."""
@@ -209,9 +210,9 @@ class Vectors:
         return np.asarray(self[:], dtype)
 
     def only(self, rows: Ints) -> "Vectors":
-        """The given rows in memory: shared where they lie together in one segment, else a copy."""
-        together = self.whole and len(rows) > 0 and bool((np.diff(rows) == 1).all())
-        return Vectors.of(self.held(slice(rows[0], rows[-1] + 1) if together else rows))
+        """The given rows in memory: shared if they are consecutive rows of a single segment, else copied."""
+        consecutive = self.is_one_segment and len(rows) > 0 and bool((np.diff(rows) == 1).all())
+        return Vectors.of(self.stored(slice(rows[0], rows[-1] + 1) if consecutive else rows))
 
 
 Matrix = Floats | Vectors
@@ -219,7 +220,7 @@ Matrix = Floats | Vectors
 
 
 def _nearest_places(segment: Segment, query_QD: Floats, count: int, row_R: Ints, live: bytes | None) -> Iterator[Ints]:
-    """For each query, where in a segment candidates for the nearest rows lie."""
+    """For each query, the positions in a segment of candidates for the nearest rows."""
     if segment.ann is not None:
         yield from (places[places >= 0] for places in segment.ann.search(query_QD, count, live))
         return
@@ -229,31 +230,31 @@ def _nearest_places(segment: Segment, query_QD: Floats, count: int, row_R: Ints,
 
 
 def _gather(parts_S: Sequence[NDArray[Any]], starts: Ints, row_X: Ints) -> NDArray[Any]:
-    """Rows, in any shape, of arrays that stand one after another, each from its start on."""
+    """The rows `row_X`, in any shape, of concatenated arrays that begin at `starts`."""
     place_X = np.searchsorted(starts, row_X, "right") - 1
-    found = np.empty((*row_X.shape, *parts_S[0].shape[1:]), parts_S[0].dtype)
+    values = np.empty((*row_X.shape, *parts_S[0].shape[1:]), parts_S[0].dtype)
     for place, part in enumerate(parts_S):
         here_X = place_X == place
         if here_X.any():
-            found[here_X] = part[row_X[here_X] - starts[place]]
-    return found
+            values[here_X] = part[row_X[here_X] - starts[place]]
+    return values
 
 
 QUANTILE_LEVELS_Z: NDArray[np.float64] = np.concatenate(
     [np.arange(100) / 100, 0.99 + np.arange(1, 10) / 1000, [0.9999, 1.0]]
 )
-"""Shares of the pairs: every hundredth, then finer towards the nearest pairs."""
+"""Shares of the pairs: in steps of 0.01, then finer towards the most similar pairs."""
 SAMPLED_PAIRS, PAIR_SEED = 16_384, 0
 PAIRS_AT_ONCE = 1024
-"""Pairs at a time: what they take stays in the processor's cache."""
+"""Pairs at a time: their vectors fit the processor's cache."""
 COSINE_DIGITS = 5
-"""Cosines are rounded to so many, so that nothing of the order in which they are summed is kept."""
+"""Decimal places of cosines: rounding removes the effect of the order of summation."""
 
 
 def cosine_quantiles(vectors_ND: Matrix) -> Floats:
-    """The cosines of unlike rows at LEVELS_Z, of at most PAIRS pairs drawn evenly with a fixed seed: float32[Z]; zeros for less than two rows.
+    """Quantiles of the cosines of distinct rows at QUANTILE_LEVELS_Z, over SAMPLED_PAIRS pairs from a fixed seed: float32[Z]; zeros for fewer than two rows.
 
-    The same rows in the same order give the same bytes, in whatever segments they lie.
+    The same rows in the same order give the same bytes, whatever their segments.
     """
     count = len(vectors_ND)
     if count < 2:
@@ -266,7 +267,7 @@ def cosine_quantiles(vectors_ND: Matrix) -> Floats:
     blocks = [slice(start, start + PAIRS_AT_ONCE) for start in range(0, SAMPLED_PAIRS, PAIRS_AT_ONCE)]
     cosines = [_products(vectors_ND[first_B[block]], vectors_ND[second_B[block]]) for block in blocks]
     if isinstance(vectors_ND, Vectors):
-        vectors_ND.let_go()
+        vectors_ND.release_memory()
     return np.asarray(np.quantile(np.concatenate(cosines), QUANTILE_LEVELS_Z).round(COSINE_DIGITS), np.float32)
 
 

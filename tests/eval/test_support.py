@@ -100,9 +100,9 @@ def test_a_verifier_stands_beside_overlap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"supported": "yes"}, "line 2: no row of a labelled sentence"),
-        ({"passages": PASSAGE}, "line 2: no row of a labelled sentence"),
-        ({"sentence": None}, "line 2: no row of a labelled sentence"),
+        ({"supported": "yes"}, "line 2: not a row of a labelled sentence"),
+        ({"passages": PASSAGE}, "line 2: not a row of a labelled sentence"),
+        ({"sentence": None}, "line 2: not a row of a labelled sentence"),
     ],
 )
 def test_a_bad_row_is_named(change: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from dataclasses import fields
 import numpy as np
 import scipy.sparse as sp
 
-from graph.store.columns.moved import whole
+from graph.store.columns.moved import assembled
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
 
 
 def assert_same_index(a: IndexData, b: IndexData) -> None:
     for field in fields(IndexData):
-        left, right = whole(getattr(a, field.name)), whole(getattr(b, field.name))
+        left, right = assembled(getattr(a, field.name)), assembled(getattr(b, field.name))
         if isinstance(left, Strings):
             assert [left[i] for i in range(len(left))] == [right[i] for i in range(len(right))], field.name
         elif sp.issparse(left):

@@ -128,14 +128,14 @@ def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Pat
     verifier = open_verifier(str(tmp_path / "both"))
     assert verifier.second is not None and verifier.threshold == pytest.approx(record.threshold)
     sets, _ = read_real(real, ())
-    for name, told in zip(REAL_SETS, record.real, strict=True):
+    for name, figures in zip(REAL_SETS, record.real, strict=True):
         dev = claims_of(sets[name]["dev"])
         marked_n = probability_of_readings(verifier, dev.readings) >= verifier.threshold
         share = float(marked_n[dev.label_n == 0].mean())
-        assert (told.name, told.dev) == (name, len(dev.label_n)) and told.supported_marked == share <= 0.05
-    worst = max(told.supported_marked for told in record.real)
+        assert (figures.name, figures.dev) == (name, len(dev.label_n)) and figures.supported_marked == share <= 0.05
+    worst = max(figures.supported_marked for figures in record.real)
     assert worst > 0.02, "no lower threshold keeps it"
-    assert [told.licence for told in record.real] == ["MIT", "not stated"]
+    assert [figures.licence for figures in record.real] == ["MIT", "not stated"]
     card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
     assert "| ants | MIT |" in card and "Sentences labelled by people" in card
 

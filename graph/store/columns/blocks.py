@@ -1,6 +1,6 @@
-"""Blocks of one generation made those of the next: what stays moves with its rows and columns, in order, and what is new is put between.
+"""Edits of sparse blocks: remaining entries move with their rows and columns, in order, and new entries are inserted between them.
 
-Nothing is sorted again, so an edit costs a copy. Legend: L rows of the last generation, C its columns, X entries.
+Nothing is sorted again, so an edit costs one copy. Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from graph.store.columns.row_map import put_between
 from graph.types import Floats, Ints
 
 MANY = 8
-"""When new entries are more than one in so many, all are sorted at once."""
+"""If more than one in so many entries is new, all entries are sorted together."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries of a block in any order; of a place that is given twice, the sum counts."""
+    """Entries of a block in any order; entries of the same cell are summed."""
 
     row_X: Ints
     column_X: Ints
@@ -27,25 +27,25 @@ class Entries:
 
     @classmethod
     def ones(cls, row_X: Ints, column_X: Ints) -> "Entries":
-        """A count of one each."""
+        """Entries of value 1."""
         return cls(row_X, column_X, np.ones(len(row_X), np.float32))
 
     @classmethod
     def none(cls) -> "Entries":
-        """No entry."""
-        nothing = np.zeros(0, np.int64)
-        return cls.ones(nothing, nothing)
+        """No entries."""
+        empty = np.zeros(0, np.int64)
+        return cls.ones(empty, empty)
 
     def summed(self, columns: int) -> "Entries":
-        """Each place once, in order, in a block of so many columns."""
-        places, place_X = np.unique(self.row_X * columns + self.column_X, return_inverse=True)
-        values = np.bincount(place_X, self.value_X, len(places)).astype(np.float32)
-        return Entries(places // max(columns, 1), places % max(columns, 1), values)
+        """One entry per cell, in order, for a block of `columns` columns."""
+        cells, cell_X = np.unique(self.row_X * columns + self.column_X, return_inverse=True)
+        values = np.bincount(cell_X, self.value_X, len(cells)).astype(np.float32)
+        return Entries(cells // max(columns, 1), cells % max(columns, 1), values)
 
     def and_(self, more: "Entries") -> "Entries":
-        """These and more."""
+        """These entries, then `more`."""
         both = zip(vars(self).values(), vars(more).values(), strict=True)
-        return Entries(*(np.concatenate(each) for each in both))
+        return Entries(*(np.concatenate(pair) for pair in both))
 
 
 def edited(
@@ -54,19 +54,19 @@ def edited(
     column_C: Ints,
     shape: tuple[int, int],
     added: Entries,
-    gone_X: NDArray[np.bool_] | None = None,
+    dropped_X: NDArray[np.bool_] | None = None,
 ) -> sp.csr_array:
-    """The block with its rows and columns where they are now, or −1, without the entries `gone_X`, and with those added.
+    """The block with its rows and columns at their current positions (−1: deleted), without the entries `dropped_X`, and with those added.
 
-    Rows and columns that stay keep their order, and no entry that stays is where one is added.
+    Remaining rows and columns keep their order, and no remaining entry is in the cell of an added one.
     """
     count_L, value_X = np.diff(block.indptr), block.data
-    index_X, lost_X = _moved(block.indices, column_C)
-    lost = [each for each in (gone_X, lost_X) if each is not None]
+    index_X, deleted_X = _moved(block.indices, column_C)
+    dropped = [mask_X for mask_X in (dropped_X, deleted_X) if mask_X is not None]
     if (row_L < 0).any():
-        lost.append(np.repeat(row_L < 0, count_L))
-    if lost:
-        stays_X = ~np.logical_or.reduce(lost)
+        dropped.append(np.repeat(row_L < 0, count_L))
+    if dropped:
+        stays_X = ~np.logical_or.reduce(dropped)
         count_L = count_L - entries_by_row(block, ~stays_X)
         index_X, value_X = index_X[stays_X], value_X[stays_X]
     start_N = np.zeros(shape[0] + 1, np.int64)
@@ -84,45 +84,45 @@ def edited(
 
 
 def narrow(block: sp.csr_array) -> sp.csr_array:
-    """The same with places of four bytes where they are enough, as it is kept."""
+    """The block with indices of four bytes if they suffice, as on disk."""
     if block.indices.dtype == np.int32 or max(*block.shape, block.nnz) > np.iinfo(np.int32).max:
         return block
-    places = block.indices.astype(np.int32), block.indptr.astype(np.int32)
-    return sp.csr_array((block.data, *places), shape=block.shape)
+    indices = block.indices.astype(np.int32), block.indptr.astype(np.int32)
+    return sp.csr_array((block.data, *indices), shape=block.shape)
 
 
 def entries_of_rows(block: sp.csr_array) -> Ints:
-    """How many entries each row has."""
+    """The number of entries of each row."""
     return np.asarray(np.diff(block.indptr), np.int64)
 
 
 def sums_of_columns(block: sp.csr_array) -> Ints:
-    """What the counts in each column add up to."""
+    """The sum of the counts in each column."""
     sums: Ints = np.bincount(block.indices, block.data, block.shape[1]).astype(np.int64)
     return sums
 
 
 def cells_of(block: sp.csr_array, rows_R: Ints, columns_C: Ints) -> Floats:
-    """What stands in some columns of some rows, found by bisection: float32[R, C]."""
+    """The values in some columns of some rows, found by bisection: float32[R, C]."""
     first_X = np.repeat(block.indptr[rows_R].astype(np.int64), len(columns_C))
     end_X = np.repeat(block.indptr[rows_R + 1].astype(np.int64), len(columns_C))
     column_X = np.tile(columns_C, len(rows_R))
-    place_X = first_not_below(block.indices, first_X, end_X, column_X)
-    value_X = np.zeros(len(place_X), np.float32)
-    inside = np.flatnonzero(place_X < end_X)
-    there = inside[block.indices[place_X[inside]] == column_X[inside]]
-    value_X[there] = block.data[place_X[there]]
+    position_X = first_not_below(block.indices, first_X, end_X, column_X)
+    value_X = np.zeros(len(position_X), np.float32)
+    inside = np.flatnonzero(position_X < end_X)
+    matches = inside[block.indices[position_X[inside]] == column_X[inside]]
+    value_X[matches] = block.data[position_X[matches]]
     return value_X.reshape(len(rows_R), len(columns_C))
 
 
 def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
-    """How many of the chosen entries each row has; they are few."""
+    """How many of the chosen entries each row has; efficient if they are few."""
     rows = np.searchsorted(block.indptr, np.flatnonzero(chosen_X), "right") - 1
     return np.bincount(rows, minlength=block.shape[0])
 
 
 def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
-    """`numpy.searchsorted`, each value in a range of its own that is in order: [K]. `sorted_X` is asked for few of its entries."""
+    """`numpy.searchsorted` of each value in its own sorted range of `sorted_X`, of which few entries are read: [K]."""
     first_K, end_K = first_K.copy(), end_K.copy()
     while len(open_K := np.flatnonzero(first_K < end_K)):
         middle = (first_K[open_K] + end_K[open_K]) // 2
@@ -132,7 +132,7 @@ def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) ->
 
 
 def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """Columns as they are now, and which entries are gone with theirs, if any is."""
+    """The current columns of entries, and which entries are in deleted columns (None: none are)."""
     if np.array_equal(column_C, np.arange(len(column_C))):
         return index_X, None
     moved_X = column_C.astype(index_X.dtype)[index_X]
@@ -140,7 +140,7 @@ def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray
 
 
 def _sorted(start_N: Ints, index_X: NDArray[Any], value_X: Floats, new: sp.csr_array) -> sp.csr_array:
-    """Entries that stay, by row, and new ones as one block."""
+    """Remaining entries, by row, and new ones as one block."""
     both = new.tocoo()
     row_X = np.concatenate([np.repeat(np.arange(len(start_N) - 1), np.diff(start_N)), both.coords[0]])
     column_X = np.concatenate([index_X, both.coords[1]])

@@ -1,7 +1,7 @@
-"""A column into its files, and back: an array in one, Strings in two, a sparse block in four; of one that has moved, the change alone.
+"""Writes columns to files and reads them: an array in one file, Strings in two, a sparse block in four; of a moved column, only its changes.
 
-A change (.moved.npz) holds the rows that went and came, and what is new: an edit of a large index writes that, and the files of the whole
-column stay as they are (graph/store/columns/moved.py)."""
+A file of changes (.moved.npz) holds the deleted and inserted rows and their values: an edit of a large index writes only that, and leaves
+the files of the full column unchanged (graph/store/columns/moved.py)."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,37 +17,37 @@ from graph.store.columns.strings import Strings
 
 
 def write_array(opened: BinaryIO, array: Any) -> None:
-    """An array as numpy saves it, but by Python's own writing: of numpy's (2.4), the last 4 KiB are lost without a word where the disk is full."""
+    """Write an array in numpy's format through Python: numpy (2.4) silently loses the last 4 KiB when the disk is full."""
     np.save(SimpleNamespace(write=opened.write), array, allow_pickle=False)
 
 
 def save_array(file: Path, array: Any) -> None:
-    """An array as a file of its own."""
+    """Write an array to a file."""
     with file.open("wb") as opened:
         write_array(opened, array)
 
 
 BLOCK_PARTS = "data", "indices", "indptr"
-"""Of a block, the arrays that it is kept in beside its shape."""
+"""The arrays of a block, which are stored with its shape."""
 BLOCKS: tuple[Any, ...] = (sp.csr_array, Block)
 
 
 def save_column(folder: Path, name: str, value: Any) -> None:
-    """Write a column into the files of that name."""
+    """Write a column to the files of that name."""
     if isinstance(value, Strings):
         save_array(folder / f"{name}.data.npy", value.data)
         save_array(folder / f"{name}.starts.npy", value.starts)
     elif sp.issparse(value):
-        kept = narrow(value)
+        block = narrow(value)
         for part in BLOCK_PARTS:
-            save_array(folder / f"{name}.{part}.npy", getattr(kept, part))
-        save_array(folder / f"{name}.shape.npy", np.array(kept.shape, np.int64))
+            save_array(folder / f"{name}.{part}.npy", getattr(block, part))
+        save_array(folder / f"{name}.shape.npy", np.array(block.shape, np.int64))
     else:
         save_array(folder / f"{name}.npy", value)
 
 
 def load_column(folder: Path, name: str, kind: Any) -> Any:
-    """The column of that name, memory-mapped where it can be."""
+    """The column of that name, memory-mapped where possible."""
     if kind is Strings:
         return Strings(_load_array(folder / f"{name}.data.npy"), _load_array(folder / f"{name}.starts.npy"))
     if kind in BLOCKS:
@@ -62,14 +62,12 @@ def _load_array(file: Path) -> Any:
 
 
 MOVED = ".moved.npz"
-"""After the name of a field."""
-
-
+"""Suffix of a field of which only the changes are stored."""
 MovedColumn: TypeAlias = MovedStrings | MovedBlock | MovedNumbers
 
 
 def save_moved(file: Path, column: MovedColumn) -> None:
-    """Write what has changed in a column."""
+    """Write the changes of a column."""
     if isinstance(column, MovedBlock):
         parts = _row_map_parts("row", column.rows) | _row_map_parts("column", column.columns)
         parts |= {"replaced": column.replaced_G, "both_ways": np.array(column.both_ways)}
@@ -77,38 +75,38 @@ def save_moved(file: Path, column: MovedColumn) -> None:
     elif isinstance(column, MovedNumbers):
         parts = _row_map_parts("row", column.merge) | {"numbers": column.new_K}
         if column.of is not None:
-            parts |= _row_map_parts("of", column.of) | {"of_rows": np.array(column.of.count)}
+            parts |= _row_map_parts("of", column.of) | {"of_rows": np.array(column.of.previous_count)}
     else:
         parts = _row_map_parts("row", column.merge) | {"data": column.new.data, "starts": column.new.starts}
     np.savez(file, allow_pickle=False, **parts)
 
 
 class MovedFiles:
-    """Reads columns of which a file says what has changed; rows that have moved alike are kept once."""
+    """Reads moved columns from a base and a file of changes; columns with equal row maps share one."""
 
     def __init__(self) -> None:
-        self._merges: dict[tuple[int, bytes, bytes], RowMap] = {}
+        self._row_maps: dict[tuple[int, bytes, bytes], RowMap] = {}
 
     def load(self, file: Path, base: Any) -> MovedColumn:
-        """The column of which a file says what has changed since `base`."""
+        """The column `base` with the changes in a file."""
         with np.load(file, allow_pickle=False) as saved:
             parts = {name: saved[name] for name in saved.files}
         if isinstance(base, Strings):
-            return MovedStrings(base, self._moves(parts, "row", len(base)), Strings(parts["data"], parts["starts"]))
+            return MovedStrings(base, self._row_map(parts, "row", len(base)), Strings(parts["data"], parts["starts"]))
         if isinstance(base, np.ndarray):
-            of = self._moves(parts, "of", int(parts["of_rows"])) if "of_rows" in parts else None
-            return MovedNumbers(base, self._moves(parts, "row", len(base)), parts["numbers"], of)
-        rows, columns = self._moves(parts, "row", base.shape[0]), self._moves(parts, "column", base.shape[1])
+            of = self._row_map(parts, "of", int(parts["of_rows"])) if "of_rows" in parts else None
+            return MovedNumbers(base, self._row_map(parts, "row", len(base)), parts["numbers"], of)
+        rows, columns = self._row_map(parts, "row", base.shape[0]), self._row_map(parts, "column", base.shape[1])
         entries = Entries(parts["added_row"], parts["added_column"], parts["added_value"])
         return MovedBlock(base, rows, columns, parts["replaced"], bool(parts["both_ways"]), entries)
 
-    def _moves(self, parts: dict[str, Any], name: str, count: int) -> RowMap:
-        """What `_merge` told, of so many rows."""
-        gone, before = parts[f"{name}_gone"], parts[f"{name}_before"]
-        key = count, gone.tobytes(), before.tobytes()
-        return self._merges.setdefault(key, RowMap.of(count, gone, before))
+    def _row_map(self, parts: dict[str, Any], name: str, count: int) -> RowMap:
+        """The row map that `_row_map_parts` wrote, for `count` previous rows."""
+        deleted, before = parts[f"{name}_gone"], parts[f"{name}_before"]
+        key = count, deleted.tobytes(), before.tobytes()
+        return self._row_maps.setdefault(key, RowMap.of(count, deleted, before))
 
 
 def _row_map_parts(name: str, merge: RowMap) -> dict[str, Any]:
-    """Which rows went, and in front of which new ones came."""
-    return {f"{name}_gone": merge.gone_G, f"{name}_before": merge.before_K}
+    """The arrays of a row map: deleted rows, and the previous rows that inserted ones precede."""
+    return {f"{name}_gone": merge.deleted_G, f"{name}_before": merge.before_K}

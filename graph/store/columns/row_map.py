@@ -1,7 +1,7 @@
-"""Rows of the last generation and new ones, brought into one order.
+"""How the rows of the previous generation become the current ones: some are deleted, others inserted between those that stay.
 
-A merge is told by what has changed, so that a little change of many rows is worked out of that little.
-Legend: L rows of the last generation, N rows now, K new ones, G gone ones, X rows that are asked for.
+A map stores only the changes, so a small change to many rows costs little.
+Legend: L previous rows, N current rows, K inserted rows, G deleted rows, X requested rows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,175 +17,177 @@ from numpy.typing import NDArray
 from graph.types import Ints
 
 RUNS = 200
-"""Entries that are put between runs of the others, or left out between them."""
+"""Up to this many insertions or deletions, an array is copied run by run; beyond, numpy does it."""
 NO_ROWS: Ints = np.zeros(0, np.int64)
 A = TypeVar("A", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
-    """Where each row comes from, and where each row of the last generation is now; those that stay keep their order."""
+    """Maps the rows of the previous generation to the current rows and back; rows that stay keep their order."""
 
-    count: int
-    """Rows of the last generation."""
-    gone_G: Ints
-    """Those of them that are gone, in order."""
-    rank_K: Ints
-    """How many rows that stay stand before each new one: never falling."""
+    previous_count: int
+    """Rows of the previous generation."""
+    deleted_G: Ints
+    """Those that are deleted, ascending."""
+    insert_at_K: Ints
+    """How many remaining rows precede each inserted row, ascending: the positions that `numpy.insert` takes."""
 
     @classmethod
-    def of(cls, count: int, gone_G: Ints, before_K: Ints) -> "RowMap":
-        """So many rows but the gone ones, and new ones: each in front of a row of the last generation, whether that stays or not (never falling).
+    def of(cls, previous_count: int, deleted_G: Ints, before_K: Ints) -> "RowMap":
+        """From the deleted rows, and for each inserted row the previous row that it precedes (ascending), which may be deleted.
 
-        >>> RowMap.of(3, np.array([1]), np.array([1, 3])).last_N.tolist()
+        >>> RowMap.of(3, np.array([1]), np.array([1, 3])).previous_N.tolist()
         [0, -1, 2, -1]
         """
-        return cls(count, gone_G, before_K - np.searchsorted(gone_G, before_K))
+        return cls(previous_count, deleted_G, before_K - np.searchsorted(deleted_G, before_K))
 
     @classmethod
-    def of_found(cls, count: int, gone_G: Ints, at_F: Ints, known_F: NDArray[np.bool_]) -> tuple["RowMap", Ints]:
-        """The rows that stay with those that were found, and where the found ones are now. What is known is the last row at its place, and
-        not gone; what is not is new, in front of it.
+    def of_matches(
+        cls, previous_count: int, deleted_G: Ints, at_F: Ints, known_F: NDArray[np.bool_]
+    ) -> tuple["RowMap", Ints]:
+        """From rows F that were looked up, with the current row of each: a known one is the previous row `at_F` and stays; an unknown one is
+        inserted before that row.
         """
-        merge = cls.of(count, np.setdiff1d(gone_G, at_F[known_F]), at_F[~known_F])
-        place_F = np.empty(len(at_F), np.int64)
-        place_F[known_F], place_F[~known_F] = merge.places(at_F[known_F]), merge.new_K
-        return merge, place_F
+        merge = cls.of(previous_count, np.setdiff1d(deleted_G, at_F[known_F]), at_F[~known_F])
+        current_F = np.empty(len(at_F), np.int64)
+        current_F[known_F], current_F[~known_F] = merge.current_rows(at_F[known_F]), merge.inserted_K
+        return merge, current_F
 
     @classmethod
-    def of_last(cls, last_N: Ints, count: int) -> "RowMap":
-        """The row that each had among the `count` of the last generation, rising (`in_order`); −1 for a new one."""
-        stays_L = np.zeros(count, bool)
-        stays_L[last_N[last_N >= 0]] = True
-        new_K = np.flatnonzero(last_N < 0)
-        return cls(count, np.flatnonzero(~stays_L), new_K - np.arange(len(new_K)))
+    def of_previous(cls, previous_N: Ints, previous_count: int) -> "RowMap":
+        """From the previous row of each current row, ascending (`in_order`); −1 for an inserted one."""
+        stays_L = np.zeros(previous_count, bool)
+        stays_L[previous_N[previous_N >= 0]] = True
+        inserted_K = np.flatnonzero(previous_N < 0)
+        return cls(previous_count, np.flatnonzero(~stays_L), inserted_K - np.arange(len(inserted_K)))
 
     def __len__(self) -> int:
-        return self.count - len(self.gone_G) + len(self.rank_K)
+        return self.previous_count - len(self.deleted_G) + len(self.insert_at_K)
 
     @cached_property
-    def new_K(self) -> Ints:
-        """The rows of the new ones."""
-        return self.rank_K + np.arange(len(self.rank_K))
+    def inserted_K(self) -> Ints:
+        """The current rows that are inserted."""
+        return self.insert_at_K + np.arange(len(self.insert_at_K))
 
     @property
     def before_K(self) -> Ints:
-        """In front of which row of the last generation that stays, or its end, each new one stands."""
-        return self.rank_K + self._gone_before(self.rank_K)
+        """The remaining previous row that each inserted row precedes; `previous_count` at the end."""
+        return self.insert_at_K + self._deleted_before(self.insert_at_K)
 
     @property
-    def moves_nothing(self) -> bool:
-        """Whether every row is where it was."""
-        return not len(self.gone_G) and not len(self.rank_K)
+    def is_identity(self) -> bool:
+        """Whether nothing is deleted or inserted."""
+        return not len(self.deleted_G) and not len(self.insert_at_K)
 
-    def places(self, row_X: Ints) -> Ints:
-        """Where rows of the last generation are now; −1 for what is gone, and for −1."""
-        before_X = np.searchsorted(self.gone_G, row_X)
-        rank_X = row_X - before_X
-        place_X = rank_X + np.searchsorted(self.rank_K, rank_X, "right")
-        gone_X = np.append(self.gone_G, self.count)[before_X] == row_X
-        return np.where(gone_X | (row_X < 0), -1, place_X)
+    def current_rows(self, previous_X: Ints) -> Ints:
+        """The current rows of previous rows; −1 for deleted ones and for −1."""
+        deleted_before_X = np.searchsorted(self.deleted_G, previous_X)
+        rank_X = previous_X - deleted_before_X
+        current_X = rank_X + np.searchsorted(self.insert_at_K, rank_X, "right")
+        is_deleted_X = np.append(self.deleted_G, self.previous_count)[deleted_before_X] == previous_X
+        return np.where(is_deleted_X | (previous_X < 0), -1, current_X)
 
-    def lasts(self, row_X: Ints) -> Ints:
-        """Which row of the last generation each was; −1 for a new one."""
-        before_X = np.searchsorted(self.new_K, row_X)
-        new_X = np.append(self.new_K, len(self))[before_X] == row_X
-        return np.where(new_X, -1, self.befores(row_X))
+    def previous_rows(self, row_X: Ints) -> Ints:
+        """The previous rows of current rows; −1 for inserted ones."""
+        inserted_before_X = np.searchsorted(self.inserted_K, row_X)
+        is_inserted_X = np.append(self.inserted_K, len(self))[inserted_before_X] == row_X
+        return np.where(is_inserted_X, -1, self.previous_or_next(row_X))
 
-    def whence(self, row: int) -> tuple[int, int]:
-        """Which row of the last generation a row was and −1, or −1 and its place among the new ones. Quick for one after another."""
-        new_K, gone_rank_G = self._lists
-        before = bisect_left(new_K, row)
-        if before < len(new_K) and new_K[before] == row:
+    def origin(self, row: int) -> tuple[int, int]:
+        """(previous row, −1) of a current row, or (−1, its index among the inserted rows). Fast for single rows."""
+        inserted_K, deleted_rank_G = self._lists
+        before = bisect_left(inserted_K, row)
+        if before < len(inserted_K) and inserted_K[before] == row:
             return -1, before
-        return row - before + bisect_right(gone_rank_G, row - before), -1
+        return row - before + bisect_right(deleted_rank_G, row - before), -1
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int]]:
-        return self.new_K.tolist(), (self.gone_G - np.arange(len(self.gone_G))).tolist()
+        return self.inserted_K.tolist(), (self.deleted_G - np.arange(len(self.deleted_G))).tolist()
 
-    def befores(self, row_X: Ints) -> Ints:
-        """The row of the last generation that each was, or, of a new one, in front of which it stands; its end for the end."""
-        rank_X = row_X - np.searchsorted(self.new_K, row_X)
-        return rank_X + self._gone_before(rank_X)
-
-    @cached_property
-    def last_N(self) -> Ints:
-        """Which row of the last generation each was; −1 for a new one."""
-        return self.put_in(np.arange(self.count), np.full(len(self.rank_K), -1))
+    def previous_or_next(self, row_X: Ints) -> Ints:
+        """The previous rows of current rows; for an inserted row, the remaining previous row that it precedes. The end maps to the end."""
+        rank_X = row_X - np.searchsorted(self.inserted_K, row_X)
+        return rank_X + self._deleted_before(rank_X)
 
     @cached_property
-    def place_L(self) -> Ints:
-        """Where each row of the last generation is now; −1 where it is gone."""
-        back = RowMap(len(self), self.new_K, self.gone_G - np.arange(len(self.gone_G)))
-        return back.last_N
+    def previous_N(self) -> Ints:
+        """The previous row of each current row; −1 for inserted ones."""
+        return self.apply(np.arange(self.previous_count), np.full(len(self.insert_at_K), -1))
+
+    @cached_property
+    def current_L(self) -> Ints:
+        """The current row of each previous row; −1 for deleted ones."""
+        inverse = RowMap(len(self), self.inserted_K, self.deleted_G - np.arange(len(self.deleted_G)))
+        return inverse.previous_N
 
     def then(self, after: "RowMap") -> "RowMap":
-        """This one, then another: from the rows before this one to those after that. Columns of the same rows ask for it again and again."""
+        """This map followed by another: from the rows before this one to the rows after that. Cached, as columns of the same rows share it."""
         if after not in self._followed:
-            gone, new = self.lasts(after.gone_G), after.places(self.new_K)
-            gone_G = np.sort(np.concatenate([self.gone_G, existing(gone)]))
-            new_K = np.sort(np.concatenate([after.new_K, existing(new)]))
-            self._followed[after] = RowMap(self.count, gone_G, new_K - np.arange(len(new_K)))
+            deleted, inserted = self.previous_rows(after.deleted_G), after.current_rows(self.inserted_K)
+            deleted_G = np.sort(np.concatenate([self.deleted_G, existing(deleted)]))
+            inserted_K = np.sort(np.concatenate([after.inserted_K, existing(inserted)]))
+            self._followed[after] = RowMap(self.previous_count, deleted_G, inserted_K - np.arange(len(inserted_K)))
         return self._followed[after]
 
     @cached_property
     def _followed(self) -> "WeakKeyDictionary[RowMap, RowMap]":
         return WeakKeyDictionary()
 
-    def put_in(self, column_L: NDArray[A], new_K: NDArray[Any]) -> NDArray[A]:
-        """A column with its rows where they are now, and those of the new ones between."""
-        return put_between(_without(column_L, self.gone_G), self.rank_K, new_K)
+    def apply(self, column_L: NDArray[A], inserted_K: NDArray[Any]) -> NDArray[A]:
+        """A column without its deleted values, and with the values of the inserted rows."""
+        return put_between(_without(column_L, self.deleted_G), self.insert_at_K, inserted_K)
 
-    def _gone_before(self, rank_X: Ints) -> Ints:
-        """How many gone rows stand before those that stay, given by their places among them."""
-        return np.searchsorted(self.gone_G - np.arange(len(self.gone_G)), rank_X, "right")
+    def _deleted_before(self, rank_X: Ints) -> Ints:
+        """How many deleted rows precede remaining ones, which are given by their index among the remaining ones."""
+        return np.searchsorted(self.deleted_G - np.arange(len(self.deleted_G)), rank_X, "right")
 
 
 def existing(row_X: Ints) -> Ints:
-    """The rows that there are."""
+    """The rows that are not −1."""
     return row_X[row_X >= 0]
 
 
-def in_order(last_N: Ints) -> Ints:
-    """The rows that each had, where those that do not stand in their old order, as few as can be, count as new (−1).
+def in_order(previous_N: Ints) -> Ints:
+    """The previous rows, of which as few as possible become −1 (new) so that the others ascend.
 
     >>> in_order(np.array([1, -1, 2, 0, 3])).tolist()
     [1, -1, 2, -1, 3]
     """
-    known = np.flatnonzero(last_N >= 0)
-    if (np.diff(last_N[known]) > 0).all():
-        return last_N
-    # The longest rising run of what need not stand side by side: of each length, the one that ends lowest.
+    known = np.flatnonzero(previous_N >= 0)
+    if (np.diff(previous_N[known]) > 0).all():
+        return previous_N
+    # The longest ascending subsequence: `ends` holds, for each length, the lowest last value.
     ends: list[int] = []
     length_X = np.zeros(len(known), np.int64)
-    for place, last in enumerate(last_N[known].tolist()):
-        length_X[place] = bisect_left(ends, last)
-        ends[length_X[place] : length_X[place] + 1] = [last]
-    rising, wanted = np.full(len(last_N), -1), len(ends) - 1
-    for place in range(len(known) - 1, -1, -1):
-        if length_X[place] == wanted:
-            rising[known[place]], wanted = last_N[known[place]], wanted - 1
-    return rising
+    for position, previous in enumerate(previous_N[known].tolist()):
+        length_X[position] = bisect_left(ends, previous)
+        ends[length_X[position] : length_X[position] + 1] = [previous]
+    ascending_N, length = np.full(len(previous_N), -1), len(ends) - 1
+    for position in range(len(known) - 1, -1, -1):
+        if length_X[position] == length:
+            ascending_N[known[position]], length = previous_N[known[position]], length - 1
+    return ascending_N
 
 
-def put_between(array: NDArray[A], before_K: Ints, values_K: NDArray[Any]) -> NDArray[A]:
-    """`numpy.insert` at ascending places; run by run where they are few, in a fifth of the time."""
-    if len(before_K) > RUNS:
-        return np.insert(array, before_K, values_K)
-    news = values_K.astype(array.dtype, copy=False)[:, None]
-    runs = _runs(array, before_K, 0)
-    return np.concatenate([*(part for pair in zip(runs, news, strict=False) for part in pair), runs[-1]])
+def put_between(array: NDArray[A], at_K: Ints, values_K: NDArray[Any]) -> NDArray[A]:
+    """`numpy.insert` at ascending positions; run by run where they are few, in a fifth of the time."""
+    if len(at_K) > RUNS:
+        return np.insert(array, at_K, values_K)
+    values = values_K.astype(array.dtype, copy=False)[:, None]
+    runs = _runs(array, at_K, 0)
+    return np.concatenate([*(part for pair in zip(runs, values, strict=False) for part in pair), runs[-1]])
 
 
-def _without(array: NDArray[A], gone_G: Ints) -> NDArray[A]:
-    """`numpy.delete`; run by run where few are gone."""
-    if not len(gone_G):
+def _without(array: NDArray[A], deleted_G: Ints) -> NDArray[A]:
+    """`numpy.delete`; run by run where few are deleted."""
+    if not len(deleted_G):
         return array
-    return np.delete(array, gone_G) if len(gone_G) > RUNS else np.concatenate(_runs(array, gone_G, 1))
+    return np.delete(array, deleted_G) if len(deleted_G) > RUNS else np.concatenate(_runs(array, deleted_G, 1))
 
 
 def _runs(array: NDArray[A], ends: Ints, skipped: int) -> Sequence[NDArray[A]]:
-    """The runs of an array up to each of the ends, and what is behind the last; so many entries are left out at each end."""
+    """The runs of an array up to each of the ends, and the rest; `skipped` entries are left out at each end."""
     bounds = [0, *(ends + skipped).tolist()]
     return [array[start:end] for start, end in zip(bounds, [*ends.tolist(), len(array)], strict=True)]

@@ -1,6 +1,6 @@
-"""A column of texts, and ids among ids.
+"""A column of texts, and lookups of ids.
 
-Legend: N rows, K known ids, X bytes.
+Legend: N rows, K known ids.
 """
 
 from array import array
@@ -15,16 +15,16 @@ from graph.shared.ids import ID_BYTES
 from graph.types import IdBytes
 
 FEW = 8
-"""Ids that are each compared with all known ones, sooner than these are sorted."""
+"""Up to this many ids are compared with all known ones, which is faster than sorting those."""
 ONE_BY_ONE = 256
-"""Ids that are asked for each by itself."""
+"""Up to this many ids are read one by one."""
 DECODED_ROWS = 4_096
-"""Texts of a column that are copied at a time to be read one after another."""
+"""Texts of a column that iteration copies at a time."""
 
 
 @dataclass(frozen=True)
 class Strings:
-    """A column of texts: UTF-8 bytes end to end, and where each begins. `strings[3]` decodes one.
+    """A column of texts: concatenated UTF-8 bytes, and where each text begins. `strings[3]` decodes one.
 
     >>> Strings.of(["a", "né", ""])[1]
     'né'
@@ -35,7 +35,7 @@ class Strings:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Strings":
-        """Texts as they come: no list of them is needed."""
+        """A column of texts, which are read one by one."""
         data, starts = bytearray(), array("q", [0])
         for text in texts:
             data += _encode(text)
@@ -44,7 +44,7 @@ class Strings:
 
     @classmethod
     def of_ids(cls, ids: IdBytes) -> "Strings":
-        """Ids, which are all of one length."""
+        """A column of ids, which all have the same length."""
         return cls(ids.view(np.uint8), np.arange(len(ids) + 1) * ids.itemsize)
 
     def __len__(self) -> int:
@@ -57,38 +57,38 @@ class Strings:
             yield from (part[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends))
 
     def take(self, rows: NDArray[np.int64]) -> "Strings":
-        """The texts of the given rows, in that order; rows that follow one another share the bytes of this column."""
+        """The texts of the given rows, in that order; consecutive rows share the bytes of this column."""
         if follow_one_another(rows):
             return Strings(self.data, self.starts[rows[0] : rows[-1] + 2])
         return Strings.of([self[int(row)] for row in rows])
 
     def splice(self, rows: NDArray[np.int64], new: "Strings") -> "Strings":
-        """The texts of the given rows, in that order; where a row is −1, the next of the new ones. Bytes are copied run by run."""
+        """The texts of the given rows, in that order; for each −1, the next text of `new`. Bytes are copied run by run."""
         if not (rows >= 0).any():
             return new
         parts: list[NDArray[np.uint8]] = []
         starts = np.zeros(len(rows) + 1, np.int64)
         end = added = 0
-        follow = np.where(rows[:-1] >= 0, rows[1:] == rows[:-1] + 1, rows[1:] < 0)
-        breaks = np.flatnonzero(~follow) + 1
+        continues = np.where(rows[:-1] >= 0, rows[1:] == rows[:-1] + 1, rows[1:] < 0)
+        breaks = np.flatnonzero(~continues) + 1
         for first, stop in pairwise([0, *breaks.tolist(), len(rows)]):
             column, row = (self, int(rows[first])) if rows[first] >= 0 else (new, added)
             added += 0 if rows[first] >= 0 else stop - first
-            known = column.starts[row : row + stop - first + 1]
-            parts.append(column.data[known[0] : known[-1]])
-            starts[first + 1 : stop + 1] = known[1:] + (end - known[0])
+            bounds = column.starts[row : row + stop - first + 1]
+            parts.append(column.data[bounds[0] : bounds[-1]])
+            starts[first + 1 : stop + 1] = bounds[1:] + (end - bounds[0])
             end += len(parts[-1])
         return Strings(np.concatenate(parts), starts)
 
     def rows_where(self, chosen: Callable[["Strings"], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The rows, in order, that are chosen by what stands in them alone."""
+        """The rows, ascending, that `chosen` returns, which must depend only on their own texts."""
         return chosen(self)
 
-    def rows_with(self, sought: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> NDArray[np.int64]:
-        """The rows, in order, of which at least one byte is sought."""
+    def rows_with(self, matches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> NDArray[np.int64]:
+        """The rows, ascending, with at least one byte that matches."""
 
         def chosen(part: Strings) -> NDArray[np.int64]:
-            return np.unique(np.searchsorted(part.starts, np.flatnonzero(sought(part.data)), side="right") - 1)
+            return np.unique(np.searchsorted(part.starts, np.flatnonzero(matches(part.data)), side="right") - 1)
 
         return self.rows_where(chosen)
 
@@ -101,28 +101,28 @@ def _encode(text: str) -> bytes:
 
 
 Ids = Strings | Sequence[str] | IdBytes
-"""Content hashes, in whatever form they are held."""
+"""Content hashes, in any representation."""
 
 
 def id_bytes(ids: Ids) -> IdBytes:
-    """Ids as an array of 32 bytes each; those of a column are not copied."""
+    """Ids as an array of 32 bytes each; the ids of a column are not copied."""
     if isinstance(ids, Strings):
         return np.asarray(ids.data[ids.starts[0] : ids.starts[-1]].view(ID_BYTES))
     return np.asarray(ids, ID_BYTES)
 
 
 def ids_at(ids: Ids, rows: NDArray[np.int64]) -> IdBytes:
-    """The ids of some rows; few are asked for one by one, as a column that has moved would be put together for them."""
+    """The ids of some rows; a few are read one by one, so that a moved column is not assembled for them."""
     return id_bytes([ids[row] for row in rows.tolist()]) if len(rows) <= ONE_BY_ONE else id_bytes(ids)[rows]
 
 
 @dataclass(frozen=True)
 class KnownIds:
-    """Ids among which others are looked up, and their order."""
+    """Ids in which others are looked up, and their sort order."""
 
     id_K: IdBytes
     order_K: NDArray[np.int64] | None
-    """None where they are in order."""
+    """None if they are sorted."""
 
     @classmethod
     def of(cls, ids: Ids) -> "KnownIds":
@@ -131,17 +131,17 @@ class KnownIds:
         return cls(id_K, np.argsort(id_K))
 
     def rows(self, ids: Ids) -> NDArray[np.int64]:
-        """The row of each id among them, −1 where it is not there."""
+        """The row of each id among the known ones, −1 if absent."""
         id_N = id_bytes(ids)
         if len(self.id_K) == 0:
             return np.full(len(id_N), -1, np.int64)
-        place_N = np.minimum(np.searchsorted(self.id_K, id_N, sorter=self.order_K), len(self.id_K) - 1)
-        row_N = place_N if self.order_K is None else self.order_K[place_N]
+        position_N = np.minimum(np.searchsorted(self.id_K, id_N, sorter=self.order_K), len(self.id_K) - 1)
+        row_N = position_N if self.order_K is None else self.order_K[position_N]
         return np.where(self.id_K[row_N] == id_N, row_N, -1)
 
 
 def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
-    """The row of each id among the known ones, −1 where it is not there.
+    """The row of each id among the known ones, −1 if absent.
 
     >>> rows_among(["a", "b"], ["b", "c", "a"]).tolist()
     [1, -1, 0]
@@ -149,17 +149,17 @@ def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
     known_K, id_N = id_bytes(known), id_bytes(ids)
     if len(id_N) <= FEW and len(known_K):
         equal_NK = [known_K == identity for identity in id_N]
-        return np.array([each.argmax() if each.any() else -1 for each in equal_NK], np.int64)
+        return np.array([equal_K.argmax() if equal_K.any() else -1 for equal_K in equal_NK], np.int64)
     return KnownIds.of(known_K).rows(id_N)
 
 
 def rows_in_order(known: Ids, ids: Ids) -> NDArray[np.int64]:
-    """The same where the known ids are in order, so that nothing is to be sorted."""
+    """`rows_among` for sorted known ids."""
     return KnownIds(id_bytes(known), None).rows(ids)
 
 
 def follow_one_another(rows: NDArray[np.int64]) -> bool:
-    """Whether the rows, in order, are a slice.
+    """Whether the rows are consecutive and ascending.
 
     >>> follow_one_another(np.array([3, 4, 5])), follow_one_another(np.array([3, 5])), follow_one_another(np.array([], int))
     (True, False, False)

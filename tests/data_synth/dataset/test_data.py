@@ -242,8 +242,8 @@ def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_pa
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"passages": "a text"}, r"rows\.jsonl line 2: no row of a labelled sentence"),
-        ({"supported": 1}, r"rows\.jsonl line 2: no row of a labelled sentence"),
+        ({"passages": "a text"}, r"rows\.jsonl line 2: not a row of a labelled sentence"),
+        ({"supported": 1}, r"rows\.jsonl line 2: not a row of a labelled sentence"),
         ({"split": "late"}, r"rows\.jsonl line 2: split is 'late'\. Expected one of train, val, dev, test"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The rule: however a citation is written and a text is cut into pieces, what is shown cites only passages that are there."""
+"""However a citation is written and a text is split into pieces, the output cites only existing passages."""
 
 import html
 import re
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data_synth.preferences.reasons import plain
 from data_synth.responses.rewards import citation_reward
-from graph.answer.citations import CLOSERS, MAX_HELD_CHARS, OPENERS, CitationGate, check_citations
+from graph.answer.citations import CLOSERS, MAX_PENDING_CHARS, OPENERS, CitationGate, check_citations
 from serve.engines.openai_backend import escape_known_tokens
 from tests.growth import assert_linear
 
@@ -80,19 +80,19 @@ ANY_CITATION = re.compile(r"[\[［【]\s*\d+(?:[\s,;、，]+\d+)*\s*[\]］】]")
 
 def through(pieces: list[str], passages: int = PASSAGES) -> CitationGate:
     gate = CitationGate(passages)
-    said = "".join(gate.feed(piece) for piece in pieces) + gate.finish()
-    assert said == gate.shown
+    output = "".join(gate.feed(piece) for piece in pieces) + gate.finish()
+    assert output == gate.shown
     return gate
 
 
-def read_by_a_client(text: str) -> str:
-    """What a Markdown client makes of a text, as far as brackets go: an account of its own, not that of graph/answer/citations.py."""
-    seen = re.sub(r"<[^<>\n]*>", "", html.unescape(text))
-    seen = "".join(
-        each for each in unicodedata.normalize("NFKC", seen) if unicodedata.category(each) not in ("Cf", "Mn")
+def render_brackets(text: str) -> str:
+    """The brackets of a text as a Markdown client renders them, independent of graph/answer/citations.py."""
+    rendered = re.sub(r"<[^<>\n]*>", "", html.unescape(text))
+    rendered = "".join(
+        each for each in unicodedata.normalize("NFKC", rendered) if unicodedata.category(each) not in ("Cf", "Mn")
     )
-    seen = re.sub(r"\\(?=[\[\]])", "", seen).replace("**", "")
-    return "".join("[" if each in OPENERS else "]" if each in CLOSERS else each for each in seen)
+    rendered = re.sub(r"\\(?=[\[\]])", "", rendered).replace("**", "")
+    return "".join("[" if each in OPENERS else "]" if each in CLOSERS else each for each in rendered)
 
 
 @settings(max_examples=200)
@@ -106,8 +106,8 @@ def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: lis
     assert whole.marks == cut.marks == letters.marks
     assert all(whole.shown[mark.start : mark.end] == f"[{mark.number}]" for mark in whole.marks)
     assert {mark.number for mark in whole.marks} == set(whole.cited)
-    seen = read_by_a_client(whole.shown)
-    for body in re.findall(r"\[((?:[^\[\]\n]|\n(?!\s*\n))*)\]", seen):
+    rendered = render_brackets(whole.shown)
+    for body in re.findall(r"\[((?:[^\[\]\n]|\n(?!\s*\n))*)\]", rendered):
         if LOOKS_CITED.fullmatch(body):
             assert body in ("1", "2", "3"), whole.shown
     visible = "".join(each for each in whole.shown if unicodedata.category(each) != "Cf")
@@ -141,10 +141,10 @@ def test_plain_citations_by_a_slow_twin(pieces: list[str]) -> None:
 @given(st.characters(categories=["Nd"]), st.integers(0, len(OPENERS) - 1), st.integers(0, len(CLOSERS) - 1), PIECES)
 def test_every_bracket_and_every_digit_of_unicode(digit: str, opener: int, closer: int, before: list[str]) -> None:
     value = unicodedata.decimal(digit)
-    made = check_citations(f"so {OPENERS[opener]}{digit}{CLOSERS[closer]}.", PASSAGES)
-    kept = 1 <= value <= PASSAGES
-    assert made.text == (f"so [{value}]." if kept else "so.")
-    assert (made.cited, made.removed) == (((value,), ()) if kept else ((), (value,)))
+    checked = check_citations(f"so {OPENERS[opener]}{digit}{CLOSERS[closer]}.", PASSAGES)
+    exists = 1 <= value <= PASSAGES
+    assert checked.text == (f"so [{value}]." if exists else "so.")
+    assert (checked.cited, checked.removed) == (((value,), ()) if exists else ((), (value,)))
 
 
 def test_the_brackets_are_those_that_unicode_names() -> None:
@@ -223,14 +223,14 @@ def test_what_is_no_citation_stays_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("beginning", ["`", "``", "[1, ", "[passage ", "[x"])
 def test_pieces_do_not_matter_where_patience_ends(beginning: str) -> None:
-    for length in range(MAX_HELD_CHARS - 6, MAX_HELD_CHARS + 6):
+    for length in range(MAX_PENDING_CHARS - 6, MAX_PENDING_CHARS + 6):
         for end in ("`", "``", "]", "` [9]", "]]"):
             text = beginning + "9" * length + end + " and [9]."
             whole, letters = through([text]), through(list(text))
             assert (whole.shown, whole.removed) == (letters.shown, letters.removed)
 
 
-@pytest.mark.parametrize("length", range(MAX_HELD_CHARS - 10, MAX_HELD_CHARS + 2))
+@pytest.mark.parametrize("length", range(MAX_PENDING_CHARS - 10, MAX_PENDING_CHARS + 2))
 def test_code_that_ends_where_patience_does_ends_in_as_many_backticks(length: int) -> None:
     assert check_citations(f"`[99]{'a' * length}``", PASSAGES).removed == (99,)
 
@@ -311,5 +311,5 @@ def test_a_reward_for_citations_cannot_be_won_by_writing_them_otherwise() -> Non
 
 @given(st.lists(st.sampled_from(["[", "]", "#", "###", "9", " ", "Reason", ":", "a"]), max_size=20))
 def test_borrowed_text_has_neither_citations_nor_markers(pieces: list[str]) -> None:
-    made = plain("".join(pieces))
-    assert "###" not in made and not ANY_CITATION.search(made)
+    checked = plain("".join(pieces))
+    assert "###" not in checked and not ANY_CITATION.search(checked)

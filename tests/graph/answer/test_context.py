@@ -1,4 +1,4 @@
-"""Contexts under a token budget (NOTES behaviour 25): the best that fits, and nothing ends the fill but its end."""
+"""Contexts under a token budget (NOTES behaviour 25): the best excerpts that fit; one that does not fit is skipped."""
 
 import pytest
 from hypothesis import assume, given
@@ -15,51 +15,51 @@ def words(text: str) -> int:
 
 
 def evidence(lengths: list[int]) -> Evidence:
-    """Passages of so many words, best first."""
+    """Passages of these numbers of words, best first."""
     texts = [" ".join(["word"] * length) for length in lengths]
     return Evidence("q", tuple(Scored(Passage(f"p{n}", "s", "", n, 0, 1, t), 1.0 - n) for n, t in enumerate(texts)))
 
 
-def kept(lengths: list[int], limit: int, max_tokens: int) -> list[str]:
+def chosen(lengths: list[int], limit: int, max_tokens: int) -> list[str]:
     return [excerpt.id for excerpt in build_context(evidence(lengths), limit, TokenBudget(max_tokens, words))]
 
 
 def test_an_excerpt_that_does_not_fit_is_passed_over() -> None:
     # Each excerpt is one word longer in the prompt: its number.
-    assert kept([4, 50, 3, 9, 1], 5, 11) == ["p0", "p2", "p4"]
-    assert kept([4, 50, 3, 9, 1], 2, 11) == ["p0", "p2"]
-    assert kept([4, 50, 3, 9, 1], 5, 100) == ["p0", "p1", "p2", "p3", "p4"]
-    assert kept([], 5, 4) == []
+    assert chosen([4, 50, 3, 9, 1], 5, 11) == ["p0", "p2", "p4"]
+    assert chosen([4, 50, 3, 9, 1], 2, 11) == ["p0", "p2"]
+    assert chosen([4, 50, 3, 9, 1], 5, 100) == ["p0", "p1", "p2", "p3", "p4"]
+    assert chosen([], 5, 4) == []
 
 
-def test_when_nothing_fits_the_room_needed_is_told() -> None:
+def test_when_nothing_fits_the_error_states_the_length_needed() -> None:
     with pytest.raises(
         UserError, match=r"max_context_tokens = 4: none of 2 excerpts fits\. Expected room for the shortest, 5 tok"
     ):
-        kept([7, 4], 5, 4)
+        chosen([7, 4], 5, 4)
 
 
-def test_without_a_budget_all_are_kept() -> None:
+def test_without_a_budget_all_are_chosen() -> None:
     assert token_budget(None, words) is None
     assert len(build_context(evidence([500, 500]), 5)) == 2
 
 
 @given(st.lists(st.integers(0, 12), max_size=8), st.integers(1, 8), st.integers(1, 40))
-def test_the_fill_is_greedy_by_rank_and_the_prompt_keeps_to_it(lengths: list[int], limit: int, room: int) -> None:
-    expected, left = [], room
-    for place, length in enumerate(lengths):
+def test_the_fill_is_greedy_by_rank_and_the_prompt_keeps_to_it(lengths: list[int], limit: int, max_tokens: int) -> None:
+    expected, left = [], max_tokens
+    for rank, length in enumerate(lengths):
         if len(expected) < limit and length + 1 <= left:
-            expected.append(f"p{place}")
+            expected.append(f"p{rank}")
             left -= length + 1
     assume(expected or not lengths)
-    assert kept(lengths, limit, room) == expected
-    excerpts = build_context(evidence(lengths), limit, TokenBudget(room, words))
+    assert chosen(lengths, limit, max_tokens) == expected
+    excerpts = build_context(evidence(lengths), limit, TokenBudget(max_tokens, words))
     prompt = answer_messages("q", excerpts)[1].content
-    assert words(prompt) - words("Passages: Question: q" if excerpts else "Question: q") == room - left
+    assert words(prompt) - words("Passages: Question: q" if excerpts else "Question: q") == max_tokens - left
 
 
 def test_the_length_is_that_of_the_line_in_the_prompt() -> None:
-    asked: list[str] = []
-    found = evidence([2])
-    build_context(found, 1, TokenBudget(9, lambda text: asked.append(text) or 1))  # type: ignore[func-returns-value]
-    assert asked == [numbered(1, of_passage(found.passages[0].item))] == ["[1] word word"]
+    counted: list[str] = []
+    matches = evidence([2])
+    build_context(matches, 1, TokenBudget(9, lambda text: counted.append(text) or 1))  # type: ignore[func-returns-value]
+    assert counted == [numbered(1, of_passage(matches.passages[0].item))] == ["[1] word word"]

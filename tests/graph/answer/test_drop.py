@@ -1,4 +1,4 @@
-"""Dropping what the passages do not support: what is left reads as it did, and comes the same however the text is cut into pieces."""
+"""Dropping unsupported sentences: the rest is unchanged, however the text is split into pieces."""
 
 from itertools import pairwise
 
@@ -28,22 +28,22 @@ BETWEEN = (
     "\n  \n",
     "\n| a | b |\n|---|---|\n| ",
 )
-READING = SupportChecker(EXCERPTS, open_verifier(""))
+CHECKER = SupportChecker(EXCERPTS, open_verifier(""))
 
 
 def dropped_of(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
-    """What the two gates give back of a text that comes in pieces cut there, and the second of them."""
-    citations, support, told = CitationGate(len(EXCERPTS)), SupportGate("content", READING), 0
-    kept = ""
+    """The output of both gates for a text split at these offsets, and the second gate."""
+    citations, support, passed = CitationGate(len(EXCERPTS)), SupportGate("content", CHECKER), 0
+    output = ""
     pieces = [text[first:last] for first, last in pairwise((0, *sorted(at), len(text)))]
     for shown in (*map(citations.feed, pieces), citations.finish()):
-        kept += support.feed(shown, citations.marks[told:])
-        told = len(citations.marks)
-    return kept + support.finish(), support
+        output += support.feed(shown, citations.marks[passed:])
+        passed = len(citations.marks)
+    return output + support.finish(), support
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "expected"),
     [
         ("It is so. {} A fine ferry.", "It is so. A fine ferry."),
         ("It is so. {}", "It is so."),
@@ -59,12 +59,14 @@ def dropped_of(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
         ("- {} It is so.\n- a ferry", "- It is so.\n- a ferry"),
     ],
 )
-def test_what_is_cut_takes_its_blanks_along(text: str, kept: str) -> None:
+def test_what_is_cut_takes_its_blanks_along(text: str, expected: str) -> None:
     for wrong in WRONG:
-        said = text.replace("{}", wrong)
-        found = READING.unsupported("content", said)
-        assert {each.text for each in found} == {wrong} and without_unsupported(said, found)[0] == kept
-        assert dropped_of(said)[0] == kept
+        answer = text.replace("{}", wrong)
+        unsupported = CHECKER.unsupported("content", answer)
+        assert {each.text for each in unsupported} == {wrong} and without_unsupported(answer, unsupported)[
+            0
+        ] == expected
+        assert dropped_of(answer)[0] == expected
 
 
 @settings(max_examples=150, deadline=None)
@@ -72,20 +74,21 @@ def test_what_is_cut_takes_its_blanks_along(text: str, kept: str) -> None:
 def test_it_comes_the_same_however_the_text_is_cut(data: st.DataObject) -> None:
     sentences = data.draw(st.lists(st.sampled_from(RIGHT + WRONG), min_size=1, max_size=7))
     text = "".join(data.draw(st.sampled_from(BETWEEN)) + each for each in sentences)
-    found = READING.unsupported("content", text)
-    kept, moved = without_unsupported(text, found)
-    places = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
-    for at in ((), tuple(places), tuple(range(1, len(text)))):
-        given_back, support = dropped_of(text, at)
-        assert given_back == kept
+    output, moved = without_unsupported(text, CHECKER.unsupported("content", text))
+    offsets = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
+    for at in ((), tuple(offsets), tuple(range(1, len(text)))):
+        streamed, support = dropped_of(text, at)
+        assert streamed == output
         assert support.dropped == list(moved)
-        assert [kept[mark.start : mark.end] for mark in support.marks] == [f"[{mark.number}]" for mark in support.marks]
-        assert len(support.marks) == kept.count("[")
-    assert not READING.unsupported("content", kept)
+        assert [output[mark.start : mark.end] for mark in support.marks] == [
+            f"[{mark.number}]" for mark in support.marks
+        ]
+        assert len(support.marks) == output.count("[")
+    assert not CHECKER.unsupported("content", output)
 
 
 def test_a_sentence_waits_for_the_end_of_its_paragraph_and_no_longer() -> None:
-    support = SupportGate("content", READING)
+    support = SupportGate("content", CHECKER)
     assert support.feed("She never carried cattle. Florian Achterberg ") == ""
     assert support.feed("sold pianos.\n\nSo ") == "She never carried cattle."
     assert support.feed("it is. ") == "" and support.finish() == "\n\nSo it is."

@@ -1,4 +1,4 @@
-"""What the features see, on sentences worked by hand; the trees are held in test_verifier.py."""
+"""Features of sentences worked out by hand; test_verifier.py tests the trees."""
 
 import numpy as np
 import pytest
@@ -15,15 +15,15 @@ LANTERN = (
 GROUND = Ground.of([("Lantern", LANTERN)])
 
 
-def seen(claim: str, ground: Ground = GROUND) -> dict[str, float]:
+def features_of(claim: str, ground: Ground = GROUND) -> dict[str, float]:
     return dict(zip(FEATURES, claim_features(claim, ground).tolist(), strict=True))
 
 
 def test_a_sentence_as_it_stands_lacks_nothing() -> None:
-    told = seen("The Lantern was built by Ada Marlow in 1911 (on 14 May).")
-    assert told["verbatim"] == 1 and told["in order"] == 1 and told["names kept"] == 1
-    lacking = [name for name, value in told.items() if "missing" in name and value]
-    assert lacking == [] and told["negations more"] == told["opposites"] == told["names turned round"] == 0
+    features = features_of("The Lantern was built by Ada Marlow in 1911 (on 14 May).")
+    assert features["verbatim"] == 1 and features["in order"] == 1 and features["names kept"] == 1
+    lacking = [name for name, value in features.items() if "missing" in name and value]
+    assert lacking == [] and features["negations more"] == features["opposites"] == features["names turned round"] == 0
 
 
 @pytest.mark.parametrize(
@@ -39,35 +39,38 @@ def test_a_sentence_as_it_stands_lacks_nothing() -> None:
         ("The Lantern was sold by Ada Marlow in 1911.", "share missing in source", 1 / 5),
     ],
 )
-def test_each_break_has_a_feature_that_sees_it(claim: str, feature: str, value: float) -> None:
-    assert seen(claim)[feature] == pytest.approx(value)
+def test_each_break_has_a_feature_that_detects_it(claim: str, feature: str, value: float) -> None:
+    assert features_of(claim)[feature] == pytest.approx(value)
 
 
 def test_what_is_left_out_in_brackets_is_no_loss_and_parts_no_neighbours() -> None:
-    told = seen("Ada is an actor.", Ground.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
-    assert told["names of source left out"] == 0 and told["names among their neighbours"] == 1
+    features = features_of("Ada is an actor.", Ground.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
+    assert features["names of source left out"] == 0 and features["names among their neighbours"] == 1
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"
 
 
 def test_a_title_stands_for_its_pronoun() -> None:
     ground = Ground.of([("Ada Marlow", "He met Anneke Roux. She sold more than 150 boats.")])
-    told = seen("Ada Marlow sold more than 150 boats.", ground)
-    assert told["missing in source"] == 0 and told["names turned round"] == 0 and told["in order"] == 1
+    features = features_of("Ada Marlow sold more than 150 boats.", ground)
+    assert features["missing in source"] == 0 and features["names turned round"] == 0 and features["in order"] == 1
 
 
 def test_words_of_two_sentences_are_read_together() -> None:
-    told = seen("Ada Marlow built the Lantern, and the tram is older than the ferry.")
-    assert told["words added by a second sentence"] >= 2 and told["missing in source"] == 0
+    features = features_of("Ada Marlow built the Lantern, and the tram is older than the ferry.")
+    assert features["words added by a second sentence"] >= 2 and features["missing in source"] == 0
 
 
 def test_what_a_sentence_refers_back_to_parts_no_neighbours_and_keeps_its_own_order() -> None:
     """The claim says in one what the passage says in two sentences, of which the second speaks of "their" area."""
     text = "The Halmaren Isles are four inhabited islands near Tarn (a port). Their combined area is 375 square kilometres."
     claim = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
-    told, apart = seen(claim, Ground.of([("Isles", text)])), seen(claim, Ground.of([("", text.replace("Their", "A"))]))
-    kept = ("in order", "pairs kept", "numbers among their neighbours", "second sentence refers back")
-    assert [told[name] for name in kept] == [pytest.approx(8 / 9), pytest.approx(4 / 6), 1, 1]
-    assert [apart[name] for name in kept] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
+    features, apart = (
+        features_of(claim, Ground.of([("Isles", text)])),
+        features_of(claim, Ground.of([("", text.replace("Their", "A"))])),
+    )
+    names = ("in order", "pairs kept", "numbers among their neighbours", "second sentence refers back")
+    assert [features[name] for name in names] == [pytest.approx(8 / 9), pytest.approx(4 / 6), 1, 1]
+    assert [apart[name] for name in names] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
     source = best_source(Words.of("Their combined area of islands near Tarn"), *of_ground(Ground.of([("", text)])))
     assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
 
@@ -75,25 +78,30 @@ def test_what_a_sentence_refers_back_to_parts_no_neighbours_and_keeps_its_own_or
 def test_names_of_either_side_are_not_turned_round_and_none_between_the_sides_is_left_out() -> None:
     text = "The Lantern sailed to Tarn under Bo Fink. Its owner Ada Roux lived in Quill."
     claim = "Ada Roux of Quill was the owner of the Lantern that sailed to Tarn."
-    told, apart = seen(claim, Ground.of([("", text)])), seen(claim, Ground.of([("", text.replace("Its", "The"))]))
-    assert (told["names turned round"], told["names of source left out"]) == (0, 0)
+    features, apart = (
+        features_of(claim, Ground.of([("", text)])),
+        features_of(claim, Ground.of([("", text.replace("Its", "The"))])),
+    )
+    assert (features["names turned round"], features["names of source left out"]) == (0, 0)
     assert apart["names turned round"] > 0.5 and apart["names of source left out"] == 2
-    turned = seen(claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Ground.of([("", text)]))
-    assert turned["names turned round"] == 1, "on its own side it is told"
+    turned = features_of(
+        claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Ground.of([("", text)])
+    )
+    assert turned["names turned round"] == 1, "within one side it is detected"
 
 
 def of_ground(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
     return ground.sentences, ground.words_N
 
 
-def test_missing_names_and_numbers_are_told_as_written() -> None:
+def test_missing_names_and_numbers_are_returned_as_written() -> None:
     assert missing_words("Anneke Roux sold the Lantern in 1921, in 1921.", GROUND) == ("Roux", "1921")
     assert missing_words("Ada Marlow built it.", GROUND) == ()
 
 
 def test_nothing_to_read_against() -> None:
-    told = seen("The Lantern was built in 1911.", Ground.of([]))
-    assert told["share missing in passages"] == 1 and told["sentences"] == 0
+    features = features_of("The Lantern was built in 1911.", Ground.of([]))
+    assert features["share missing in passages"] == 1 and features["sentences"] == 0
     assert np.isfinite(claim_features("", Ground.of([]))).all()
 
 
@@ -110,28 +118,31 @@ def test_grounds_are_joined_as_if_made_at_once() -> None:
 
 
 def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
-    """The three shares as their definitions read, place by place."""
-    stems, held = [form_of(term) for term in terms_of(claim)], [[form_of(term) for term in terms_of(t)] for t in texts]
+    """The three shares by their definitions, position by position."""
+    stems, passages = (
+        [form_of(term) for term in terms_of(claim)],
+        [[form_of(term) for term in terms_of(t)] for t in texts],
+    )
     content = [form_of(term) for term in terms_of(claim) if term not in FUNCTION_WORDS]
-    said = [[form_of(term) for term in terms_of(text) if term not in FUNCTION_WORDS] for text in texts]
+    contents = [[form_of(term) for term in terms_of(text) if term not in FUNCTION_WORDS] for text in texts]
     distinct = [form_of(term) for term in dict.fromkeys(terms_of(claim)) if term not in FUNCTION_WORDS]
     adjacent = [
-        any(own[at : at + 2] == stems[place : place + 2] for own in held for at in range(len(own) - 1))
-        for place in range(len(stems) - 1)
+        any(words[at : at + 2] == stems[i : i + 2] for words in passages for at in range(len(words) - 1))
+        for i in range(len(stems) - 1)
     ]
     near = [
         any(
-            own[i] == content[place] and own[j] == content[place + 1]
-            for own in said
-            for i in range(len(own))
-            for j in range(len(own))
+            words[i] == content[at] and words[j] == content[at + 1]
+            for words in contents
+            for i in range(len(words))
+            for j in range(len(words))
             if 0 < abs(i - j) <= NEAR
         )
-        for place in range(len(content) - 1)
+        for at in range(len(content) - 1)
     ]
-    found = [any(stem in own for own in held) for stem in distinct]
+    present = [any(stem in words for words in passages) for stem in distinct]
     return (
-        sum(found) / len(found) if found else 1.0,
+        sum(present) / len(present) if present else 1.0,
         sum(adjacent) / len(adjacent) if adjacent else 0.0,
         sum(near) / len(near) if near else 0.0,
     )

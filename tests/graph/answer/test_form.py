@@ -1,4 +1,4 @@
-"""The form taken apart: the same for every cut into pieces, nothing held for long, nothing lost, in linear time."""
+"""Parsing the form: the same for every split into pieces, nothing held back for long, nothing lost, in linear time."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -42,12 +42,12 @@ def test_every_cut_into_pieces_gives_the_same(text: str, cuts: list[int]) -> Non
     ),
 )
 def test_no_word_is_lost_and_no_marker_is_left(thought: str, pieces: list[str]) -> None:
-    told = "".join(text for _, text in sections(thought + "".join(pieces)))
+    texts = "".join(text for _, text in sections(thought + "".join(pieces)))
     words = "a" * (THINK in thought) + "".join(piece for piece in pieces if piece not in (REASON, ANSWER))
-    assert "".join(told.split()) == "".join(words.split())
+    assert "".join(texts.split()) == "".join(words.split())
 
 
-@given(st.text().filter(lambda text: not any(begun in text for begun in ("###", "<t", "</t"))))
+@given(st.text().filter(lambda text: not any(prefix in text for prefix in ("###", "<t", "</t"))))
 @example("  a heading # \n")
 def test_a_text_without_the_form_is_one_section_as_it_stands(text: str) -> None:
     assert sections(text) == ([("text", text)] if text else [])
@@ -82,13 +82,13 @@ def test_sections(text: str, expected: list[tuple[str, str]]) -> None:
 
 def test_what_cannot_become_a_marker_is_given_at_once() -> None:
     splitter = FormSplitter()
-    given = ["".join(part.text for part in splitter.feed(piece)) for piece in ("T", "h", "e ", "## ", "###", " x#")]
-    assert given == ["T", "h", "e", " ##", "", " ### x"]
+    output = ["".join(part.text for part in splitter.feed(piece)) for piece in ("T", "h", "e ", "## ", "###", " x#")]
+    assert output == ["T", "h", "e", " ##", "", " ### x"]
 
 
 @pytest.mark.parametrize("unit", [REASON, ANSWER, END_OF_THINKING, THINK, " ", "#", "###Answer", "\n#", "a "])
 def test_the_time_is_linear(unit: str) -> None:
-    """In the characters, whole and one by one."""
+    """In the number of characters, as one piece and one by one."""
 
     def split(pieces: Iterable[str]) -> None:
         splitter = FormSplitter()

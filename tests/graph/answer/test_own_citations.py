@@ -1,4 +1,4 @@
-"""What a response cites itself: the prompt's example of a citation, written back, is none of its own."""
+"""A response's own citations: those that repeat the prompt's example do not count."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The verifier that comes with modegraph: what it marks in answers over examples/, and files that are none."""
+"""The verifier shipped with modegraph: the sentences that it marks, and invalid files."""
 
 import json
 import math
@@ -103,7 +103,7 @@ def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "checked"),
+    ("sentence", "checked"),
     [
         ("Florian Achterberg was elected to the council of Tarn.", True),
         ("Florian Achterberg wurde in den Rat von Tårn gewählt.", True),
@@ -113,10 +113,10 @@ def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
         ("Elected to it.", False),
     ],
 )
-def test_another_script_is_not_checked(said: str, checked: bool) -> None:
-    assert can_be_checked(said) == checked
-    told = SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", said)
-    assert checked or told == []
+def test_another_script_is_not_checked(sentence: str, checked: bool) -> None:
+    assert can_be_checked(sentence) == checked
+    unsupported = SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", sentence)
+    assert checked or unsupported == []
 
 
 def test_a_sentence_is_read_against_what_it_cites_and_any_other_against_all() -> None:
@@ -141,13 +141,13 @@ def test_fragments_headings_endless_sentences_and_answers_without_passages_are_n
 
 
 @pytest.mark.parametrize(
-    "said", ["The answer is: not in the documents.", "Her birthplace is Not in the Documents [1]."]
+    "answer", ["The answer is: not in the documents.", "Her birthplace is Not in the Documents [1]."]
 )
-def test_that_something_is_not_in_the_documents_is_no_claim(said: str) -> None:
-    assert SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", said) == []
+def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None:
+    assert SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", answer) == []
 
 
-def test_a_word_that_is_no_way_to_handle_them() -> None:
+def test_an_unknown_handling_is_an_error() -> None:
     assert verifier_for("ignore", "") is None and verifier_for("drop", "") is not None
     with pytest.raises(UserError, match=r"--unsupported hide\. Expected mark, drop or ignore"):
         verifier_for("hide", "")
@@ -174,7 +174,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     for header, found in [
         ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
         ({"format": "modegraph verifier, 3", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
-        ({**ours, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage of other inputs"),
+        ({**ours, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage with other inputs"),
         ({**ours, "second_stage": {**stage, "bias": float("nan")}}, "a second stage that is not finite"),
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})

@@ -15,7 +15,7 @@ from graph.build.stores import open_for_writing
 from graph.shared.ids import content_id
 from graph.store.arrays import load_arrays
 from graph.store.columns.blocks import Entries
-from graph.store.columns.moved import moved_block, whole
+from graph.store.columns.moved import assembled, moved_block
 from graph.store.columns.row_map import RowMap
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.data import IndexData
@@ -43,12 +43,12 @@ def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[
         np.array([row for row, word in enumerate(old) if word in gone], np.int64),
         np.array([place_in(old, word) for word in added], np.int64),
     )
-    assert list(Strings.of(old).splice(merge.last_N, Strings.of(added))) == now
-    assert [now[row] for row in merge.new_K.tolist()] == added
-    assert [now[row] if row >= 0 else None for row in merge.place_L.tolist()] == [
+    assert list(Strings.of(old).splice(merge.previous_N, Strings.of(added))) == now
+    assert [now[row] for row in merge.inserted_K.tolist()] == added
+    assert [now[row] if row >= 0 else None for row in merge.current_L.tolist()] == [
         None if word in gone else word for word in old
     ]
-    lengths = merge.put_in(np.arange(len(old)), 100 + np.arange(len(added)))
+    lengths = merge.apply(np.arange(len(old)), 100 + np.arange(len(added)))
     assert lengths.tolist() == [old.index(word) if word in last else 100 + added.index(word) for word in now]
 
 
@@ -71,8 +71,8 @@ def test_what_is_found_stays_or_is_new(last: set[str], gone: set[str], found: se
     looked_for = sorted(found, key=id_of.__getitem__)
     places = np.array([sum(id_of[word] < id_of[each] for word in old) for each in looked_for], np.int64)
     known = np.array([word in last for word in looked_for], bool)
-    merge, place_F = RowMap.of_found(len(old), gone_G, places, known)
-    assert [now[row] for row in place_F.tolist()] == looked_for and len(merge.last_N) == len(now)
+    merge, place_F = RowMap.of_matches(len(old), gone_G, places, known)
+    assert [now[row] for row in place_F.tolist()] == looked_for and len(merge.previous_N) == len(now)
 
 
 @given(st.data())
@@ -88,17 +88,17 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
         return RowMap.of(count, np.flatnonzero(~is_kept), before)
 
     by_row, by_column = merge(rows), merge(columns)
-    expected = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)
+    expected = np.zeros((len(by_row.previous_N), len(by_column.previous_N)), np.float32)
     new = []
-    for row, last_row in enumerate(by_row.last_N.tolist()):
-        for column, last_column in enumerate(by_column.last_N.tolist()):
+    for row, last_row in enumerate(by_row.previous_N.tolist()):
+        for column, last_column in enumerate(by_column.previous_N.tolist()):
             if last_row >= 0 and last_column >= 0:
                 expected[row, column] = before[last_row, last_column]
             else:
                 expected[row, column] = data.draw(st.sampled_from([0, 0, 1, 2]))
                 new += int(expected[row, column]) * [(row, column)]
     places = np.array(data.draw(st.permutations(new)), np.int64).reshape(-1, 2)
-    after = whole(moved_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1])))
+    after = assembled(moved_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1])))
     twin = sp.csr_array(expected)
     assert np.array_equal(after.toarray(), expected) and after.shape == twin.shape
     assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), "in order"
@@ -193,19 +193,6 @@ def test_all_is_read_where_changes_are_not_known(
             store.note_derived(store.next_generation())
         build_index(folder, [document(60)], SETTINGS, encoder)
         assert watched.passages == [61]
-
-
-def test_all_is_read_of_an_index_that_keeps_no_account_of_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One in SQLite, of before."""
-    build_index(tmp_path / "index", [document(number) for number in range(9)], SETTINGS, encoder)
-    with open_for_writing(tmp_path / "index") as store, store.transaction():
-        store._connection.execute("DROP TABLE changed")
-        store._connection.execute("DELETE FROM meta WHERE key = 'derived'")
-    watched = Watched(monkeypatch)
-    build_index(tmp_path / "index", [document(9)], SETTINGS, encoder)
-    assert watched.passages == [10]
 
 
 def links_of(index: IndexData, entity: str) -> tuple[int, int]:

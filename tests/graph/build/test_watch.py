@@ -125,7 +125,7 @@ def test_what_is_skipped_is_told_and_stays_as_it_was(docs: Path, tmp_path: Path)
 def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder to watch"):
         watch_folder(docs / "a.md", tmp_path / "index")
-    with pytest.raises(UserError, match="beside the folder"):
+    with pytest.raises(UserError, match="outside the watched folder"):
         watch_folder(docs, docs / "sub/index")
     result = CliRunner().invoke(build_app(), ["index", str(docs / "a.md"), "--out", str(tmp_path / "i"), "--watch"])
     assert result.exit_code != 0 and not (tmp_path / "i").exists()

@@ -118,7 +118,7 @@ def test_a_graph_that_lost_and_gained_nodes_is_the_one_that_all_of_them_give(
         last_N += {"k": [last], "-": [], "+": [-1]}[fate]
         last += fate != "+"
     first = similarity_graph(pool_ND[before], neighbours, least)
-    known = KnownGraph(first, RowMap.of_last(np.array(last_N, np.int64), len(before)))
+    known = KnownGraph(first, RowMap.of_previous(np.array(last_N, np.int64), len(before)))
     changed = again(pool_ND[[row for row, _ in now]], neighbours, least, known)
     assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
 
@@ -135,10 +135,10 @@ def test_only_what_is_new_and_what_lost_a_neighbour_is_searched(monkeypatch: pyt
 
     monkeypatch.setattr(similarity, "_near_pairs", counted)
     monkeypatch.setattr(similarity, "_nearest_of_all", None)
-    with_one = again(vectors_ND, 4, 0.0, KnownGraph(first, RowMap.of_last(np.arange(-1, 299), 299)))
+    with_one = again(vectors_ND, 4, 0.0, KnownGraph(first, RowMap.of_previous(np.arange(-1, 299), 299)))
     assert searched == [0] and with_one.nnz > first.nnz
     searched.clear()
-    without = again(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, RowMap.of_last(np.arange(1, 300), 300)))
+    without = again(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, RowMap.of_previous(np.arange(1, 300), 300)))
     assert same_bytes(without, first)
     assert 0 < len(searched) < 30, "those that had it among their nearest"
 

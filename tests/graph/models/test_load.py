@@ -157,7 +157,7 @@ def test_weights_that_are_not_numbers_are_told(whole: Path, tmp_path: Path) -> N
     weights = load_file(folder / WEIGHTS)
     weights[LAYER][0, 0] = torch.nan
     save_file(weights, folder / WEIGHTS, {"format": "pt"})
-    with pytest.raises(UserError, match=r"log-probabilities are not numbers\. Expected whole weights"):
+    with pytest.raises(UserError, match=r"log-probabilities are not numbers\. Expected intact weights"):
         load_policy(str(folder))
-    with pytest.raises(UserError, match=r"logits that are not numbers\. Expected whole weights"):
+    with pytest.raises(UserError, match=r"logits that are not numbers\. Expected intact weights"):
         open_hf(str(folder)).complete([CompletionRequest((Message("user", "?"),), 4)])

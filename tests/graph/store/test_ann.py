@@ -39,7 +39,7 @@ def ids_of(numbers: range) -> list[str]:
 
 
 def in_segments(folder: Path, vectors_ND: np.ndarray, parts: int, ann_rows: int, keep: np.ndarray) -> Vectors:
-    """The kept rows of a matrix that was written in some parts, each a segment."""
+    """The rows `keep` of a matrix, which is written in several segments."""
     segments: list[Vectors] = []
     for part in np.array_split(np.arange(len(vectors_ND)), parts):
         fresh = Vectors.of(vectors_ND[part], ids_of(range(part[0], part[-1] + 1)))
@@ -58,12 +58,12 @@ def test_halves_are_widened_to_the_numbers_that_numpy_makes_of_them() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 1_023, 2_050])
 def test_products_of_halves_are_those_of_the_widened(rows: int) -> None:
-    held_RD = clustered(rows).astype(np.float16) if rows else np.zeros((0, DIMENSIONS), np.float16)
+    stored_RD = clustered(rows).astype(np.float16) if rows else np.zeros((0, DIMENSIONS), np.float16)
     right_DQ = clustered(3, 1).T
-    assert np.allclose(product(held_RD, right_DQ), held_RD.astype(np.float32) @ right_DQ, atol=1e-6)
-    found = product(held_RD, right_DQ[:, 0])
+    assert np.allclose(product(stored_RD, right_DQ), stored_RD.astype(np.float32) @ right_DQ, atol=1e-6)
+    found = product(stored_RD, right_DQ[:, 0])
     assert found.dtype == np.float32 and found.shape == (rows,)
-    assert np.allclose(found, held_RD.astype(np.float32) @ right_DQ[:, 0], atol=1e-6)
+    assert np.allclose(found, stored_RD.astype(np.float32) @ right_DQ[:, 0], atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -123,14 +123,14 @@ def test_the_fewest_lists_are_looked_through_that_find_enough(tmp_path: Path, ro
     sampled = np.unique(np.linspace(0, rows - 1, min(rows, 100)).astype(np.int64))
     exact = vectors_ND[sampled] @ vectors_ND.T
     exact[np.arange(len(sampled)), sampled] = -1
-    wanted = [set(top_rows(row, min(10, rows - 1)).tolist()) for row in exact]
+    nearest_sets = [set(top_rows(row, min(10, rows - 1)).tolist()) for row in exact]
     for probes in (1, 2, 4, 8, 16, 32, 64):
         found = replace(ann, probes=probes).search(vectors_ND[sampled], 11)
-        both = [len(near & set(row.tolist())) for near, row in zip(wanted, found, strict=True)]
-        if sum(both) >= 0.99 * sum(map(len, wanted)):
+        both = [len(near & set(row.tolist())) for near, row in zip(nearest_sets, found, strict=True)]
+        if sum(both) >= 0.99 * sum(map(len, nearest_sets)):
             break
     assert ann.probes == min(probes, ann.inverted.nlist)
-    assert ann.recall == pytest.approx(sum(both) / sum(map(len, wanted)), abs=1e-3)
+    assert ann.recall == pytest.approx(sum(both) / sum(map(len, nearest_sets)), abs=1e-3)
 
 
 def test_a_recall_that_falls_short_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

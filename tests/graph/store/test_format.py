@@ -15,8 +15,10 @@ COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|vectors|array \w+) \| ([A-Z ]
 
 
 def test_the_manifest_is_described(hashed_isles: Path) -> None:
-    told = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## The manifest")[2].partition("## Arrays")[0], re.MULTILINE)
-    assert set(told) == {field.name for field in fields(Manifest)} - {"identity"} | {"format"}
+    described = re.findall(
+        r"^\| `(\w+)` \|", PAGE.partition("## The manifest")[2].partition("## Arrays")[0], re.MULTILINE
+    )
+    assert set(described) == {field.name for field in fields(Manifest)} - {"identity"} | {"format"}
     assert f"The format's number is {FORMAT}." in PAGE and f"| `format` | {FORMAT} |" in PAGE
 
 

@@ -43,9 +43,9 @@ def calls_again(folder: Path) -> int:
     """How many calls are made again over the ledger there, which is closed then; all answers must be right."""
     model = ScriptedModel(reply)
     ledger = Ledger(model, folder / LEDGER)
-    made = ledger.complete(REQUESTS)
+    completions = ledger.complete(REQUESTS)
     ledger._calls._database.close()  # type: ignore[attr-defined]
-    assert [one.text for one in made] == [reply(request) for request in REQUESTS]
+    assert [completion.text for completion in completions] == [reply(request) for request in REQUESTS]
     return len(model.asked)
 
 
@@ -63,10 +63,10 @@ def test_whatever_byte_flips_answers_are_right_and_most_calls_are_kept(
         folder.mkdir()
         (folder / LEDGER).write_bytes(flipped(whole, place))
         again.append(calls_again(folder))
-        told = capsys.readouterr().err
+        message = capsys.readouterr().err
         aside = list(folder.glob(f"*{SET_ASIDE}"))
-        assert again[-1] == 0 or "a row has changed" in told or aside or ledger_damage(folder), place
-        assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in told)
+        assert again[-1] == 0 or "a row has changed" in message or aside or ledger_damage(folder), place
+        assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in message)
     assert sum(count == 0 for count in again) > 10 and sum(count <= 1 for count in again) > len(places) // 2
 
 

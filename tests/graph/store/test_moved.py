@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries
-from graph.store.columns.moved import MovedBlock, cells, find_ids, ids_below, moved_block, moved_strings, taken, whole
+from graph.store.columns.moved import (
+    MovedBlock,
+    assembled,
+    cells,
+    find_ids,
+    ids_below,
+    moved_block,
+    moved_strings,
+    taken,
+)
 from graph.store.columns.row_map import RowMap
 from graph.store.columns.strings import Strings, id_bytes
 
@@ -16,21 +25,21 @@ EDITS = st.integers(1, 4)
 
 
 def drawn_merge(data: st.DataObject, count: int) -> RowMap:
-    kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
+    stays = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
     before = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
-    return RowMap.of(count, np.flatnonzero(~kept), np.array(before, np.int64))
+    return RowMap.of(count, np.flatnonzero(~stays), np.array(before, np.int64))
 
 
 @pytest.mark.parametrize("runs", [0, 200])
 @given(data=st.data())
 def test_what_is_put_in_is_that_of_a_list_run_by_run_and_at_once(runs: int, data: st.DataObject) -> None:
     merge = drawn_merge(data, data.draw(st.integers(0, 8)))
-    old, new = [f"{row}" for row in range(merge.count)], [f"+{row}" for row in range(len(merge.new_K))]
+    old, new = [f"{row}" for row in range(merge.previous_count)], [f"+{row}" for row in range(len(merge.inserted_K))]
     left = iter(new)
-    expected = [old[last] if last >= 0 else next(left) for last in merge.lasts(np.arange(len(merge))).tolist()]
+    expected = [old[last] if last >= 0 else next(left) for last in merge.previous_rows(np.arange(len(merge))).tolist()]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("graph.store.columns.row_map.RUNS", runs)
-        assert merge.put_in(np.array(old, "U3"), np.array(new, "U3")).tolist() == expected
+        assert merge.apply(np.array(old, "U3"), np.array(new, "U3")).tolist() == expected
 
 
 @given(st.data(), EDITS)
@@ -38,24 +47,27 @@ def test_merges_one_after_another_are_one_and_can_be_told_by_what_is_gone_and_ne
     data: st.DataObject, edits: int
 ) -> None:
     first = data.draw(st.integers(0, 6))
-    named, total = [f"0.{row}" for row in range(first)], RowMap.of_last(np.arange(first), first)
+    named, total = [f"0.{row}" for row in range(first)], RowMap.of_previous(np.arange(first), first)
     original = list(named)
     for edit in range(edits):
         merge = drawn_merge(data, len(named))
         new = iter(f"{edit + 1}.{number}" for number in range(9))
-        named = [named[last] if last >= 0 else next(new) for last in merge.last_N.tolist()]
+        named = [named[last] if last >= 0 else next(new) for last in merge.previous_N.tolist()]
         total = total.then(merge)
-        assert total.last_N.tolist() == [original.index(name) if name in original else -1 for name in named]
-        assert total.place_L.tolist() == [named.index(name) if name in named else -1 for name in original]
-        assert total.lasts(np.arange(len(named))).tolist() == total.last_N.tolist()
-        assert [total.whence(row)[0] for row in range(len(named))] == total.last_N.tolist()
-        assert total.places(np.arange(-1, first)).tolist() == [-1, *total.place_L.tolist()]
+        assert total.previous_N.tolist() == [original.index(name) if name in original else -1 for name in named]
+        assert total.current_L.tolist() == [named.index(name) if name in named else -1 for name in original]
+        assert total.previous_rows(np.arange(len(named))).tolist() == total.previous_N.tolist()
+        assert [total.origin(row)[0] for row in range(len(named))] == total.previous_N.tolist()
+        assert total.current_rows(np.arange(-1, first)).tolist() == [-1, *total.current_L.tolist()]
         stands_before = [
-            next((last for last in total.last_N[row:].tolist() if last >= 0), first) for row in range(len(named) + 1)
+            next((last for last in total.previous_N[row:].tolist() if last >= 0), first)
+            for row in range(len(named) + 1)
         ]
-        assert total.befores(np.arange(len(named) + 1)).tolist() == stands_before
-    again = RowMap.of(first, total.gone_G, total.before_K)
-    assert again.last_N.tolist() == total.last_N.tolist() and again.place_L.tolist() == total.place_L.tolist()
+        assert total.previous_or_next(np.arange(len(named) + 1)).tolist() == stands_before
+    again = RowMap.of(first, total.deleted_G, total.before_K)
+    assert (
+        again.previous_N.tolist() == total.previous_N.tolist() and again.current_L.tolist() == total.current_L.tolist()
+    )
 
 
 @given(st.data(), EDITS)
@@ -65,16 +77,16 @@ def test_texts_after_edits_are_those_of_a_list(data: st.DataObject, edits: int) 
     column = Strings.of(texts)
     for _ in range(edits):
         merge = drawn_merge(data, len(texts))
-        count = len(merge.new_K)
+        count = len(merge.inserted_K)
         new = data.draw(st.lists(text, min_size=count, max_size=count))
         left = iter(new)
-        texts = [texts[last] if last >= 0 else next(left) for last in merge.last_N.tolist()]
+        texts = [texts[last] if last >= 0 else next(left) for last in merge.previous_N.tolist()]
         column = moved_strings(column, merge, Strings.of(new))
         assert len(column) == len(texts) and [column[row] for row in range(len(texts))] == texts
         sought = column.rows_with(lambda data: data >= 0x80).tolist()
         assert sought == [row for row, each in enumerate(texts) if not each.isascii()]
-    assert list(column) == list(whole(column)) == texts
-    assert whole(column).data.tobytes() == Strings.of(texts).data.tobytes()
+    assert list(column) == list(assembled(column)) == texts
+    assert assembled(column).data.tobytes() == Strings.of(texts).data.tobytes()
 
 
 @settings(max_examples=150)
@@ -92,7 +104,7 @@ def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
     for _ in range(edits):
         by_row = drawn_merge(data, twin.shape[0])
         by_column = by_row if both_ways else drawn_merge(data, twin.shape[1])
-        row_N, column_D = by_row.last_N, by_column.last_N
+        row_N, column_D = by_row.previous_N, by_column.previous_N
         padded = np.pad(twin, ((0, 1), (0, 1)))
         twin = padded[row_N][:, column_D]
         chosen = data.draw(st.lists(st.booleans(), min_size=len(row_N), max_size=len(row_N)))
@@ -114,14 +126,14 @@ def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
             block, by_row, by_column, Entries.ones(places[:, 0], places[:, 1]), np.flatnonzero(replaced_N), both_ways
         )
         lazy |= isinstance(block, MovedBlock)
-        assert block.shape == twin.shape and np.array_equal(whole(block).toarray(), twin)
-        asked = np.array(
+        assert block.shape == twin.shape and np.array_equal(assembled(block).toarray(), twin)
+        requested = np.array(
             data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64
         )
-        assert np.array_equal(taken(block, asked).toarray(), twin[asked])
+        assert np.array_equal(taken(block, requested).toarray(), twin[requested])
         drawn = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
         of = np.array(drawn, np.int64)
-        assert np.array_equal(cells(block, asked, of), twin[asked][:, of])
+        assert np.array_equal(cells(block, requested, of), twin[requested][:, of])
 
 
 @given(st.data(), EDITS)
@@ -131,12 +143,12 @@ def test_ids_are_found_in_a_column_that_has_moved(data: st.DataObject, edits: in
     column = Strings.of(ids)
     for _ in range(edits):
         now = sorted(data.draw(st.sets(st.sampled_from(pool), max_size=8)))
-        kept = np.array([each in now for each in ids], bool)
+        stays = np.array([each in now for each in ids], bool)
         new = [each for each in now if each not in ids]
         before = np.array([sum(known < each for known in ids) for each in new], np.int64)
-        merge = RowMap.of(len(ids), np.flatnonzero(~kept), before)
+        merge = RowMap.of(len(ids), np.flatnonzero(~stays), before)
         column, ids = moved_strings(column, merge, Strings.of(new)), now
         assert list(column) == ids
-        asked = id_bytes(pool)
-        assert find_ids(column, asked).tolist() == [ids.index(each) if each in ids else -1 for each in pool]
-        assert ids_below(column, asked).tolist() == [sum(known < each for known in ids) for each in pool]
+        requested = id_bytes(pool)
+        assert find_ids(column, requested).tolist() == [ids.index(each) if each in ids else -1 for each in pool]
+        assert ids_below(column, requested).tolist() == [sum(known < each for known in ids) for each in pool]

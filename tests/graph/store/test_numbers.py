@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from graph.store.columns.moved import (
     Numbers,
     appended,
+    assembled_numbers,
     changed_numbers,
     moved_numbers,
     numbers_below,
     numbers_from,
     rows_holding,
     rows_with_numbers,
-    whole_numbers,
 )
 from graph.store.columns.row_map import RowMap, in_order
 from tests.graph.store.test_moved import drawn_merge
@@ -30,10 +30,12 @@ def test_numbers_of_rows_that_move_are_those_of_a_list(data: st.DataObject, edit
     numbers = column.tolist()
     for _ in range(edits):
         of = drawn_merge(data, things)
-        gone = [row for row, number in enumerate(numbers) if of.place_L[number] < 0]
-        new = sorted(data.draw(st.lists(st.sampled_from(of.new_K.tolist()), max_size=3)) if len(of.new_K) else [])
-        stay = [int(of.place_L[number]) for number in numbers if of.place_L[number] >= 0]
-        before = numbers_below(column, of.befores(np.array(new, np.int64)))
+        gone = [row for row, number in enumerate(numbers) if of.current_L[number] < 0]
+        new = sorted(
+            data.draw(st.lists(st.sampled_from(of.inserted_K.tolist()), max_size=3)) if len(of.inserted_K) else []
+        )
+        stay = [int(of.current_L[number]) for number in numbers if of.current_L[number] >= 0]
+        before = numbers_below(column, of.previous_or_next(np.array(new, np.int64)))
         column = moved_numbers(
             column, RowMap.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), of
         )
@@ -42,8 +44,8 @@ def test_numbers_of_rows_that_move_are_those_of_a_list(data: st.DataObject, edit
 
 
 def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], things: int) -> None:
-    """Whatever may be asked of a column."""
-    assert whole_numbers(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
+    """Every function that reads a column."""
+    assert assembled_numbers(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
     rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), max_size=5)) if numbers else []
     assert column[np.array(rows, np.int64)].tolist() == [numbers[row] for row in rows]
     assert all(int(column[row]) == numbers[row] for row in rows)
@@ -62,20 +64,20 @@ def test_numbers_that_are_no_rows_can_be_counted_and_changed(data: st.DataObject
     for edit in range(edits):
         merge = drawn_merge(data, len(numbers))
         end = 100 * (edit + 1)
-        new = end + np.array(data.draw(st.permutations(range(len(merge.new_K)))), np.int64)
+        new = end + np.array(data.draw(st.permutations(range(len(merge.inserted_K)))), np.int64)
         left = iter(new.tolist())
-        numbers = [numbers[last] if last >= 0 else next(left) for last in merge.last_N.tolist()]
+        numbers = [numbers[last] if last >= 0 else next(left) for last in merge.previous_N.tolist()]
         column = moved_numbers(column, merge, new)
-        assert whole_numbers(column).tolist() == numbers
+        assert assembled_numbers(column).tolist() == numbers
         for least in (0, 7, end):
             assert numbers_from(column, least) == sum(number >= least for number in numbers)
         rows, column = appended(column, end)
         assert rows.tolist() == [row for row, number in enumerate(numbers) if number >= end]
         numbers = [number if number < end else end + rows.tolist().index(row) for row, number in enumerate(numbers)]
-        assert whole_numbers(column).tolist() == numbers
+        assert assembled_numbers(column).tolist() == numbers
         now = [data.draw(st.sampled_from([number, number, number + 1])) for number in numbers]
         column, numbers = changed_numbers(column, np.array(now, np.int64)), now
-        assert whole_numbers(column).tolist() == numbers
+        assert assembled_numbers(column).tolist() == numbers
 
 
 @given(st.lists(st.integers(0, 9), unique=True), st.data())
@@ -85,10 +87,10 @@ def test_as_few_rows_as_can_be_count_as_new_where_their_order_has_changed(
     last = [data.draw(st.sampled_from([each, each, -1])) for each in known]
     found = in_order(np.array(last, np.int64)).tolist()
     assert all(after in (before, -1) for before, after in zip(last, found, strict=True))
-    kept = [each for each in found if each >= 0]
-    assert kept == sorted(kept)
+    ascending = [each for each in found if each >= 0]
+    assert ascending == sorted(ascending)
     longest = [0] * (len(last) + 1)
     for place, each in enumerate(last):
         shorter = [longest[before] for before in range(place) if 0 <= last[before] < each]
         longest[place] = 1 + max(shorter, default=0) if each >= 0 else 0
-    assert len(kept) == max(longest)
+    assert len(ascending) == max(longest)

@@ -1,4 +1,4 @@
-"""Vectors of an unfinished run against a dictionary of them: kept batch by batch, found again by a later run, taken in any order."""
+"""Vectors of an unfinished run against a dictionary of them: stored batch by batch, read by a later run, taken in any order."""
 
 from pathlib import Path
 
@@ -24,11 +24,11 @@ def ids_of(numbers: list[int]) -> np.ndarray:
 
 
 @settings(max_examples=40, deadline=None)
-@given(batches=st.lists(numbers, max_size=5), adopted=numbers, asked=numbers, dtype=st.sampled_from(["<f4", "<f2"]))
+@given(batches=st.lists(numbers, max_size=5), adopted=numbers, requested=numbers, dtype=st.sampled_from(["<f4", "<f2"]))
 def test_they_are_what_was_put(
     batches: list[list[int]],
     adopted: list[int],
-    asked: list[int],
+    requested: list[int],
     dtype: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -39,11 +39,11 @@ def test_they_are_what_was_put(
     if adopted:
         written = save_vectors(folder, "v", Vectors.of(vectors_of(adopted), ids_of(adopted)), 8)
         pending.adopt(folder / "vectors" / written.segments[0].name)
-    held = {*adopted, *(number for batch in batches for number in batch)}
+    stored = {*adopted, *(number for batch in batches for number in batch)}
     for each in (pending, PendingVectors(folder)):
-        assert each.ids == {content_id(str(number)) for number in held}
-        assert each.has(ids_of(asked)).tolist() == [number in held for number in asked]
-        known = [number for number in asked if number in held]
+        assert each.ids == {content_id(str(number)) for number in stored}
+        assert each.has(ids_of(requested)).tolist() == [number in stored for number in requested]
+        known = [number for number in requested if number in stored]
         if known:
             taken = each.take(ids_of(known), np.dtype(dtype))
             assert taken.dtype == dtype and np.array_equal(taken, vectors_of(known).astype(dtype))

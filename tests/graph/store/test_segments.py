@@ -102,12 +102,12 @@ def test_vectors_of_a_damaged_segment_are_not_written_on(tmp_path: Path) -> None
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    kept = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
-    assert kept.segments[0].name == vectors.segments[0].name, "a segment that is kept keeps its checksum"
+    more = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
+    assert more.segments[0].name == vectors.segments[0].name, "an unchanged segment keeps its checksum"
     with pytest.raises(
         UserError, match=r"not the bytes that were written\. Expected a sound segment\. Run: modegraph repair"
     ):
-        save_vectors(tmp_path, "v", kept, 8, compact=True)
+        save_vectors(tmp_path, "v", more, 8, compact=True)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")

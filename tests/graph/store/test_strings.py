@@ -38,8 +38,8 @@ def test_splicing_gives_the_column_that_all_its_texts_make(column: list[str], da
 
 
 @given(ids, ids)
-def test_rows_of_ids_are_found_in_any_order_and_form(known: list[str], asked: list[str]) -> None:
-    expected = [known.index(each) if each in known else -1 for each in asked]
+def test_rows_of_ids_are_found_in_any_order_and_form(known: list[str], requested: list[str]) -> None:
+    expected = [known.index(each) if each in known else -1 for each in requested]
     for form in (list, Strings.of, id_bytes, lambda ids: Strings.of_ids(id_bytes(ids))):
-        assert rows_among(form(known), form(asked)).tolist() == expected
+        assert rows_among(form(known), form(requested)).tolist() == expected
     assert list(Strings.of_ids(id_bytes(known))) == known

@@ -56,10 +56,10 @@ def test_sums_of_what_was_written_are_those_of_the_whole_file(tmp_path: Path) ->
     flip(file, block + 7)
     with file.open("ab") as opened:
         opened.write(os.urandom(block))
-    assert not before.hold(file, [1]) and before.hold(file, [0, 2, 3, 9])
-    assert before.again(file, [1]) == BlockSums.of(file) != before.again(file, [])
+    assert not before.match(file, [1]) and before.match(file, [0, 2, 3, 9])
+    assert before.updated(file, [1]) == BlockSums.of(file) != before.updated(file, [])
     os.truncate(file, block // 2)
-    assert before.again(file, []) == before.again(file, [0]) == BlockSums.of(file) or not before.hold(file, [0])
+    assert before.updated(file, []) == before.updated(file, [0]) == BlockSums.of(file) or not before.match(file, [0])
     damaged = before.text.replace(before.blocks[2], before.blocks[1])
     assert BlockSums.read(damaged) is None and BlockSums.read("x1\nx1") is None
 
@@ -88,7 +88,8 @@ def test_damage_where_an_edit_does_not_write_stays_and_where_it_writes_is_refuse
     put(twin, [NEW])
     before, after = BlockSums.of(file).blocks, BlockSums.of(twin / "index.sqlite").blocks
     same, other = (
-        [block for block, each in enumerate(before) if (after[block] == each) is kept] for kept in (True, False)
+        [block for block, each in enumerate(before) if (after[block] == each) is unchanged]
+        for unchanged in (True, False)
     )
     untouched, touched = (blocks[len(blocks) // 2] * sums.BLOCK_BYTES + 2_000 for blocks in (same, other))
     flip(file, untouched)

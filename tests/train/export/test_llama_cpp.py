@@ -199,7 +199,9 @@ def test_a_file_that_reads_prompts_in_other_tokens_is_refused(
     monkeypatch.setattr(gguf_export, "write_gguf", other)
     tokenizer = load_tokenizer(str(run))
     monkeypatch.setattr(gguf_export, "load_tokenizer", lambda source: tokenizer)
-    with pytest.raises(UserError, match=r"model-f16\.gguf: llama\.cpp reads a prompt in other tokens.*helper.*--merge"):
+    with pytest.raises(
+        UserError, match=r"model-f16\.gguf: llama\.cpp tokenises a prompt differently from training.*helper.*--merge"
+    ):
         export_gguf(run, tmp_path / "out", "f16")
     assert not (tmp_path / "out").exists()
 

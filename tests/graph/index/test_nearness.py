@@ -28,7 +28,7 @@ QUESTIONS = (
     "From what is kelp bread baked?",
     "What stands in Quill?",
 )
-SETTINGS = [file for folder in ("graph/retrieve", "graph/walks") for file in sorted((ROOT / folder).rglob("*.py"))]
+SETTINGS = [*sorted((ROOT / "graph/retrieve").rglob("*.py")), ROOT / "graph/random_walk.py"]
 
 
 class CrowdedEncoder(HashEncoder):

@@ -18,7 +18,7 @@ from tests.serve.http.routes.test_responses import QUESTION, SAID
 from tests.serve.http.running import serving
 
 PYTHON = os.environ.get("MODEGRAPH_LLAMA_INDEX_PYTHON", "")
-CLIENT = ROOT / "tests" / "serve" / "http" / "answers" / "llama_index_client.py"
+CLIENT = ROOT / "tests" / "serve" / "http" / "routes" / "llama_index_client.py"
 pytestmark = pytest.mark.skipif(
     not PYTHON, reason="MODEGRAPH_LLAMA_INDEX_PYTHON names no Python with LlamaIndex (make test-clients)"
 )

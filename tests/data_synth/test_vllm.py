@@ -98,7 +98,7 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
             summary = synth(world, command, "--out", world / command, *options)
         except UserError as problem:
             # A writer none of whose questions can be used is an error, with a reply shown.
-            assert command == "questions" and "no question that can be used" in str(problem), problem
+            assert command == "questions" and "no usable question" in str(problem), problem
             assert server.requests_served() > before
             continue
         served = server.requests_served() - before

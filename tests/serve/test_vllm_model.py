@@ -116,7 +116,7 @@ def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) ->
 def test_a_vllm_that_does_not_start_is_told_with_what_to_set(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", sys.executable)
     with pytest.raises(
-        UserError, match=r"vLLM ended before it answered \(.*No module named.*set MODEGRAPH_VLLM_PYTHON"
+        UserError, match=r"vLLM ended before it answered \(.*No module named.*Set MODEGRAPH_VLLM_PYTHON"
     ):
         open_vllm(str(base))
 

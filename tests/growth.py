@@ -4,26 +4,31 @@ import gc
 import time
 from collections.abc import Callable
 
+LEAST_S = 0.01
+"""A call is repeated until it takes as long, so that the clock's own error does not hide growth."""
+
 
 def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
     """Eight times `size` takes less than twenty times the processor's time.
 
     `prepare` makes the input of a size and returns the call to be timed. The least of three rounds counts, without the garbage collector.
     """
+    call = prepare(size)
+    repeats = 1 + int(LEAST_S / max(_seconds(call, 1), 1e-6))
+    small, large = _seconds(call, repeats), _seconds(prepare(8 * size), repeats)
+    assert large < 20 * small, f"{repeats} × {size}: {small:.4f} s, {8 * size}: {large:.4f} s"
 
-    def seconds(of_size: int) -> float:
-        call = prepare(of_size)
-        rounds = []
-        for _ in range(3):
-            gc.collect()
-            gc.disable()
-            try:
-                began = time.process_time()
+
+def _seconds(call: Callable[[], object], repeats: int) -> float:
+    rounds = []
+    for _ in range(3):
+        gc.collect()
+        gc.disable()
+        try:
+            began = time.process_time()
+            for _ in range(repeats):
                 call()
-                rounds.append(time.process_time() - began)
-            finally:
-                gc.enable()
-        return min(rounds)
-
-    small, large = seconds(size), seconds(8 * size)
-    assert large < 20 * small + 0.05, f"{size}: {small:.4f} s, {8 * size}: {large:.4f} s"
+            rounds.append(time.process_time() - began)
+        finally:
+            gc.enable()
+    return min(rounds)

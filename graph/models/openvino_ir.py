@@ -122,9 +122,9 @@ _UNSUPPORTED = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", 
 
 
 def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
-    """The change of each matrix of the model in `base`, by GGUF name: float32[O, I], (α / r) B A, with rank-stabilised LoRA (α / √r) B A.
+    """The change of each matrix of the model in `base`, by GGUF name: float32[O, I].
 
-    UserError for an adapter with other changes, or of a family whose matrices GGUF reorders.
+    (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), with rank-stabilised LoRA (α / √r) B A. UserError for an adapter with other changes, or of a family whose matrices GGUF reorders.
     """
     architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from graph.answer.overlap import overlaps
+from graph.answer.overlap import Wording, overlaps
 from graph.answer.support import SupportChecker, can_be_checked, verifier_for
 from graph.answer.verifier import (
     FEATURES,
@@ -183,3 +183,9 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:40])
     with pytest.raises(UserError, match="no verifier"):
         open_verifier(str(tmp_path))
+
+
+@pytest.mark.parametrize(("between", "found"), [(0, 1.0), (2, 1.0), (3, 0.0)])
+def test_content_stems_are_near_within_three_places(between: int, found: float) -> None:
+    passage = Wording.of("", " ".join(["boats", *["granite"] * between, "harbour"]))
+    assert overlaps("A boat in the harbour.", [passage])[2] == overlaps("The harbour of boats.", [passage])[2] == found

@@ -1,0 +1,15 @@
+"""The measure of growth itself: it passes what is linear and catches what is quadratic, however short."""
+
+import pytest
+
+from tests.growth import assert_linear
+
+
+def test_linear_work_passes() -> None:
+    assert_linear(lambda size: lambda: sum(range(size)), 2_000)
+
+
+@pytest.mark.parametrize("size", [20, 200])
+def test_quadratic_work_is_caught(size: int) -> None:
+    with pytest.raises(AssertionError, match=r" s, \d+: "):
+        assert_linear(lambda n: lambda: [0 for _ in range(n) for _ in range(n)], size)

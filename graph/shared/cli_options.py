@@ -187,7 +187,7 @@ Where = Annotated[
 _SELECTOR = typer.Option(
     metavar="NAME",
     rich_help_panel=RETRIEVAL,
-    help="What picks propositions: threshold, llm (asks --model), or a trained selector, as a folder or hub name; one of size hop ranks in hops.",
+    help="What picks propositions: threshold, llm (asks --model), or a trained selector, as a folder or hub name; one of size hop ranks in hops. none: hops without its trained hop.",
 )
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]

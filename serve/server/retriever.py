@@ -40,7 +40,7 @@ class RetrievalOptions(Settings):
     where: tuple[Condition, ...] = Field(
         (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
-    selector: Literal["threshold", "llm", "trained"] = Field(
+    selector: Literal["threshold", "llm", "none", "trained"] = Field(
         "threshold", description="what selects propositions, in modes that do so"
     )
     reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")

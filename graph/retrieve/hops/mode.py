@@ -231,7 +231,7 @@ def search_hops(index: Index, query: Query) -> HopSearch:
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it. UserError for a trained hop of another encoder."""
-    hop = find_hop(settings.selector)
+    hop = find_hop(settings.selector, index.encoder_source.fingerprint)
     search = search_hops(index, query)
     alone, links, reached_P, led = search.alone, search.links, search.reached_P, search.led
     ranking = HopRanking(reached_P, {}, 0)

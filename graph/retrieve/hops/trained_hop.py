@@ -1,15 +1,15 @@
 """The trained hop at query time: boosted trees rank what `hops` found and what that leads to. No model is called.
 
 `modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage's score
-is the highest log odds of its rows: by itself, or by the best way to it. Passages without a row follow in the order of `hops`.
+is the highest log odds of its rows: by itself, or by the best way to it. Passages without a row follow in the order of `hops`. The package
+includes a hop for MiniLM (README.md beside it); indexes of that encoder use it by default.
 
 Legend: P passages, C candidates, X rows, F features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from graph.index.index import Index
 from graph.models.encoder import find_model
 from graph.retrieve.hops.hop_features import HOP_FEATURES, HopRows, hop_rows
 from graph.retrieve.parts.passage_scores import OwnScores
-from graph.retrieve.parts.query import Query, Selector
+from graph.retrieve.parts.query import BUILT_IN_SELECTORS, Query
 from graph.trees import Forest, check_encoder, forest_from, forest_logits, read_forests, save_forest
 from graph.types import Floats, Ints
 
 HOP_FILE = "hop.safetensors"
 FORMAT = "modegraph selector, hop, 1"
+SHIPPED = Path(__file__).parent
 HEADER = "hop"
 """The one key of the file's metadata; its value is JSON, so that equal hops are equal bytes."""
 
@@ -94,12 +95,23 @@ def save_hop(folder: Path, hop: Hop) -> None:
     save_forest(folder / HOP_FILE, HEADER, facts, hop.forest)
 
 
-def find_hop(spec: str) -> Hop | None:
-    """The hop in a folder or on the hub; None for a selector that comes with the program, and for one of another size. UserError for a broken file."""
-    if spec in get_args(Selector):
-        return None
-    file = find_model(spec, "selector") / HOP_FILE
-    return _load(file, file.stat().st_mtime_ns) if file.is_file() else None
+def find_hop(spec: str, encoder: str) -> Hop | None:
+    """The hop in a folder or on the hub; else the shipped one of the encoder with that fingerprint, if any. None for the selector `none`.
+
+    UserError for a broken file.
+    """
+    if spec not in BUILT_IN_SELECTORS:
+        file = find_model(spec, "selector") / HOP_FILE
+        if file.is_file():
+            return _load(file, file.stat().st_mtime_ns)
+    return shipped_hops().get(encoder) if spec != "none" else None
+
+
+@cache
+def shipped_hops() -> Mapping[str, Hop]:
+    """The hops that the package includes, by their encoder's fingerprint."""
+    hops = (_load(file, 0) for file in sorted(SHIPPED.glob("*.safetensors")))
+    return {hop.encoder: hop for hop in hops}
 
 
 @lru_cache(maxsize=4)

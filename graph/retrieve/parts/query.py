@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticKnownError
@@ -192,8 +192,8 @@ class Query:
     model: Caller | None = None
 
 
-Selector = Literal["threshold", "llm"]
-"""The built-in selectors; any other name is the folder or the hub name (with a slash) of a trained one."""
+BUILT_IN_SELECTORS = ("threshold", "llm", "none")
+"""Any other name is the folder or the hub name (with a slash) of a trained selector."""
 
 
 class SuggestSettings(Settings):
@@ -223,7 +223,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops, in place of the shipped one; none: hops without",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
@@ -255,9 +255,9 @@ class RetrieveSettings(Settings):
     @field_validator("selector")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value in get_args(Selector) or "/" in value or (value and Path(value).is_dir()):
+        if value in BUILT_IN_SELECTORS or "/" in value or (value and Path(value).is_dir()):
             return value
-        expected = "'threshold', 'llm' or the folder or hub name of a trained selector"
+        expected = "'threshold', 'llm', 'none' or the folder or hub name of a trained selector"
         raise PydanticKnownError("literal_error", {"expected": expected})
 
     @cached_property

@@ -169,14 +169,14 @@ def test_a_hop_of_another_encoder_is_refused(isles: Index, tmp_path: Path) -> No
 
 def test_a_broken_file_is_told(tmp_path: Path) -> None:
     save_hop(tmp_path, stump("own", 0.5, "any"))
-    assert find_hop(f"{tmp_path}/") == find_hop(f"{tmp_path}/")
+    assert find_hop(f"{tmp_path}/", "any") == find_hop(f"{tmp_path}/", "other")
     arrays = load_file(tmp_path / HOP_FILE)
     save_file(arrays, tmp_path / HOP_FILE, {"other": "{}"})
     with pytest.raises(UserError, match="no hop"):
-        find_hop(f"{tmp_path}/")
+        find_hop(f"{tmp_path}/", "any")
     (tmp_path / HOP_FILE).write_bytes(b"nothing")
     with pytest.raises(UserError, match="no hop"):
-        find_hop(f"{tmp_path}/")
+        find_hop(f"{tmp_path}/", "any")
 
 
 def test_selectors_of_other_kinds_leave_hops_as_it_is(isles: Index, tmp_path: Path) -> None:

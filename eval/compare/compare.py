@@ -92,7 +92,13 @@ def score_pairs(model: Any, tokenizer: Any, rows: Sequence[HeldOutRow]) -> list[
     completions = [(row.prompt, text) for row in rows for text in (row.chosen, row.rejected)]
     tokenized = [tokenize_row(tokenizer, prompt, text) for prompt, text in completions]
     logps = [0.0] * len(tokenized)
-    for batch in track(_batches_by_length(tokenized), "log π: responses", len(tokenized), size=len):
+    lengths = [len(row.ids) for row in tokenized]
+    for batch in track(
+        _batches_by_length(tokenized),
+        "log π: tokens",
+        sum(lengths),
+        size=lambda rows: sum(lengths[row] for row in rows),
+    ):
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         input_ids_BT, mask_BT = pad_rows([tokenized[index] for index in batch], pad_id)
         with torch.inference_mode():

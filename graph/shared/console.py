@@ -125,12 +125,16 @@ def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], in
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    done, started = 0, time.monotonic()
-    last = started
+    """The pace is that after the first item, which often waits for something to start."""
+    done = first = 0
+    last = started = time.monotonic()
     for item in items:
         yield item
-        done += size(item)
-        if time.monotonic() - last > SECONDS_BETWEEN_LINES and 0 < done < total:
-            last = time.monotonic()
-            say(f"{what}: {done:,} of {total:,}, about {duration((last - started) * (total - done) / done)} left")
+        now, done = time.monotonic(), done + size(item)
+        if not first:
+            started, first = now, done
+        elif now - last > SECONDS_BETWEEN_LINES and first < done < total:
+            last = now
+            left = duration((now - started) * (total - done) / (done - first))
+            say(f"{what}: {done:,} of {total:,}, about {left} left")
     say(f"{what}: {done:,} done")

@@ -53,10 +53,11 @@ def quiet_bitsandbytes() -> None:
 
 
 def quiet_loading() -> None:
-    """Disable transformers' progress bars for loading weights; the hub's bars for downloads stay."""
+    """Disable transformers' progress bars for loading weights, and bitsandbytes' line; the hub's bars for downloads stay."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
+    quiet_bitsandbytes()
     downloads_shown = not are_progress_bars_disabled()
     transformers_logging.disable_progress_bar()
     if downloads_shown:

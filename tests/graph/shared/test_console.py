@@ -26,14 +26,14 @@ def test_within_quiet_lines_are_logged_and_nothing_is_shown(
     assert capfd.readouterr() == ("", "a line\nitems: 2 done\n")
 
 
-def test_long_work_tells_how_long_the_rest_will_take(
+def test_the_time_left_follows_the_pace_after_a_slow_first_item(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = itertools.count(0, 10.0)
-    monkeypatch.setattr("graph.shared.console.time.monotonic", lambda: next(now))
-    assert list(track("abc", "items", 3)) == ["a", "b", "c"]
-    lines = capfd.readouterr().err.splitlines()
-    assert lines[0].startswith("items: 1 of 3, about ") and lines[0].endswith(" left") and lines[-1] == "items: 3 done"
+    seconds = itertools.chain([0.0, 100.0], itertools.count(110.0, 10.0))
+    monkeypatch.setattr("graph.shared.console.time.monotonic", lambda: next(seconds))
+    assert list(track("abcd", "items", 4)) == ["a", "b", "c", "d"]
+    lines = ["items: 2 of 4, about 20 s left", "items: 3 of 4, about 10 s left", "items: 4 done"]
+    assert capfd.readouterr().err.splitlines() == lines
 
 
 def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:

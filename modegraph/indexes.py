@@ -21,7 +21,7 @@ from graph.index.index import FreshIndex
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.home import local_path
-from graph.shared.modes import DEFAULT_MODE, Mode
+from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE, Mode
 from graph.types import LanguageModel
 from modegraph.answers import Answer, Evidence, public_answer, public_evidence
 from modegraph.arguments import Documents, Model, documents_of, log_skipped, model_of, show_progress
@@ -103,12 +103,15 @@ class Index:
     ) -> Answer:
         """A cited answer from what `retrieve` finds with the same settings; every citation is checked.
 
+        If the documents do not cover the question (probability of absence at least `abstain`, by default .9), the answer is “not in
+        the documents” and the model is not called.
+
         `verifier` finds sentences that the passages do not support (`unsupported`): a folder or hub name, "" for the one included
         in modegraph, None for none.
 
         UserError as in `retrieve`, for a model that cannot be opened or refuses, and when the model becomes unavailable.
         """
-        chosen = _retrieve_settings("ask", mode, top_k, where, settings)
+        chosen = _retrieve_settings("ask", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
         opened_verifier = open_verifier(verifier) if verifier is not None else None
         language_model = model_of(model)
         evidence = self._evidence(question, chosen, language_model)
@@ -137,7 +140,7 @@ class Index:
         """As `ask_stream`, for an event loop: `async for piece in index.astream(…)`."""
         from modegraph.streams import AsyncAnswerStream
 
-        chosen = _retrieve_settings("astream", mode, top_k, where, settings)
+        chosen = _retrieve_settings("astream", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
         opened_verifier = open_verifier(verifier) if verifier is not None else None
         return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, opened_verifier))
 

@@ -27,7 +27,7 @@ from graph.shared.cli_options import (
     Where,
 )
 from graph.shared.console import print_json, say
-from graph.shared.modes import DEFAULT_MODE
+from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE
 from serve.cli_keys import register_keys
 from serve.cli_serve import SERVER_SETTINGS, register_mcp, serve_command
 
@@ -68,7 +68,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         where: Where = None,
         selector: Selector = "threshold",
         reranker: Reranker = "",
-        abstain: Abstain = None,
+        abstain: Abstain = ABSTAIN_AT,
         model: SomeModel = None,
         verifier: Verifier = "",
         unsupported: UnsupportedAs = "mark",

@@ -34,7 +34,7 @@ def show_evidence(evidence: Evidence) -> str:
     for finding in evidence.findings:
         origin = f"from {len(finding.passage_ids)} passages"
         lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {origin}", ""), wrapped(finding.answer), ""]
-    absent = [f"{_absence_line(evidence.absence)}.", ""] if evidence.absence is not None else []
+    absent = [f"{line}.", ""] if (line := _absence_line(evidence.absence)) else []
     return "\n".join([*absent, *(lines or ["Nothing found.", ""])]).rstrip("\n")
 
 
@@ -80,14 +80,18 @@ def printable(text: str) -> str:
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
-def _absence_line(absence: Absence) -> str:
+def _absence_line(absence: Absence | None) -> str:
+    """A warning if the documents more likely than not do not cover the question, else ""."""
+    if absence is None or absence.probability < 0.5:
+        return ""
     return f"Not in these documents: probability {absence.probability:.2f}"
 
 
 def _notes(answer: Answer) -> Iterator[str]:
-    if answer.evidence.absence is not None:
-        consequence = "; the model was not called" if answer.evidence.absence.abstained else ""
-        yield f"{_absence_line(answer.evidence.absence)}{consequence}."
+    absence = answer.evidence.absence
+    if line := _absence_line(absence):
+        consequence = "; the model was not called" if absence is not None and absence.abstained else ""
+        yield f"{line}{consequence}."
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     for sentence in answer.unsupported:

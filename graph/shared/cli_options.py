@@ -227,7 +227,7 @@ Abstain = Annotated[
     typer.Option(
         metavar="P",
         rich_help_panel=RETRIEVAL,
-        help="Answer “not in the documents”, without calling the model, at a probability of absence of P or more, such as 0.9.",
+        help="Answer “not in the documents”, without calling the model, if the documents do not cover the question with probability P or more; 1: never.",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""The names of the retrieval modes."""
+"""The names of the retrieval modes, and defaults of all interfaces."""
 
 from typing import Literal
 
@@ -20,3 +20,5 @@ Mode = Literal[
 """How evidence is retrieved (graph/retrieve/)."""
 DEFAULT_MODE: Mode = "auto"
 """The mode where a user names none: the command line, training data, the server, MCP, Python."""
+ABSTAIN_AT = 0.9
+"""Questions are answered “not in the documents”, without a model, from this probability of absence on (graph/retrieve/absence.py)."""

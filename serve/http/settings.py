@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from graph.answer.support import Handling
 from graph.config import Settings
-from graph.shared.modes import DEFAULT_MODE, Mode
+from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE, Mode
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -76,8 +76,8 @@ class ServerSettings(Settings):
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
     mode: Mode = Field(DEFAULT_MODE, description="retrieval mode, unless the request sets one")
     top_k: int = Field(5, ge=1, le=100, description="passages to read, unless the request sets a number")
-    abstain: float | None = Field(
-        None,
+    abstain: float = Field(
+        ABSTAIN_AT,
         ge=0,
         le=1,
         description="decline to answer when the probability that the documents hold nothing on a question is at least this, unless the request sets it",

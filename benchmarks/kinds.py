@@ -182,7 +182,7 @@ def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tup
     index = open_kind(folder / re.sub(r"\W+", "-", f"{name} {encoder}"), corpus, encoder)
     vectors_QD = index.encode_queries([question.text for question in questions])
     queries = [Query(question.text, vector_D) for question, vector_D in zip(questions, vectors_QD, strict=True)]
-    arms = {mode: RetrieveSettings(mode=mode, top_k=TOP_K) for mode in (*SIMPLE, "auto")}
+    arms: dict[str, RetrieveSettings] = {mode: RetrieveSettings(mode=mode, top_k=TOP_K) for mode in (*SIMPLE, "auto")}
     arms[PLAIN] = RetrieveSettings(mode="auto", top_k=TOP_K, selector="none")
     recall_by_mode = {arm: np.array(recalls(index, settings, questions, queries)) for arm, settings in arms.items()}
     best = max(SIMPLE, key=lambda mode: recall_by_mode[mode].mean())

@@ -21,7 +21,8 @@ from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.trees import Forest
-from graph.types import Document, Encoder
+from graph.types import Document, Encoder, Evidence
+from tests.fakes import HashEncoder
 
 QUESTION = "In which village was the founder of the yard that built the Lantern born?"
 """Its second hop: the yard that the Lantern's passage names."""
@@ -159,6 +160,23 @@ def test_others_follow_in_their_order(reached: list[float], data: st.DataObject)
     assert (scores_P[others] <= logits_C.min() + 1e-5).all()
     order = others[np.argsort(-scores_P[others], kind="stable")]
     assert (np.diff(reached_P[order]) <= 1e-5).all()
+
+
+def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(isles: Index, hashed_isles: Path) -> None:
+    def search(index: Index, selector: str) -> Evidence:
+        return retrieve(index, QUESTION, RetrieveSettings(mode="hops", selector=selector))
+
+    shipped, plain = search(isles, "threshold"), search(isles, "none")
+    assert any("judged by a trained hop" in step for step in shipped.trace.steps)
+    assert not any("trained hop" in step for step in plain.trace.steps)
+    assert [each.score for each in shipped.passages] != [each.score for each in plain.passages]
+    other = open_index(hashed_isles, lambda spec: HashEncoder())
+    assert search(other, "threshold").passages == search(other, "none").passages
+
+
+def test_none_is_no_selector_of_local(isles: Index) -> None:
+    with pytest.raises(UserError, match="none"):
+        retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector="none"))
 
 
 def test_a_hop_of_another_encoder_is_refused(isles: Index, tmp_path: Path) -> None:

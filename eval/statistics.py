@@ -17,6 +17,8 @@ from graph.errors import UserError
 
 RESAMPLES = 2000
 LEVEL = 0.05
+MOST_DRAWN = 1_000_000
+"""Draws held in memory at once."""
 MOST_SEEDS = 20
 """Seeds whose 2^S flips of signs are enumerated, at most."""
 
@@ -296,11 +298,12 @@ def _resampled_means(
     """Means of `resamples` draws of clusters with replacement: float64[B]."""
     sums_C, sizes_C = _cluster_sums(difference_Q, clusters if clusters is not None else range(len(difference_Q)))
     rng = np.random.default_rng(seed)
-    means_B = np.empty(resamples)
-    for sample in range(resamples):
-        drawn_C = rng.integers(len(sums_C), size=len(sums_C))
-        means_B[sample] = sums_C[drawn_C].sum() / sizes_C[drawn_C].sum()
-    return means_B
+    at_once = max(1, MOST_DRAWN // len(sums_C))
+    means = []
+    for start in range(0, resamples, at_once):
+        drawn_BC = rng.integers(len(sums_C), size=(min(at_once, resamples - start), len(sums_C)))
+        means.append(sums_C[drawn_BC].sum(axis=1) / sizes_C[drawn_BC].sum(axis=1))
+    return np.concatenate(means)
 
 
 def _percentiles(mean: float, means_B: NDArray[np.float64], level: float) -> Interval:

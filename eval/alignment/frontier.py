@@ -22,6 +22,7 @@ from eval.alignment.measure import (
     RewardAtKl,
     common_weights,
     constant_answers,
+    measurable,
     measure_runs,
     system_of,
 )
@@ -158,9 +159,9 @@ def align_runs(
     for record in records:
         seeds[system_of(record)].append(int(record.settings["seed"]))
     check_paired_seeds(seeds, next(iter(seeds)))
-    constants = constant_answers(rows, rewards or common_weights(folders, records))
-    measured, reference = measure_runs(folders, rows, drawing, load, draw, cache_folder, rewards)
-    return align(measured, reference, drawing, constants, margin)
+    weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
+    measured, reference = measure_runs(folders, rows, drawing, load, draw, cache_folder, weights)
+    return align(measured, reference, drawing, constant_answers(rows, weights), margin)
 
 
 def runs_table(alignment: Alignment) -> Table:

@@ -63,7 +63,7 @@ def test_runs_and_hours_by_hand() -> None:
     assert plan.looks[0].hours == pytest.approx(first / 3600)
     assert plan.looks[1].hours == pytest.approx((first + 2 * 2 * (1000 + measuring)) / 3600)
     assert plan.difference_sd == pytest.approx(math.sqrt(0.03**2 + 0.2**2 / 20))
-    assert plan.looks[0].smallest_difference > plan.looks[1].smallest_difference > 0
+    assert plan.looks[0].smallest_difference == pytest.approx(plan.difference_sd * smallest_difference(6, 0.032))
 
 
 def test_an_update_without_seconds_is_timed() -> None:

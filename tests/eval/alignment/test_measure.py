@@ -205,7 +205,7 @@ def test_what_the_start_was_trained_on_counts_as_well(world: Path, tmp_path: Pat
     check_held_out([run], [held_out()[0]], Path("test.jsonl"))
     with pytest.raises(UserError, match=r"row 'hr1' is in the training data of .*sft .*line 2"):
         check_held_out([run], held_out(), Path("test.jsonl"))
-    asked = replace(scored(0), id="m", prompt=(Message("user", "Who?"),))
+    asked = replace(scored(0), id="m", question_id="m", prompt=(Message("user", "Who?"),))
     with pytest.raises(UserError, match=r"row 'm' is in the training data of .*sft .*line 1"):
         check_held_out([run], [asked], Path("test.jsonl"))
 

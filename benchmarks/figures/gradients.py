@@ -36,7 +36,7 @@ def gradient(method: Method, log_ratios_QK: Tensor, rewards_QK: Tensor, beta: fl
 
 
 def draw() -> Figure:
-    """Left: the push on a pair's margin by margin; right: the push on each of 16 responses at the reference by reward."""
+    """Left: the push on the chosen response of a pair by margin, the rejected one at Δ = 0; right: on each of 16 responses at the reference by reward."""
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     pairs, groups = figure.subplots(1, 2)
     margins = torch.linspace(-6.0, 8.0, 141, dtype=torch.float64)
@@ -50,8 +50,8 @@ def draw() -> Figure:
     pairs.axhline(0, color=GREY, lw=1)
     pairs.axvline(math.log((1 - EPSILON) / EPSILON), color=ORANGE, lw=1, alpha=0.6)
     pairs.set_ylim(-0.6, 2.4)
-    pairs.set_xlabel("margin m = β (Δ chosen − Δ rejected); the line: c = log((1 − ε) / ε)")
-    pairs.set_ylabel("push on the margin, 1 at m = 0")
+    pairs.set_xlabel("margin m; the line: c = log((1 − ε) / ε)")
+    pairs.set_ylabel("push on the chosen response, 1 at m = 0")
     pairs.set_title("pairs")
     rewards_1K = torch.linspace(0.0, 1.0, 16, dtype=torch.float64)[None]
     for label, method, colour, marker in GROUPS:

@@ -62,17 +62,17 @@ def ipo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, tau: float, beta_reward:
 def lambda_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
     """LiPO-λ (Liu et al. 2024, §4): −Σ_{r_i > r_j} λ_ij log σ(β_π (Δ_i − Δ_j)), λ_ij = |G_i − G_j| · |1 / D_i − 1 / D_j|.
 
-    G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response (1 is the highest; of
-    equals the first). At K = 2 it is DPO times a constant.
+    G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response: 1 is the highest, and
+    equals (all responses, at the reference) are ranked by reward. At K = 2 it is DPO times a constant.
 
     >>> lambda_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0) / (1 - 1 / math.log2(3))
     tensor([0.6931])
     """
     scores_QK = beta_policy * at_least_float32(log_ratios_QK)
     gains_QK = torch.exp2(at_least_float32(rewards_QK) / beta_reward) - 1
-    ranks_QK = scores_QK.detach().argsort(dim=-1, descending=True, stable=True).argsort(dim=-1) + 1
     gaps_QP, gain_gaps_QP = pair_gaps(scores_QK), pair_gaps(gains_QK)
-    weights_QP = (gain_gaps_QP * pair_gaps(1 / torch.log2(1 + ranks_QK.to(scores_QK.dtype)))).abs()
+    ranks_QK = descending_ranks(scores_QK.detach(), gains_QK).to(scores_QK.dtype)
+    weights_QP = (gain_gaps_QP * pair_gaps(1 / torch.log2(1 + ranks_QK))).abs()
     return -(weights_QP * logsigmoid(gain_gaps_QP.sign() * gaps_QP)).sum(dim=-1)
 
 
@@ -107,6 +107,17 @@ def pair_gaps(values_QK: Tensor) -> Tensor:
     """
     first_P, second_P = torch.triu_indices(values_QK.shape[-1], values_QK.shape[-1], offset=1, device=values_QK.device)
     return values_QK[..., first_P] - values_QK[..., second_P]
+
+
+def descending_ranks(values_QK: Tensor, ties_QK: Tensor) -> Tensor:
+    """The rank of each value from 1, the highest; of equal values the one with the higher tie-breaker first: int64[Q, K].
+
+    >>> descending_ranks(torch.tensor([[0.0, 2.0, 0.0]]), torch.tensor([[1.0, 1.0, 5.0]]))
+    tensor([[3, 1, 2]])
+    """
+    by_tie_QK = ties_QK.argsort(dim=-1, descending=True, stable=True)
+    by_value_QK = values_QK.gather(-1, by_tie_QK).argsort(dim=-1, descending=True, stable=True)
+    return by_tie_QK.gather(-1, by_value_QK).argsort(dim=-1) + 1
 
 
 def at_least_float32(values: Tensor) -> Tensor:

@@ -214,6 +214,15 @@ def test_the_order_of_the_responses_does_not_matter(name: str) -> None:
     assert torch.allclose(*losses, rtol=1e-12)
 
 
+def test_lambda_ranks_equals_by_reward() -> None:
+    """At the reference all scores are equal: the order of the responses must not decide, and the weights must not vanish."""
+    zero, rewards, order = torch.zeros(1, 4), torch.tensor([[0.1, 0.9, 0.4, 0.6]]), torch.tensor([2, 0, 3, 1])
+    found = lambda_loss(zero, rewards, 0.5, 0.3).item()
+    assert found == pytest.approx(lambda_loss(zero, rewards[:, order], 0.5, 0.3).item())
+    scores = [-rank * 1e-9 for rank in (4, 1, 3, 2)]
+    assert found == pytest.approx(slow("lambda", scores, rewards[0].tolist(), 0.5, 0.3))
+
+
 def test_only_what_the_docs_say_is_identified() -> None:
     """MS and DPO are flat at Δ = r / (β_π β_r) + any constant, NCA at one constant alone, IPO at 1 / 2τ for hard pairs; λ never."""
     rewards = drawn(3, 4, seed=6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -323,7 +324,7 @@ class Sampler(StrEnum):
 def add_alignment(commands: typer.Typer) -> None:
     """Add `alignment` to the commands of `eval`."""
 
-    @commands.command(cls=command(several=("--runs",)))
+    @commands.command(cls=command(several=("--runs", "--reward")))
     def alignment(
         runs: Runs,
         data: Data,
@@ -344,13 +345,31 @@ def add_alignment(commands: typer.Typer) -> None:
                 help="Folder that caches measured figures, for this and other commands; default: below --out.",
             ),
         ] = None,
+        reward: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="COMPONENT=WEIGHT",
+                rich_help_panel=MODEL,
+                help="Component to reward, with its weight; repeatable; default: the reward that the runs were trained for.",
+            ),
+        ] = None,
+        equal_within: Annotated[
+            float | None,
+            typer.Option(
+                metavar="REWARD",
+                min=0,
+                rich_help_panel=MODEL,
+                help="Test whether systems differ by less than this: two one-sided tests over seeds.",
+            ),
+        ] = None,
         limit: Limit = None,
         max_answer_tokens: MaxAnswerTokens = 128,
     ) -> None:
-        """Compare preference runs by expected reward at equal KL to the reference.
+        """Compare preference runs by expected reward at equal KL to the reference, seed by seed.
 
         Samples the prompts of --data (scored responses) and replaces the report in --out; cached measurements are reused.
-        Longer samples are cut. The split `train` would flatter the runs. --sampler vllm is much faster.
+        Longer samples are cut. Refuses prompts that a run was trained on (but for the split `train`, which flatters the runs), a
+        seed that one system lacks, and a reward with a component that cannot be measured. --sampler vllm is much faster.
         """
         from functools import partial
 
@@ -368,12 +387,31 @@ def add_alignment(commands: typer.Typer) -> None:
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
             from eval.alignment.sample import draw_here as draw
-        report = align_runs(runs, data, split, limit, drawing, load, draw, measured or out / "measured")
+        rewards = reward_weights(reward or ())
+        report = align_runs(
+            runs, data, split, limit, drawing, load, draw, measured or out / "measured", rewards, equal_within
+        )
         write_alignment(report, out)
         if as_json:
             print_json(alignment_json(report))
             return
         print(tables_as_text(report))
+
+
+def reward_weights(options: Sequence[str]) -> dict[str, float] | None:
+    """The weights of --reward options, None without any; UserError for one that is not COMPONENT=WEIGHT.
+
+    >>> reward_weights(["correct=1", "format=.25"])
+    {'correct': 1.0, 'format': 0.25}
+    """
+    weights = {}
+    for option in options:
+        component, _, weight = option.partition("=")
+        try:
+            weights[component] = float(weight)
+        except ValueError:
+            raise UserError(f"--reward {option}", "COMPONENT=WEIGHT, such as correct=1", "fix the option") from None
+    return weights or None
 
 
 AnswersA = Annotated[

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.statistics import Interval
+from eval.statistics import Interval, SeedVerdict
 from graph.errors import UserError
 from graph.types import Message
 from train.run.data import read_preferences
@@ -177,7 +177,8 @@ class Comparison:
     """Policies side by side; differences are relative to the first result.
 
     `prompts` are the rows that were answered, `pairs` the rows whose two sides were scored. `differences[measure][policy]` holds the
-    interval of that policy minus the first. `gold_choices` counts the yes/no/maybe labels among the prompts.
+    interval of that policy minus the first; `systems` are the systems that have several seeds (system, seed, policy), and
+    `by_seed[measure][system]` their differences from the first of them. `gold_choices` counts the yes/no/maybe labels among the prompts.
     """
 
     data: str
@@ -189,5 +190,7 @@ class Comparison:
     results: tuple[PolicyResult, ...]
     measures: tuple[Measure, ...]
     differences: Mapping[str, Mapping[str, Interval]]
+    systems: Mapping[str, Mapping[int, str]]
+    by_seed: Mapping[str, Mapping[str, SeedVerdict]]
     choices: tuple[ChoiceScore, ...]
     gold_choices: Mapping[str, int]

@@ -207,6 +207,11 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
             measure: {name: asdict(interval) for name, interval in intervals.items()}
             for measure, intervals in comparison.differences.items()
         },
+        "systems": {name: dict(by_seed) for name, by_seed in comparison.systems.items()},
+        "by_seed": {
+            measure: {name: {**asdict(verdict), "shown": verdict.shown} for name, verdict in verdicts.items()}
+            for measure, verdicts in comparison.by_seed.items()
+        },
         "choices": [asdict(score) for score in comparison.choices],
         "gold_choices": dict(comparison.gold_choices),
     }

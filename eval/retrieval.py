@@ -188,7 +188,7 @@ def retrieval_table(report: RetrievalReport) -> Table:
     note = (
         f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
-        "questions; * leaves out 0."
+        "questions, widened by Holm's steps where several are compared; * leaves out 0."
     )
     note = " ".join(filter(None, [note, replay_summary(report)]))
     return Table("Retrieval", header, tuple(rows), note)

@@ -190,7 +190,7 @@ def table_note(report: SelectorReport) -> str:
     note = (
         f"{len(report.retrieval.questions)} questions with gold documents; documents in the order of the "
         f"{report.retrieval.top_k} passages retrieved. Only llm has a model. Brackets: 95 % interval of a paired bootstrap over "
-        "questions; * leaves out 0."
+        "questions, widened by Holm's steps where several are compared; * leaves out 0."
     )
     note = " ".join(filter(None, [note, replay_summary(report.retrieval)]))
     if report.selection is None:

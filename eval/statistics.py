@@ -1,26 +1,31 @@
 """Is a difference more than chance? Intervals, exact tests, the correction for multiple comparisons, and the check that both sides answered the same questions.
 
-All tests are paired: the same questions under two systems. Legend: Q questions, C clusters, S resamples, R and T training seeds."""
+All tests are paired: the same questions under two systems, and the same training seeds where there are several, which are then the unit of
+the test. Legend: Q questions, C clusters, S training seeds, F flips of signs, B resamples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, t
 
 from graph.errors import UserError
-from graph.types import Ints
 
 RESAMPLES = 2000
 LEVEL = 0.05
+MOST_DRAWN = 1_000_000
+"""Draws held in memory at once."""
+MOST_SEEDS = 20
+"""Seeds whose 2^S flips of signs are enumerated, at most."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, or a mean difference, and the 95 % interval of its bootstrap."""
+    """A mean, or a mean difference, and the interval of its bootstrap: 95 %, or wider where it is one of several (`holm_intervals`)."""
 
     mean: float
     low: float
@@ -49,6 +54,31 @@ class Verdict:
         return self.corrected_p < LEVEL and (above or below)
 
 
+@dataclass(frozen=True)
+class SeedVerdict:
+    """One comparison, among several, of two systems trained with the same seeds.
+
+    `by_seed` are the differences of the seeds, the unit of the exact sign-flip test (`p`, after Holm `corrected_p`); `interval` is over
+    seeds and questions. `equal_p` is that of equality within a margin (None without one). A difference is `shown` only when test and
+    interval agree, so never from one seed, whose p is 1, and at five at most, whose p is at least 1/16.
+    """
+
+    interval: Interval
+    p: float
+    corrected_p: float
+    by_seed: tuple[float, ...]
+    equal_p: float | None = None
+
+    @property
+    def shown(self) -> bool:
+        return self.corrected_p < LEVEL and (self.interval.low > 0 or self.interval.high < 0)
+
+    @property
+    def equal(self) -> bool:
+        """Whether the difference is shown to lie within the margin."""
+        return self.equal_p is not None and self.equal_p < LEVEL
+
+
 def bootstrap_difference(
     values_Q: Sequence[float],
     baseline_Q: Sequence[float],
@@ -62,14 +92,36 @@ def bootstrap_difference(
     Raises ValueError when the rows do not pair up or there are none.
     """
     difference_Q = _differences(values_Q, baseline_Q)
-    sums_C, sizes_C = _cluster_sums(difference_Q, clusters if clusters is not None else range(len(difference_Q)))
-    rng = np.random.default_rng(seed)
-    means_S = np.empty(resamples)
-    for sample in range(resamples):
-        drawn_C = rng.integers(len(sums_C), size=len(sums_C))
-        means_S[sample] = sums_C[drawn_C].sum() / sizes_C[drawn_C].sum()
-    low, high = np.percentile(means_S, [2.5, 97.5])
-    return Interval(float(difference_Q.mean()), float(low), float(high))
+    return _percentiles(difference_Q.mean(), _resampled_means(difference_Q, clusters, resamples, seed), LEVEL)
+
+
+def holm_intervals(
+    systems: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    clusters: Sequence[Hashable] | None = None,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """`bootstrap_difference` of several systems: as wide as Holm's step of each demands, so that 0 lies outside one exactly if it is rejected.
+
+    The i-th smallest (from 0) bootstrap p of m has the level 0.05 / (m − i); after the first that is not rejected, the level stays.
+    """
+    differences = {name: _differences(*pair) for name, pair in systems.items()}
+    means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
+    p_values = {name: bootstrap_p(means_B) for name, means_B in means.items()}
+    levels: dict[str, float] = {}
+    for rank, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
+        last = next(reversed(levels), None)
+        stopped = last is not None and p_values[last] > levels[last]
+        levels[name] = levels[last] if last is not None and stopped else LEVEL / (len(p_values) - rank)
+    return {name: _percentiles(differences[name].mean(), means[name], levels[name]) for name in systems}
+
+
+def bootstrap_p(means_B: NDArray[np.float64]) -> float:
+    """Two-sided p of a bootstrap: twice the share of resampled means on the other side of 0, at most 1 (Efron & Tibshirani 1993, §15.4).
+
+    >>> bootstrap_p(np.array([-0.1, 0.2, 0.3, 0.4])), bootstrap_p(np.array([0.0, 0.0]))
+    (0.5, 1.0)
+    """
+    return min(1.0, 2 * min(float((means_B <= 0).mean()), float((means_B >= 0).mean())))
 
 
 def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | None = None, seed: int = 0) -> Interval:
@@ -77,30 +129,58 @@ def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | Non
     return bootstrap_difference(values_Q, [0.0] * len(values_Q), clusters, seed=seed)
 
 
-def bootstrap_seeds(
-    values: Sequence[Sequence[float]],
-    baseline: Sequence[Sequence[float]],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval:
-    """Percentile interval of mean(values [R][Q]) − mean(baseline [T][Q]), both of several training seeds.
+def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+    """Interval of the mean difference of systems whose seeds are paired, for other seeds and other questions.
 
-    Questions are drawn in pairs, seeds of each side separately (the bootstrap of crossed factors, Owen 2007). With few seeds it is
-    too narrow; with one it covers the questions alone.
+    Seeds and questions are drawn separately, all seeds with the same questions (the bootstrap of crossed factors, Owen 2007). The percentiles are
+    moved outwards for the few seeds, to Φ(∓ √(S / (S − 1)) t_S−1) (Hesterberg 2015, §3.1); one seed gives an interval over questions alone.
     """
-    _differences(values[0], baseline[0])
-    values_RQ, baseline_TQ = np.array(values, np.float64), np.array(baseline, np.float64)
+    values_SQ = np.array(difference_SQ, np.float64)
+    seeds, questions = values_SQ.shape
     rng = np.random.default_rng(seed)
+    seeds_BS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
+    questions_BQ = rng.multinomial(questions, np.full(questions, 1 / questions), size=resamples)
+    means_B = ((seeds_BS @ values_SQ) * questions_BQ).sum(axis=1) / (seeds * questions)
+    return _percentiles(values_SQ.mean(), means_B, expanded_level(seeds) if seeds > 1 else LEVEL)
 
-    def drawn(one_RQ: NDArray[np.float64], questions_Q: Ints) -> float:
-        return float(one_RQ[rng.integers(len(one_RQ), size=len(one_RQ))][:, questions_Q].mean())
 
-    means_S = np.empty(resamples)
-    for sample in range(resamples):
-        questions_Q = np.asarray(rng.integers(values_RQ.shape[1], size=values_RQ.shape[1]))
-        means_S[sample] = drawn(values_RQ, questions_Q) - drawn(baseline_TQ, questions_Q)
-    low, high = np.percentile(means_S, [2.5, 97.5])
-    return Interval(float(values_RQ.mean() - baseline_TQ.mean()), float(low), float(high))
+def expanded_level(seeds: int) -> float:
+    """The level whose percentile interval of a bootstrap over this many seeds is about as wide as the 95 % t-interval (Hesterberg 2015).
+
+    >>> round(expanded_level(6), 4), round(expanded_level(1000), 3)
+    (0.0049, 0.05)
+    """
+    return float(2 * norm.cdf(-math.sqrt(seeds / (seeds - 1)) * t.ppf(1 - LEVEL / 2, seeds - 1)))
+
+
+def sign_flip_test(difference_S: Sequence[float]) -> float:
+    """Exact two-sided p of a mean of paired differences: the share of all 2^S flips of their signs whose mean is at least as far from 0.
+
+    Fisher's randomisation test (1935, §21). S seeds give at least 2^(1 − S), so one gives 1; ValueError for none, or above MOST_SEEDS.
+
+    >>> sign_flip_test([0.1, 0.2, 0.3]), sign_flip_test([5.0]), sign_flip_test([1.0, 1.0, -1.0])
+    (0.25, 1.0, 1.0)
+    """
+    if not 0 < len(difference_S) <= MOST_SEEDS:
+        raise ValueError(f"{len(difference_S)} seeds, not 1 to {MOST_SEEDS}")
+    flips_F = np.arange(2 ** len(difference_S))
+    signs_FS = 1 - 2 * (flips_F[:, None] >> np.arange(len(difference_S)) & 1)
+    sums_F = np.abs(signs_FS @ np.asarray(difference_S, np.float64))
+    return float((sums_F >= sums_F[0] * (1 - 1e-9)).mean())
+
+
+def equality_test(difference_S: Sequence[float], margin: float) -> float:
+    """p that a mean of paired differences lies outside ±margin: the larger of two one-sided t-tests (TOST, Schuirmann 1987); 1 for one seed.
+
+    >>> round(equality_test([0.01, -0.01, 0.0], 0.03), 3), equality_test([0.0], 0.03)
+    (0.018, 1.0)
+    """
+    if len(difference_S) < 2:
+        return 1.0
+    mean, spread = float(np.mean(difference_S)), float(np.std(difference_S, ddof=1))
+    if spread == 0:
+        return float(abs(mean) >= margin)
+    return float(t.sf((margin - abs(mean)) / (spread / math.sqrt(len(difference_S))), len(difference_S) - 1))
 
 
 def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
@@ -132,30 +212,13 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 def compare_paired(systems: Mapping[str, tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> dict[str, Verdict]:
     """Each comparison's (values, baseline values) to its verdict; p-values are corrected over all comparisons given together."""
-    return _verdicts(systems, lambda name: bootstrap_difference(*systems[name], seed=seed))
-
-
-def compare_seeds(
-    systems: Mapping[str, tuple[Sequence[Sequence[float]], Sequence[Sequence[float]]]], seed: int = 0
-) -> dict[str, Verdict]:
-    """`compare_paired` of systems trained with several seeds, [seed][question]: the test is of means over seeds, the interval over both."""
-    means = {
-        name: ([*np.mean(values_RQ, axis=0)], [*np.mean(baseline_TQ, axis=0)])
-        for name, (values_RQ, baseline_TQ) in systems.items()
-    }
-    return _verdicts(means, lambda name: bootstrap_seeds(*systems[name], seed=seed))
-
-
-def _verdicts(
-    systems: Mapping[str, tuple[Sequence[float], Sequence[float]]], interval: Callable[[str], Interval]
-) -> dict[str, Verdict]:
     p_values = {name: sign_test(*pair) for name, pair in systems.items()}
     corrected = holm(p_values)
     verdicts = {}
-    for name, (values_Q, baseline_Q) in systems.items():
-        difference_Q = _differences(values_Q, baseline_Q)
+    for name, pair in systems.items():
+        difference_Q = _differences(*pair)
         verdicts[name] = Verdict(
-            interval=interval(name),
+            interval=bootstrap_difference(*pair, seed=seed),
             p=p_values[name],
             corrected_p=corrected[name],
             questions=len(difference_Q),
@@ -163,6 +226,52 @@ def _verdicts(
             worse=int((difference_Q < 0).sum()),
         )
     return verdicts
+
+
+SeedValues = Mapping[int, Sequence[float]]
+"""The values of one system by training seed, each in the order of the questions."""
+
+
+def compare_seeds(
+    systems: Mapping[str, SeedValues], baseline: str, margin: float | None = None, seed: int = 0
+) -> dict[str, SeedVerdict]:
+    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError for an unpaired seed."""
+    check_paired_seeds({name: tuple(values) for name, values in systems.items()}, baseline)
+    differences = {
+        name: np.array([_differences(values[one], systems[baseline][one]) for one in sorted(values)])
+        for name, values in systems.items()
+        if name != baseline
+    }
+    by_seed = {name: tuple(each_SQ.mean(axis=1).tolist()) for name, each_SQ in differences.items()}
+    p_values = {name: sign_flip_test(each_S) for name, each_S in by_seed.items()}
+    corrected = holm(p_values)
+    return {
+        name: SeedVerdict(
+            bootstrap_seeds(each_SQ.tolist(), seed=seed),
+            p_values[name],
+            corrected[name],
+            by_seed[name],
+            None if margin is None else equality_test(by_seed[name], margin),
+        )
+        for name, each_SQ in differences.items()
+    }
+
+
+def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> None:
+    """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has."""
+    for name, own in seeds.items():
+        unpaired = sorted(set(own) ^ set(seeds[baseline]))
+        if unpaired:
+            lacking = baseline if unpaired[0] in own else name
+            raise UserError(
+                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it ({name}: {_listed(own)}; {baseline}: {_listed(seeds[baseline])})",
+                "the same seeds for every system, because seeds are compared in pairs",
+                "train the missing runs, or leave out the others of that seed",
+            )
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(seeds)))
 
 
 def verdict_text(verdict: Verdict, name: str, baseline: str) -> str:
@@ -181,6 +290,25 @@ def _differences(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> NDAr
     if not len(values_Q) or len(values_Q) != len(baseline_Q):
         raise ValueError(f"{len(values_Q)} values do not pair up with {len(baseline_Q)} baseline values")
     return np.asarray(values_Q, dtype=np.float64) - np.asarray(baseline_Q, dtype=np.float64)
+
+
+def _resampled_means(
+    difference_Q: NDArray[np.float64], clusters: Sequence[Hashable] | None, resamples: int, seed: int
+) -> NDArray[np.float64]:
+    """Means of `resamples` draws of clusters with replacement: float64[B]."""
+    sums_C, sizes_C = _cluster_sums(difference_Q, clusters if clusters is not None else range(len(difference_Q)))
+    rng = np.random.default_rng(seed)
+    at_once = max(1, MOST_DRAWN // len(sums_C))
+    means = []
+    for start in range(0, resamples, at_once):
+        drawn_BC = rng.integers(len(sums_C), size=(min(at_once, resamples - start), len(sums_C)))
+        means.append(sums_C[drawn_BC].sum(axis=1) / sizes_C[drawn_BC].sum(axis=1))
+    return np.concatenate(means)
+
+
+def _percentiles(mean: float, means_B: NDArray[np.float64], level: float) -> Interval:
+    low, high = np.percentile(means_B, [100 * level / 2, 100 * (1 - level / 2)])
+    return Interval(float(mean), float(low), float(high))
 
 
 def _cluster_sums(

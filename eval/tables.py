@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval.comparison import Comparison, Measure, PolicyResult
-from eval.statistics import Interval
+from eval.statistics import Interval, SeedVerdict
 
 NONE = "–"
 
@@ -24,6 +24,7 @@ class Table:
 def tables_of(comparison: Comparison) -> list[Table]:
     """Every table of the report, in reading order."""
     tables = [run_table(comparison), measure_table(comparison), difference_table(comparison)]
+    tables += [seed_table(comparison)] if comparison.by_seed else []
     return [*tables, choice_table(comparison)] if comparison.choices else tables
 
 
@@ -74,7 +75,7 @@ def figure(value: float, share: bool) -> str:
 
 
 def difference_table(comparison: Comparison) -> Table:
-    """Every policy minus the first, with the interval; intervals without 0 are marked with *."""
+    """Every policy minus the first, with its interval, corrected over the policies; intervals without 0 are marked with *."""
     first, *others = _names(comparison)
     shares = {measure.name: measure.share for measure in comparison.measures}
     rows = []
@@ -85,11 +86,34 @@ def difference_table(comparison: Comparison) -> Table:
                 cells[column] = interval_text(intervals[name], 100 if shares[measure] else 1)
         rows.append((measure, *cells))
     note = (
-        f"Mean difference and the 95 % interval of its paired bootstrap over questions (2,000 resamples, seed "
-        f"{comparison.seed}); shares in percentage points; * marks intervals that leave out 0. Many rows are tested at "
-        "once: about one in twenty leaves out 0 by chance."
+        f"Mean difference and the interval of its paired bootstrap over questions (2,000 resamples, seed {comparison.seed}): 95 %, widened "
+        "by Holm's steps over the models of a row; shares in percentage points; * marks intervals that leave out 0. Many rows are tested at "
+        "once: about one in twenty has a * by chance. Runs of one seed say nothing about another seed."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
+
+
+def seed_table(comparison: Comparison) -> Table:
+    """Every system of several seeds minus the first of them; differences that are shown are marked with *."""
+    first, *others = comparison.systems
+    shares = {measure.name: measure.share for measure in comparison.measures}
+    rows = []
+    for measure, verdicts in comparison.by_seed.items():
+        scale = 100 if shares[measure] else 1
+        rows.append((measure, *(seed_text(verdicts[name], scale) if name in verdicts else NONE for name in others)))
+    count = len(comparison.systems[first])
+    note = (
+        f"Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over seeds, which are paired, and questions, and p of "
+        f"the exact sign-flip test over the {count} seeds, after Holm over the systems of a row; {count} seeds give at least {2.0 ** (1 - count):.2g}. * marks a difference that test and interval "
+        "both show."
+    )
+    return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
+
+
+def seed_text(verdict: SeedVerdict, scale: int) -> str:
+    """A difference over seeds, its interval and corrected p; * marks one that is shown."""
+    interval = interval_text(verdict.interval, scale).removesuffix(" *")
+    return f"{interval}, p {verdict.corrected_p:.2g}{' *' if verdict.shown else ''}"
 
 
 def interval_text(interval: Interval, scale: int) -> str:

@@ -1,4 +1,4 @@
-"""`modegraph plan train`: the cost of a training run, before it starts."""
+"""`modegraph plan train` and `plan study`: the cost of a training run, and that of a study with what it can show, before they start."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graph.shared.cli_app import INPUT, LIMITS, TRAINING, command
 from graph.shared.cli_options import AsJson, Set
 
 if TYPE_CHECKING:
+    from eval.study import ArmSettings, StudyPlan, StudySettings
     from train.plan.plan import TrainingPlan
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of settings.")]
@@ -75,6 +76,66 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
             print_json({"file": str(file), "stage": chosen, **asdict(plan)})
         else:
             print_plan(file, chosen, plan)
+
+    @app.command("plan study", cls=command(settings="eval.study:StudySettings"), rich_help_panel=TRAINING)
+    def plan_study(file: File, settings: Set = None, trial_steps: Steps = 3, as_json: AsJson = False) -> None:
+        """Plan a study of training: runs, hours, and the smallest difference that it finds with a power of 80 %.
+
+        Refuses a study that a fault would spoil: a test prompt in the training data, arms with seeds or rewards of their own, a reward
+        component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
+        folder called study, write `modegraph plan ./study`.
+        """
+        from dataclasses import asdict
+
+        from eval import study as studies
+        from graph.config import load_settings
+        from graph.shared.console import print_json
+
+        study = load_settings(studies.StudySettings, file, settings or [])
+        studies.check_study(study)
+        plan = studies.plan_study(study, lambda arm: seconds_per_update(arm, trial_steps))
+        print_json({"file": str(file), **asdict(plan)}) if as_json else print_study(file, study, plan)
+
+
+def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
+    """Seconds of an update of an arm's run, from a few steps of it; UserError where none may be taken."""
+    from eval.study import train_settings
+    from graph.config import parse_settings
+    from graph.errors import UserError
+    from train.plan.jobs import SETTINGS
+    from train.plan.memory import Launch
+    from train.plan.plan import SECONDS_AN_HOUR, plan_training
+
+    where = arm.config or f"an arm of stage {arm.stage}"
+    if not trial_steps:
+        expected = "seconds of an update, said or measured"
+        raise UserError(f"{where}: no seconds_per_update, and --trial-steps 0", expected, "give one of the two")
+    plan = plan_training(parse_settings(SETTINGS[arm.stage], train_settings(arm), where), Launch(), trial_steps)
+    assert plan.hours is not None
+    return plan.hours * SECONDS_AN_HOUR / plan.counts.steps
+
+
+def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
+    """The plan of a study in a few lines."""
+    print(
+        f"{file}: {len(study.arms)} arms, contrast {study.contrast[0]} − {study.contrast[1]}, {study.updates} updates a run"
+    )
+    samples = f"{study.train_samples} responses to each training prompt, {study.test_samples} to a test prompt"
+    print(f"prompts: {study.train_prompts:,} train, {study.dev_prompts:,} dev, {study.test_prompts:,} test; {samples}")
+    print(
+        "seconds an update: " + ", ".join(f"{name} {seconds:.3g}" for name, seconds in plan.seconds_per_update.items())
+    )
+    print(
+        f"before: sampling {plan.sampling_hours:.3g} hours, {plan.trial_runs} trial runs {plan.trial_hours:.3g} hours"
+    )
+    for look in plan.looks:
+        print(
+            f"{look.seeds} seeds: {look.runs} runs, {look.hours:.3g} hours in all; finds a difference of {look.smallest_difference:.3g} "
+            f"(80 % power, p ≤ {look.level:g}); shows equality within ±{study.equal_within:g} in {look.equality_power:.0%} where there is none"
+        )
+    print(
+        f"assumed: a seed's difference has a standard deviation of {plan.difference_sd:.3g}, over seeds {study.seed_sd:g}, over prompts {study.prompt_sd:g}"
+    )
 
 
 def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from data_synth.reading.reading_rows import ReadingSettings
 from eval.run.config import MatrixSettings
+from eval.study import StudySettings
 from graph.config import Settings, load_settings
 from serve.http.settings import ServerSettings
 from tests.places import ROOT
@@ -51,15 +52,16 @@ SAME_IN_BOTH = (
 
 
 def kind_of(file: Path) -> type[Settings]:
-    """configs/eval/ holds matrices, configs/data/ reading rows, the others <stage>.yaml and <stage>-<model>.yaml."""
-    if file.parent.name in ("eval", "data"):
-        return MatrixSettings if file.parent.name == "eval" else ReadingSettings
+    """configs/eval/ holds matrices, configs/data/ reading rows, configs/study/ studies, the others <stage>.yaml and <stage>-<model>.yaml."""
+    folders: dict[str, type[Settings]] = {"eval": MatrixSettings, "data": ReadingSettings, "study": StudySettings}
+    if file.parent.name in folders:
+        return folders[file.parent.name]
     return KINDS[file.stem.partition("-")[0]]
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_every_shipped_config_parses(file: Path) -> None:
-    assert file.parent.name in ("train", "demo", "serve", "eval", "data"), (
+    assert file.parent.name in ("train", "demo", "serve", "eval", "data", "study"), (
         "say here which class a new folder of configs is for"
     )
     load_settings(kind_of(file), file)
@@ -76,6 +78,7 @@ def test_the_expected_configs_are_shipped() -> None:
         "train/ms-k8-qwen2.5-0.5b.yaml",
         "train/ms-k4-exo-qwen2.5-0.5b.yaml",
         "train/reward-qwen2.5-0.5b.yaml",
+        "study/k-responses.yaml",
     }
     assert [file.stem for file in LAUNCHERS] == ["ddp", "deepspeed-zero2", "fsdp"]
 

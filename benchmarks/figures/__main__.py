@@ -1,4 +1,4 @@
-"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md and the data of measure.py.
+"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md, the data of measure.py and the losses themselves.
 
 PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 """
@@ -6,7 +6,7 @@ PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 import argparse
 from pathlib import Path
 
-from benchmarks.figures import batch, boxes, edits, modes, recall, study, walk
+from benchmarks.figures import batch, boxes, edits, gradients, modes, recall, study, walk
 from benchmarks.figures.style import RESULTS, save
 
 FIGURES = {
@@ -18,6 +18,7 @@ FIGURES = {
     "walk": walk.draw,
     "batch": batch.draw,
     "boxes": boxes.draw,
+    "gradients": gradients.draw,
 }
 
 

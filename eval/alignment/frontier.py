@@ -5,7 +5,7 @@ A method that moves a policy farther from the reference can always gain more rew
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,23 +14,38 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from eval.alignment.measure import Load, MeasuredRun, PromptFigures, RewardAtKl, measure_runs
+from eval.alignment.measure import (
+    ConstantAnswer,
+    Load,
+    MeasuredRun,
+    PromptFigures,
+    RewardAtKl,
+    common_weights,
+    constant_answers,
+    measurable,
+    measure_runs,
+    system_of,
+)
 from eval.alignment.sample import Draw, SamplingSettings, draw_here
+from eval.held_out import check_held_out
 from eval.plots import figure_png
 from eval.report import Appendix, ReportFigure, escape_markdown, report_html, sections
-from eval.statistics import Verdict, compare_seeds
-from eval.tables import Table, as_text
+from eval.statistics import SeedVerdict, check_paired_seeds, compare_seeds
+from eval.tables import NONE, Table, as_text
 from graph.shared.jsonl import write_json
 from train.run.data import read_responses
+from train.run.record import read_run
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the largest KL that every frontier reaches, at which the frontiers are read off."""
 
 
-def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) -> list[RewardAtKl]:
-    """Every system's reward at every KL of the grid, with its difference from the first run's system.
+def equal_kl(
+    runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], margin: float | None = None
+) -> list[RewardAtKl]:
+    """Every system's reward at every KL of the grid, with its difference from the first run's system, seed by seed.
 
-    Prompts and seeds are resampled; p is corrected over the systems at one KL.
+    p is corrected over the systems at one KL; differences within ±`margin` can be shown to be equal. UserError for an unpaired seed.
     """
     first, *others = dict.fromkeys(run.system for run in runs)
     results = []
@@ -38,9 +53,9 @@ def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) ->
         rewards = {
             system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in (first, *others)
         }
-        verdicts = compare_seeds({system: (rewards[system], rewards[first]) for system in others})
+        verdicts = compare_seeds(rewards, first, margin)
         for system, by_seed in rewards.items():
-            seed_means = tuple(fmean(values) for values in by_seed)
+            seed_means = tuple(fmean(values) for values in by_seed.values())
             results.append(RewardAtKl(system, kl, fmean(seed_means), verdicts.get(system), seed_means))
     return results
 
@@ -55,10 +70,12 @@ def kl_grid(runs: Sequence[MeasuredRun]) -> list[float]:
     return [share * common for share in SHARES] if common > 0 else []
 
 
-def rewards_by_seed(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[list[float]]:
-    """One system's rewards at a KL: [seed][prompt], seeds in ascending order."""
+def rewards_by_seed(
+    runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float
+) -> dict[int, list[float]]:
+    """One system's rewards at a KL: those of every prompt by seed, seeds in ascending order."""
     seeds = sorted({run.seed for run in runs})
-    return [frontier_at([run for run in runs if run.seed == seed], reference_rewards, kl) for seed in seeds]
+    return {seed: frontier_at([run for run in runs if run.seed == seed], reference_rewards, kl) for seed in seeds}
 
 
 def frontier_at(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[float]:
@@ -92,17 +109,29 @@ FIGURE_LABELS = {
 
 @dataclass(frozen=True)
 class Alignment:
-    """A complete measurement: the runs, their reference, and every system at equal KL."""
+    """A complete measurement: the runs, their reference, answers that read nothing, and every system at equal KL.
+
+    Differences within ±`margin` (None: not tested) are equal.
+    """
 
     runs: tuple[MeasuredRun, ...]
     reference: tuple[PromptFigures, ...]
+    constants: tuple[ConstantAnswer, ...]
     drawing: SamplingSettings
     equal: tuple[RewardAtKl, ...]
+    margin: float | None
 
 
-def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawing: SamplingSettings) -> Alignment:
+def align(
+    runs: Sequence[MeasuredRun],
+    reference: Sequence[PromptFigures],
+    drawing: SamplingSettings,
+    constants: Sequence[ConstantAnswer] = (),
+    margin: float | None = None,
+) -> Alignment:
     """The measurement together with its comparison at equal KL."""
-    return Alignment(tuple(runs), tuple(reference), drawing, tuple(equal_kl(runs, [one.reward for one in reference])))
+    equal = tuple(equal_kl(runs, [one.reward for one in reference], margin))
+    return Alignment(tuple(runs), tuple(reference), tuple(constants), drawing, equal, margin)
 
 
 def align_runs(
@@ -114,10 +143,25 @@ def align_runs(
     load: Load,
     draw: Draw = draw_here,
     cache_folder: Path | None = None,
+    rewards: Mapping[str, float] | None = None,
+    margin: float | None = None,
 ) -> Alignment:
-    """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL."""
+    """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL.
+
+    UserError, before anything is measured, for a prompt that a run was trained on (but for the split train), for an unpaired seed, and
+    for a reward component that cannot be measured.
+    """
     rows = read_responses(data / f"{split}.jsonl")[:limit]
-    return align(*measure_runs(folders, rows, drawing, load, draw, cache_folder), drawing)
+    if split != "train":
+        check_held_out(folders, rows, data / f"{split}.jsonl")
+    records = [read_run(folder) for folder in folders]
+    seeds: defaultdict[str, list[int]] = defaultdict(list)
+    for record in records:
+        seeds[system_of(record)].append(int(record.settings["seed"]))
+    check_paired_seeds(seeds, next(iter(seeds)))
+    weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
+    measured, reference = measure_runs(folders, rows, drawing, load, draw, cache_folder, weights)
+    return align(measured, reference, drawing, constant_answers(rows, weights), margin)
 
 
 def runs_table(alignment: Alignment) -> Table:
@@ -135,12 +179,14 @@ def runs_table(alignment: Alignment) -> Table:
         for run in alignment.runs
     ]
     rows.append(("reference", "–", "–", "–", "–", *_figure_cells(alignment.reference), "–"))
+    rows += [_constant_row(constant) for constant in alignment.constants]
     head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "train s")
     note = (
         f"{len(alignment.reference)} held-out prompts, {alignment.drawing.count} samples each at temperature 1, at most "
         f"{alignment.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
         "Form: ###Reason … ###Answer. Cited: cites passages, and only those that the prompt shows. Distinct: different answers among a "
-        "prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode."
+        "prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
+        "Always yes and always no are answers in form that read nothing and cite the first passage."
     )
     return Table("Runs", head, tuple(rows), note)
 
@@ -153,17 +199,22 @@ def equal_table(alignment: Alignment) -> Table:
             at.system,
             f"{at.reward:.4f}",
             ", ".join(f"{reward:.3f}" for reward in at.by_seed),
-            *_difference_cells(at.difference),
+            *_difference_cells(at.difference, alignment.margin),
         )
         for at in alignment.equal
     )
     first = alignment.equal[0].system if alignment.equal else "none"
+    seeds = len(alignment.equal[0].by_seed) if alignment.equal else 0
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
-        f"from {first} with 95 % bootstrap intervals over prompts and seeds; p of the sign test over prompts, after Holm over the systems "
-        f"at one KL. {verdict(alignment)}"
+        f"from {first}, seeds paired, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, after Holm over "
+        f"the systems at one KL: {seeds} {'seed gives' if seeds == 1 else 'seeds give'} at least {min(1.0, 2.0 ** (1 - seeds)):.2g}. "
     )
-    return Table("Reward at equal KL", ("KL", "system", "reward", "by seed", "difference", "p"), rows, note)
+    head = ["KL", "system", "reward", "by seed", "difference", "p"]
+    if alignment.margin is not None:
+        head.append("equal, p")
+        note += f"Equal: the difference is within ±{alignment.margin:g}, by two one-sided t-tests over seeds. "
+    return Table("Reward at equal KL", tuple(head), rows, note + verdict(alignment))
 
 
 def verdict(alignment: Alignment) -> str:
@@ -174,8 +225,7 @@ def verdict(alignment: Alignment) -> str:
     words = []
     for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):
         assert at.difference is not None
-        side = "below" if at.difference.interval.mean > 0 else "above"
-        words.append(f"{side if at.difference.shown else 'not distinguishable from'} {at.system}")
+        words.append(f"{_side(at.difference, alignment.margin)} {at.system}")
     return f"At KL {last:.3g}, {alignment.equal[0].system} is {', '.join(words) or 'alone'}."
 
 
@@ -184,6 +234,8 @@ def alignment_json(alignment: Alignment) -> dict[str, Any]:
     return {
         "drawing": asdict(alignment.drawing),
         "verdict": verdict(alignment),
+        "equal_within": alignment.margin,
+        "constants": [asdict(constant) for constant in alignment.constants],
         "equal_kl": [asdict(at) for at in alignment.equal],
         "reference": [asdict(one) for one in alignment.reference],
         "runs": [
@@ -255,11 +307,25 @@ def draw_frontiers(alignment: Alignment) -> bytes:
     return figure_png(figure)
 
 
-def _difference_cells(verdict: Verdict | None) -> tuple[str, str]:
+def _side(difference: SeedVerdict, margin: float | None) -> str:
+    """Where the first system is, seen from the other."""
+    if difference.shown:
+        return "below" if difference.interval.mean > 0 else "above"
+    return f"equal (within ±{margin:g}) to" if difference.equal else "not distinguishable from"
+
+
+def _difference_cells(verdict: SeedVerdict | None, margin: float | None) -> tuple[str, ...]:
     if verdict is None:
-        return "–", "–"
+        return (NONE,) * (2 if margin is None else 3)
     interval = verdict.interval
-    return f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]", f"{verdict.corrected_p:.2g}"
+    cells = (f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]", f"{verdict.corrected_p:.2g}")
+    return cells if verdict.equal_p is None else (*cells, f"{verdict.equal_p:.2g}")
+
+
+def _constant_row(constant: ConstantAnswer) -> tuple[str, ...]:
+    shares = (f"{value:.3f}" for value in (constant.correct, constant.well_formed, constant.cited))
+    figures = (f"{constant.reward:.4f}", NONE, NONE, *shares, NONE, NONE, f"{constant.words:.1f}")
+    return (f"always {constant.answer}", *[NONE] * 4, *figures, NONE)
 
 
 def _figure_cells(figures: Sequence[PromptFigures]) -> tuple[str, ...]:

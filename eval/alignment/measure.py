@@ -17,9 +17,9 @@ from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
 from eval.metrics import normalise
 from eval.metrics.answers import bleu
-from eval.statistics import Verdict
+from eval.statistics import SeedVerdict
 from graph.answer.citations import own_citations
-from graph.answer.prompt import form_of_prompt, parse_answer
+from graph.answer.prompt import CitedSentence, form_of_prompt, parse_answer, write_answer
 from graph.errors import UserError
 from graph.models.checkpoint import model_name
 from graph.shared.console import track
@@ -49,6 +49,21 @@ class PromptFigures:
     self_bleu: float
 
 
+METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA"}
+"""Losses of `train dpo` other than DPO, by the setting `loss`."""
+
+
+def system_of(record: RunRecord) -> str:
+    """The label that a claim must name, without the strength of the tie to the reference: method, K, ε of pairs, and whether pairs come from scored responses."""
+    settings, smoothing = record.settings, record.label_smoothing
+    method = METHODS.get(settings.get("loss", ""), record.stage.upper())
+    per_token = " per token" if (settings.get("loss"), settings.get("trainer")) == ("ipo", "trl") else ""
+    parts = [f"{method}{per_token} K = {record.responses_per_prompt}"]
+    parts += [] if smoothing is None else [f"ε = {smoothing:g}"]
+    parts += ["best against worst"] if settings.get("best_against_worst") else []
+    return ", ".join(parts)
+
+
 @dataclass(frozen=True)
 class MeasuredRun:
     """A run and its figures on every held-out prompt, in prompt order."""
@@ -59,13 +74,8 @@ class MeasuredRun:
 
     @property
     def system(self) -> str:
-        """The label that a claim must name, without the strength of the tie to the reference: method, K, ε of pairs, and whether pairs come from scored responses."""
-        settings, smoothing = self.record.settings, self.record.label_smoothing
-        method = "IPO" if settings.get("loss") == "ipo" else self.record.stage.upper()
-        parts = [f"{method} K = {self.record.responses_per_prompt}"]
-        parts += [] if smoothing is None else [f"ε = {smoothing:g}"]
-        parts += ["best against worst"] if settings.get("best_against_worst") else []
-        return ", ".join(parts)
+        """The label that a claim must name (`system_of`)."""
+        return system_of(self.record)
 
     @property
     def seed(self) -> int:
@@ -92,7 +102,7 @@ class RewardAtKl:
     system: str
     kl: float
     reward: float
-    difference: Verdict | None
+    difference: SeedVerdict | None
     by_seed: tuple[float, ...]
 
 
@@ -145,13 +155,15 @@ def measure_runs(
     load: Load,
     draw: Draw = draw_here,
     cache_folder: Path | None = None,
+    rewards: Mapping[str, float] | None = None,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Measure every run, and their reference, on every row; UserError unless all runs share one reference and the same reward weights.
+    """Measure every run, and their reference, on every row by `rewards`, or else by the reward that the runs were trained for.
 
-    Figures cached in `cache_folder`, if given, are not measured again.
+    UserError unless all runs share one reference, and a reward that can be measured. Figures cached in `cache_folder`, if given, are
+    not measured again.
     """
     records = [read_run(folder) for folder in folders]
-    weights = common_weights(folders, records)
+    weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
     source = common_reference(folders, records)
     reference = cache(lambda: load(source)[0])
 
@@ -209,6 +221,42 @@ def figures_of_prompt(
     )
 
 
+CONSTANTS = ("yes", "no")
+
+
+@dataclass(frozen=True)
+class ConstantAnswer:
+    """What one answer would score that is always given, in the form that each prompt asks for and citing its first passage."""
+
+    answer: str
+    reward: float
+    correct: float
+    well_formed: float
+    cited: float
+    words: float
+
+
+def constant_answers(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> list[ConstantAnswer]:
+    """The baselines that read nothing: always yes, and always no."""
+    return [constant_answer(answer, rows, weights) for answer in CONSTANTS]
+
+
+def constant_answer(answer: str, rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> ConstantAnswer:
+    """The figures of an answer that is given to every row."""
+    cited = [write_answer(answer, [CitedSentence(1, "So it is.")], form_of_prompt(row.prompt)) for row in rows]
+    texts = [text if row.context_size else text.replace(" [1]", "") for text, row in zip(cited, rows, strict=True)]
+    pairs = list(zip(texts, rows, strict=True))
+    citations = [own_citations(text, row.context_size) for text, row in pairs]
+    return ConstantAnswer(
+        answer,
+        reward=fmean(reward_of(text, row, weights) for text, row in pairs),
+        correct=fmean(answer_reward(text, row.answers) == 1.0 for text, row in pairs),
+        well_formed=fmean(format_reward(text, form_of_prompt(row.prompt)) for text, row in pairs),
+        cited=fmean(bool(one.existing) and not one.missing for one in citations),
+        words=fmean(len(text.split()) for text in texts),
+    )
+
+
 def engine_of(draw: Draw) -> str:
     """The engine's name for the cache key: engines draw different random numbers."""
     return getattr(draw, "__name__", type(draw).__name__)
@@ -222,14 +270,14 @@ def self_bleu(texts: Sequence[str]) -> float:
 
 
 def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> float:
-    """Σ_c w_c r_c of one text, over the components that can be measured."""
-    return sum(weight * REWARDS[component](text, row) for component, weight in weights.items() if component in REWARDS)
+    """Σ_c w_c r_c of one text."""
+    return sum(weight * REWARDS[component](text, row) for component, weight in weights.items())
 
 
 def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dict[str, float]:
     """The reward weights of the runs trained on scored responses; runs on pairs record none and adopt these.
 
-    Runs on pairs alone are rewarded for correct answers. UserError when weights differ, or when none of the components can be measured.
+    Runs on pairs alone are rewarded for correct answers. UserError when weights differ, or when a component cannot be measured.
     """
     run_weights = [
         (folder, dict(record.settings.get("rewards") or {})) for folder, record in zip(folders, records, strict=True)
@@ -242,11 +290,20 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
         if weights != first:
             found = f"{folder}: rewards {weights}, not {first}"
             raise UserError(found, "runs that were trained for the same reward", "compare runs of one reward")
-    if not set(first) & set(REWARDS):
-        raise UserError(
-            f"{weighted[0][0]}: rewards {first}", f"at least one of {', '.join(REWARDS)}", "train with another reward"
-        )
-    return first
+    return measurable(first, str(weighted[0][0]))
+
+
+def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
+    """The weights that are not 0; UserError naming the first component that cannot be measured on a new text."""
+    weighted = {component: weight for component, weight in weights.items() if weight}
+    for component in weighted:
+        if component not in REWARDS:
+            raise UserError(
+                f"{where}: the reward component {component!r} cannot be measured on new texts, so a reward would lack it",
+                f"components among {', '.join(REWARDS)}",
+                "name those to measure with --reward COMPONENT=WEIGHT, or train without it",
+            )
+    return weighted
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:

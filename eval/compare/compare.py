@@ -13,7 +13,7 @@ import torch
 
 from eval.alignment.frontier import align_runs, as_appendix
 from eval.alignment.sample import SamplingSettings
-from eval.compare.measures import choice_scores, differences_of, measures_of
+from eval.compare.measures import choice_scores, differences_by_seed, differences_of, measures_of, seed_systems
 from eval.comparison import (
     Comparison,
     HeldOutRow,
@@ -25,8 +25,10 @@ from eval.comparison import (
     select_rows,
     unique_prompts,
 )
+from eval.held_out import check_held_out
 from eval.metrics import contains_answer, exact_match, read_choice, token_f1
 from eval.report import Appendix
+from eval.statistics import check_paired_seeds
 from graph.answer.citations import check_citations, own_citations
 from graph.answer.prompt import form_of_prompt, parse_answer
 from graph.errors import UserError
@@ -136,7 +138,13 @@ def compare(
     seed: int,
     answers_only: bool = False,
 ) -> Comparison:
-    """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy."""
+    """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy.
+
+    UserError, before anything is answered, for systems of several seeds that are not the same seeds.
+    """
+    systems = seed_systems(policies)
+    if systems:
+        check_paired_seeds({name: tuple(by_seed) for name, by_seed in systems.items()}, next(iter(systems)))
     prompts, pairs = unique_prompts(rows), [] if answers_only else rows
     scores: dict[str, list[PairScore]] = {}
 
@@ -165,6 +173,8 @@ def compare(
         results=tuple(results),
         measures=measures,
         differences=differences_of(measures, policies[0].name, seed),
+        systems=systems,
+        by_seed=differences_by_seed(measures, systems, seed),
         choices=choices,
         gold_choices=gold_choices,
     )
@@ -231,10 +241,13 @@ def compare_runs(
 ) -> tuple[Comparison, Appendix | None]:
     """Compare the runs and their untuned model on held-out rows; with `responses`, also reward, KL and entropy of the preference runs.
 
-    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is not a finished run and for data without such rows.
+    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is not a finished run, for data without such rows, and for
+    rows that a run was trained on (but for the split train).
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
+    if split != "train":
+        check_held_out(runs, rows, data / f"{split}.jsonl")
     train_rows = read_rows(data, "train")
     comparison = compare(
         policies,

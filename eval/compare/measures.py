@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from eval.comparison import ChoiceScore, HeldOutRow, Measure, PairScore, PolicyResult, ScoredAnswer
+from eval.comparison import ChoiceScore, HeldOutRow, Measure, PairScore, Policy, PolicyResult, ScoredAnswer
 from eval.metrics import CHOICES, accuracy, accuracy_per_class, majority_class, normalise
-from eval.statistics import Interval, bootstrap_difference
+from eval.statistics import Interval, SeedVerdict, compare_seeds, holm_intervals
 
 
 def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
@@ -117,16 +117,49 @@ def _margins(of: OfMargin, chosen_rows: Sequence[int], results: Sequence[PolicyR
 
 
 def differences_of(measures: Sequence[Measure], first: str, seed: int) -> dict[str, Mapping[str, Interval]]:
-    """For each measure that the policy `first` has: every other policy minus `first`, questions resampled in pairs."""
+    """For each measure that the policy `first` has: every other policy minus `first`, questions resampled in pairs, corrected over the policies."""
     return {
-        measure.name: {
-            policy: bootstrap_difference(values, measure.values[first], measure.clusters, seed=seed)
-            for policy, values in measure.values.items()
-            if policy != first
-        }
+        measure.name: holm_intervals(
+            {policy: (values, measure.values[first]) for policy, values in measure.values.items() if policy != first},
+            measure.clusters,
+            seed,
+        )
         for measure in measures
         if first in measure.values
     }
+
+
+SAME_SYSTEM = ("seed", "output", "reference_cache")
+"""Settings in which runs of one system may differ."""
+
+
+def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
+    """Runs that differ in nothing but their seed, as one system: its name to the policy of each seed. Runs without another seed are left out."""
+    systems: dict[str, dict[int, str]] = {}
+    for policy in policies:
+        if policy.record is not None:
+            settings = {key: value for key, value in policy.record.settings.items() if key not in SAME_SYSTEM}
+            key = repr((policy.record.stage, policy.record.base_model, sorted(settings.items())))
+            systems.setdefault(key, {})[int(policy.record.settings.get("seed", 0))] = policy.name
+    several = [by_seed for by_seed in systems.values() if len(by_seed) > 1]
+    return {f"{min(by_seed.values())} … ({len(by_seed)} seeds)": by_seed for by_seed in several}
+
+
+def differences_by_seed(
+    measures: Sequence[Measure], systems: Mapping[str, Mapping[int, str]], seed: int
+) -> dict[str, dict[str, SeedVerdict]]:
+    """For each measure that the first system has: every other system minus it, seeds in pairs. UserError for an unpaired seed."""
+    found = {}
+    for measure in measures if len(systems) > 1 else ():
+        values = {
+            system: {one: measure.values[policy] for one, policy in by_seed.items()}
+            for system, by_seed in systems.items()
+            if all(policy in measure.values for policy in by_seed.values())
+        }
+        first = next(iter(systems))
+        if first in values and len(values) > 1:
+            found[measure.name] = compare_seeds(values, first, seed=seed)
+    return found
 
 
 def choice_prompts(prompts: Sequence[HeldOutRow]) -> dict[int, str]:

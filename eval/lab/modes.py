@@ -229,7 +229,7 @@ def group_losses(line: Line, objective: Objective, log_policy_STX: Tensor, group
     log_ratios_STX = (log_policy_STX - line.log_reference_X).float()
     indices_STN = groups_SGK.view(seeds, 1, -1).expand(-1, starts, -1)
     log_ratios_STGK = log_ratios_STX.gather(2, indices_STN).view(seeds, starts, *groups_SGK.shape[1:])
-    rewards_S1GK = line.rewards_X[groups_SGK].unsqueeze(1)
+    rewards_S1GK = line.rewards_X[groups_SGK].unsqueeze(1).float()
     return response_losses(objective, log_ratios_STGK, rewards_S1GK, line.beta_reward).mean(dim=-1)
 
 

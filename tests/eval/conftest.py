@@ -70,7 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("world")
     made = World(*(home / name for name in ("base", "sft", "ms", "dpo", "data")))
     made.data.mkdir()
-    for split, questions in (("train", range(9)), ("test", range(6))):
+    for split, questions in (("train", range(6, 15)), ("test", range(6))):
         rows = [preference(question, size, split) for question in questions for size in (1, 2)]
         rows += [preference(question, 2, split, hard_negative="wrong") for question in questions]
         write_jsonl(made.data / f"{split}.jsonl", (preference_to_json(row) for row in rows))

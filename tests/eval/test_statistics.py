@@ -8,18 +8,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import permutation_test, ttest_1samp
 
 from eval import statistics
 from eval.statistics import (
     bootstrap_difference,
     bootstrap_mean,
+    bootstrap_p,
     bootstrap_seeds,
     compare_paired,
     compare_seeds,
+    equality_test,
+    expanded_level,
     holm,
+    holm_intervals,
+    sign_flip_test,
     sign_test,
     verdict_text,
 )
+from graph.errors import UserError
 
 
 def test_doctests():
@@ -142,35 +149,168 @@ def test_bootstrap_refuses_rows_that_do_not_pair_up():
         bootstrap_difference([], [])
 
 
-def every_difference(values, baseline):
+def every_difference(differences):
     """The mean difference under every draw of seeds and questions, all equally likely."""
-    questions = range(len(values[0]))
+    seeds, questions = range(len(differences)), range(len(differences[0]))
     return [
-        np.mean([values[r][q] for r in own for q in drawn]) - np.mean([baseline[t][q] for t in other for q in drawn])
-        for own in product(range(len(values)), repeat=len(values))
-        for other in product(range(len(baseline)), repeat=len(baseline))
+        np.mean([differences[s][q] for s in own for q in drawn])
+        for own in product(seeds, repeat=len(seeds))
         for drawn in product(questions, repeat=len(questions))
     ]
 
 
 def test_seeds_are_drawn_as_well_as_questions():
-    values, baseline = [[0.1, 0.9, 0.4], [0.3, 0.2, 0.8]], [[0.0, 0.5, 0.1], [0.2, 0.6, 0.7]]
-    drawn = [bootstrap_seeds(values, baseline, 4000, seed) for seed in range(5)]
-    expected = np.percentile(every_difference(values, baseline), [2.5, 97.5])
-    assert drawn[0].mean == pytest.approx(np.mean(values) - np.mean(baseline))
+    differences = [[0.1, 0.4, 0.3], [0.1, -0.4, 0.1]]
+    drawn = [bootstrap_seeds(differences, 4000, seed) for seed in range(5)]
+    level = 100 * expanded_level(2) / 2
+    expected = np.percentile(every_difference(differences), [level, 100 - level])
+    assert drawn[0].mean == pytest.approx(np.mean(differences))
     assert np.mean([each.low for each in drawn]) == pytest.approx(expected[0], abs=0.02)
     assert np.mean([each.high for each in drawn]) == pytest.approx(expected[1], abs=0.02)
-    alone = bootstrap_seeds(values[:1], baseline[:1], 4000)
-    paired = bootstrap_difference(values[0], baseline[0], resamples=4000)
+    alone = bootstrap_seeds(differences[:1], 4000)
+    paired = bootstrap_difference(differences[0], [0.0] * 3, resamples=4000)
     assert (alone.low, alone.high) == (pytest.approx(paired.low, abs=0.02), pytest.approx(paired.high, abs=0.02))
-    with pytest.raises(ValueError, match="do not pair up"):
-        bootstrap_seeds([[1.0]], [[1.0, 2.0]])
 
 
-def test_one_lucky_seed_shows_nothing():
-    """Every question better in the mean of two seeds, and yet another seed may bring the opposite."""
-    lucky, unlucky, base = [1.0] * 12, [0.2] * 12, [0.5] * 12
-    both = compare_seeds({"ms": ([lucky, unlucky], [base])})["ms"]
-    assert (both.better, both.worse) == (12, 0) and both.corrected_p < 0.01
-    assert both.interval.low == pytest.approx(-0.3) and not both.shown
-    assert compare_seeds({"ms": ([lucky, lucky], [base])})["ms"].shown
+def test_the_interval_over_seeds_covers_what_it_says():
+    """400 studies of six paired seeds and 24 questions, whose difference varies with both: 95 % of intervals contain it, about."""
+    rng = np.random.default_rng(11)
+    covered = widths = 0.0
+    for study in range(400):
+        seeds_S1, questions_1Q = rng.normal(0, 0.05, (6, 1)), rng.normal(0, 0.1, (1, 24))
+        found = bootstrap_seeds((0.1 + seeds_S1 + questions_1Q + rng.normal(0, 0.1, (6, 24))).tolist(), 1000, study)
+        covered += found.low <= 0.1 <= found.high
+        widths += found.high - found.low
+    assert 0.93 <= covered / 400 <= 0.995
+    assert widths / 400 < 0.2, "and they are not as wide as one likes"
+
+
+def slow_sign_flip_test(differences):
+    """Every way to flip the signs, one by one."""
+    flips = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
+        for signs in product((1, -1), repeat=len(differences))
+    ]
+    return sum(each >= abs(sum(differences)) - 1e-9 for each in flips) / len(flips)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=8))
+def test_sign_flips_enumerated(differences):
+    """Against one flip at a time, and scipy's exact permutation test."""
+    found = sign_flip_test([each / 10 for each in differences])
+    assert found == pytest.approx(slow_sign_flip_test([each / 10 for each in differences]))
+    assert found == sign_flip_test([-each / 10 for each in differences])
+    if len(differences) > 1:
+        theirs = permutation_test((differences,), np.sum, permutation_type="samples", n_resamples=np.inf)
+        assert found == pytest.approx(theirs.pvalue)
+
+
+def test_sign_flips_by_hand():
+    # Of 2⁶ ways two are as far from 0 as six of one sign; a seventh against them of its own size makes 16 of 128.
+    assert sign_flip_test([0.1] * 6) == 2 / 64
+    assert sign_flip_test([0.1] * 6 + [-0.1]) == 16 / 128
+    assert sign_flip_test([0.3, 0.1, -0.1]) == 6 / 8, "sums of .5, .3, .3 and .1, both ways"
+
+
+def test_sign_flips_hold_their_level_and_see_what_is_there():
+    rng = np.random.default_rng(5)
+    null = [sign_flip_test(rng.standard_t(3, 7)) < 0.05 for _ in range(2000)]
+    assert 0.02 < np.mean(null) < 0.06, "no more than .05, of heavy tails as well"
+    assert np.mean([sign_flip_test(rng.normal(2, 1, 7)) < 0.05 for _ in range(300)]) > 0.9
+    for count in (0, 21):
+        with pytest.raises(ValueError, match=f"{count} seeds"):
+            sign_flip_test([1.0] * count)
+
+
+def test_equality_by_hand():
+    # Mean .01, sd .02, five seeds: t = (.03 − .01) / (.02 / √5) = 2.236 with 4 degrees of freedom, p = .0445.
+    differences = [0.01 + 0.02 * each for each in np.array([-2, -1, 0, 1, 2]) / math.sqrt(2.5)]
+    assert np.std(differences, ddof=1) == pytest.approx(0.02)
+    assert equality_test(differences, 0.03) == pytest.approx(0.0445, abs=1e-4)
+    assert equality_test([-each for each in differences], 0.03) == equality_test(differences, 0.03)
+    assert equality_test([0.04] * 3, 0.03) == 1.0 and equality_test([0.0] * 3, 0.03) == 0.0
+    one_sided = [
+        ttest_1samp(differences, bound, alternative=way).pvalue for bound, way in ((-0.03, "greater"), (0.03, "less"))
+    ]
+    assert equality_test(differences, 0.03) == pytest.approx(max(one_sided))
+
+
+def test_equality_holds_its_level_at_the_margin():
+    rng = np.random.default_rng(6)
+    at_margin = np.mean([equality_test(rng.normal(0.03, 0.01, 6), 0.03) < 0.05 for _ in range(2000)])
+    assert 0.035 < at_margin < 0.065
+    assert np.mean([equality_test(rng.normal(0, 0.01, 6), 0.03) < 0.05 for _ in range(200)]) > 0.9
+
+
+def seeds_of(*levels, questions=12):
+    """Values by seed: that level on every question."""
+    return {seed: [level] * questions for seed, level in enumerate(levels)}
+
+
+def test_one_seed_never_shows_anything_and_six_alike_do():
+    base = seeds_of(0.5)
+    alone = compare_seeds({"dpo": base, "ms": seeds_of(1.0)}, "dpo")["ms"]
+    assert (alone.p, alone.shown, alone.by_seed) == (1.0, False, (0.5,)) and alone.interval.low > 0
+    five = compare_seeds({"dpo": seeds_of(*[0.5] * 5), "ms": seeds_of(*[1.0] * 5)}, "dpo")["ms"]
+    assert five.p == 2 / 32 and not five.shown
+    six = compare_seeds({"dpo": seeds_of(*[0.5] * 6), "ms": seeds_of(*[1.0] * 6)}, "dpo")["ms"]
+    assert six.p == 2 / 64 and six.shown
+    two_systems = {"dpo": seeds_of(*[0.5] * 6), "ms": seeds_of(*[1.0] * 6), "ipo": seeds_of(*[0.5] * 6)}
+    assert not compare_seeds(two_systems, "dpo")["ms"].shown, "4/64 after Holm"
+
+
+def test_pairs_of_seeds_cancel_what_seeds_share():
+    """Seeds that differ by much more than the systems do: paired they show the difference, whatever their order."""
+    shared = [0.1, 0.9, 0.4, 0.7, 0.2, 0.5]
+    better = [level + 0.02 + 0.001 * number for number, level in enumerate(shared)]
+    verdict = compare_seeds({"ms": seeds_of(*better), "dpo": dict(reversed(seeds_of(*shared).items()))}, "dpo")["ms"]
+    assert verdict.shown and verdict.interval.low == pytest.approx(0.02, abs=0.002)
+
+
+def test_equality_needs_a_margin_and_seeds():
+    systems = {"dpo": seeds_of(*[0.5] * 6), "ms": seeds_of(0.51, 0.49, 0.5, 0.5, 0.51, 0.49)}
+    assert compare_seeds(systems, "dpo")["ms"].equal_p is None
+    assert compare_seeds(systems, "dpo", margin=0.03)["ms"].equal
+    assert not compare_seeds(systems, "dpo", margin=0.005)["ms"].equal
+    assert not compare_seeds({"dpo": seeds_of(0.5), "ms": seeds_of(0.5)}, "dpo", margin=0.03)["ms"].equal
+
+
+def test_an_unpaired_seed_is_refused_by_name():
+    systems = {"dpo": seeds_of(0.5, 0.5, 0.5), "ms": seeds_of(1.0, 1.0)}
+    with pytest.raises(UserError, match=r"seed 2 is unpaired: ms has no run with it \(ms: 0, 1; dpo: 0, 1, 2\)"):
+        compare_seeds(systems, "dpo")
+    with pytest.raises(UserError, match="seed 2 is unpaired: ms has no run"):
+        compare_seeds(systems, "ms")
+
+
+def test_intervals_are_as_wide_as_holms_steps_demand():
+    """0 is outside exactly if Holm rejects the bootstrap's p; one system alone has the plain 95 % interval."""
+    rng = np.random.default_rng(8)
+    baseline = [0.0] * 40
+    systems = {f"s{number}": (rng.normal(0.07 * number, 0.5, 40).tolist(), baseline) for number in range(6)}
+    found = holm_intervals(systems)
+    p_values = {}
+    for name, (values, _) in systems.items():
+        drawn = np.random.default_rng(0)
+        p_values[name] = bootstrap_p(
+            np.array([np.mean(np.array(values)[drawn.integers(40, size=40)]) for _ in range(2000)])
+        )
+    rejected = {name for name, p in holm(p_values).items() if p <= 0.05}
+    assert rejected == {name for name, each in found.items() if each.low > 0 or each.high < 0}
+    assert rejected and len(rejected) < 6, "some are and some are not"
+    for name, pair in systems.items():
+        plain = bootstrap_difference(*pair)
+        assert found[name].low <= plain.low and found[name].high >= plain.high and found[name].mean == plain.mean
+    assert holm_intervals({"s5": systems["s5"]}) == {"s5": bootstrap_difference(*systems["s5"])}
+
+
+def test_holms_intervals_keep_the_familys_level():
+    """100 times five systems without a difference: some interval leaves out 0 in about 5 %, plain ones in about 20 %."""
+    rng = np.random.default_rng(9)
+    wrong = plain = 0
+    for study in range(100):
+        systems = {str(number): (rng.normal(0, 1, 20).tolist(), [0.0] * 20) for number in range(5)}
+        wrong += any(each.low > 0 or each.high < 0 for each in holm_intervals(systems, seed=study).values())
+        each_alone = [bootstrap_difference(*pair, resamples=300, seed=study) for pair in systems.values()]
+        plain += any(each.low > 0 or each.high < 0 for each in each_alone)
+    assert wrong <= 10 < plain

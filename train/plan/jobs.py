@@ -13,7 +13,13 @@ from train.model.logps import HEAD_CHUNK_TOKENS, tokenize_row
 from train.model.packing import TokenizedGroup
 from train.plan.flops import Work, packed_work, plain_work, text_work, total
 from train.preference.groups import ResponseGroup
-from train.preference.preference import PreferenceData, pair_trainer, read_preference_data, response_group_trainer
+from train.preference.preference import (
+    PreferenceData,
+    method_of,
+    pair_trainer,
+    read_preference_data,
+    response_group_trainer,
+)
 from train.preference.reference import merge, shared_passes
 from train.reward import reward_trainer
 from train.run.data import Splits, both_sides, check_lengths, read_splits
@@ -60,25 +66,23 @@ class Job:
 def job_of(settings: TrainSettings) -> Job:
     """The job of `settings`; UserError as in the stage's own command, such as for rows that are too long."""
     tokenizer = load_tokenizer(settings.model)
-    if isinstance(settings, PreferenceSettings) and settings.trainer == "modegraph":
-        return _preference_job(settings, tokenizer)
-    if isinstance(settings, PreferenceSettings):
-        return _trl_job(settings, tokenizer)
+    if isinstance(settings, MsSettings | DpoSettings):
+        is_trl = settings.trainer == "trl"
+        return _trl_job(settings, tokenizer) if is_trl else _preference_job(settings, tokenizer)
     if isinstance(settings, RewardSettings):
         return _reward_job(settings, tokenizer)
     assert isinstance(settings, SftSettings)
     return _sft_job(settings, tokenizer)
 
 
-def _preference_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
-    data = read_preference_data(settings, tokenizer, getattr(settings, "label_smoothing", 0.0))
+def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
+    data = read_preference_data(settings, tokenizer, settings.label_smoothing)
     is_cached = settings.reference_cache is not None and Path(settings.reference_cache).exists()
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
-        assert isinstance(some_settings, PreferenceSettings)
+        assert isinstance(some_settings, MsSettings | DpoSettings)
         part = PreferenceData([data.train[row] for row in rows], [], data.pairs)
-        method = "dpo" if isinstance(some_settings, DpoSettings) else "ms"
-        return response_group_trainer(some_settings, method, part, tokenizer, folder)  # type: ignore[arg-type]
+        return response_group_trainer(some_settings, method_of(some_settings), part, tokenizer, folder)
 
     return Job(
         train=[group.tokenized for group in data.train],

@@ -1,10 +1,19 @@
-"""The alignment losses, as functions of log-ratios: the trainers minimise them and eval reports them.
+"""The family of alignment losses, as functions of log-ratios and rewards: the trainers minimise them and eval reports them.
 
-Legend: Q prompts, K responses to each. `log_ratios_QK` holds Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over the
-completion's tokens with its end token (see train/model/logps.py). Every function computes in float32 whatever the input type,
-does not change its inputs, and returns one loss per prompt: float32[Q], in nats.
+Legend: Q prompts, K responses to each, P pairs of responses. `log_ratios_QK` holds Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over
+the completion's tokens with its end token (see train/model/logps.py); `rewards_QK` holds r_i. A pair is K = 2 with the chosen response
+first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label. Every function computes in float32, or
+in float64 if the log-ratios are, does not change its inputs, and returns one loss per prompt: float[Q].
 
-Source: EXO (Ji et al. 2024), used by GraphMPA as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
+| loss | identified |
+|---|---|
+| MS, DPO, smoothed DPO | β_π β_r alone: least where Δ = r / (β_π β_r) + a constant of the prompt |
+| NCA | β_π β_r, and that constant: least where β_π Δ = log(K p_r) |
+| IPO | τ and β_r: least where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
+| λ | nothing: least at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
+
+docs/concepts/objectives/gradients.md has their gradients. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
+as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
 """
 
 from __future__ import annotations
@@ -27,7 +36,7 @@ def mode_seeking_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: fl
 
 
 def dpo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
-    """Forward KL up to its constant, the entropy of p_r: −Σ_i p_r,i log p_f,i (DPO for K responses with soft labels).
+    """Forward KL up to its constant, the entropy of p_r: −Σ_i p_r,i log p_f,i (DPO for K responses with soft labels; InfoNCA).
 
     >>> dpo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, math.log(3.0)]]), 1.0, 1.0)
     tensor([0.6931])
@@ -36,14 +45,84 @@ def dpo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta
     return -(reward_log_shares(rewards_QK, beta_reward).exp() * policy_QK).sum(dim=-1)
 
 
+def ipo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, tau: float, beta_reward: float) -> Tensor:
+    """Mean over pairs of (Δ_i − Δ_j − (2 p_ij − 1) / 2τ)² with p_ij = σ((r_i − r_j) / β_r); IPO (Azar et al. 2024, Eq. 17) at p_ij = 1.
+
+    Soft p_ij: the mean of Eq. 17 over labels drawn from p_ij, up to a constant. Δ is summed over tokens, as in the paper's theory; TRL
+    takes means over tokens, so that its τ = 0.1 demands 5 nats a token.
+
+    >>> ipo_loss(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, -math.inf]]), 0.25, 1.0), ipo_loss(torch.zeros(1, 2), torch.zeros(1, 2), 0.1, 1.0)
+    (tensor([0.]), tensor([0.]))
+    """
+    labels_QK = reward_log_shares(rewards_QK, beta_reward)
+    gaps_QP, label_gaps_QP = pair_gaps(at_least_float32(log_ratios_QK)), pair_gaps(labels_QK)
+    return ((gaps_QP - torch.tanh(label_gaps_QP / 2) / (2 * tau)) ** 2).mean(dim=-1)
+
+
+def lambda_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
+    """LiPO-λ (Liu et al. 2024, §4): −Σ_{r_i > r_j} λ_ij log σ(β_π (Δ_i − Δ_j)), λ_ij = |G_i − G_j| · |1 / D_i − 1 / D_j|.
+
+    G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response: 1 is the highest, and
+    equals (all responses, at the reference) are ranked by reward. At K = 2 it is DPO times a constant.
+
+    >>> lambda_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0) / (1 - 1 / math.log2(3))
+    tensor([0.6931])
+    """
+    scores_QK = beta_policy * at_least_float32(log_ratios_QK)
+    gains_QK = torch.exp2(at_least_float32(rewards_QK) / beta_reward) - 1
+    gaps_QP, gain_gaps_QP = pair_gaps(scores_QK), pair_gaps(gains_QK)
+    ranks_QK = descending_ranks(scores_QK.detach(), gains_QK).to(scores_QK.dtype)
+    weights_QP = (gain_gaps_QP * pair_gaps(1 / torch.log2(1 + ranks_QK))).abs()
+    return -(weights_QP * logsigmoid(gain_gaps_QP.sign() * gaps_QP)).sum(dim=-1)
+
+
+def nca_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
+    """NCA (Chen et al. 2024): −Σ_i [p_r,i log σ(β_π Δ_i) + log σ(−β_π Δ_i) / K]; TRL's `nca_pair` for K = 2 and a hard label.
+
+    Not only the differences of Δ count: a good response has to become likelier than under the reference.
+
+    >>> nca_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0)
+    tensor([1.3863])
+    """
+    scores_QK = beta_policy * at_least_float32(log_ratios_QK)
+    labels_QK = reward_log_shares(rewards_QK, beta_reward).exp()
+    return -(labels_QK * logsigmoid(scores_QK) + logsigmoid(-scores_QK) / scores_QK.shape[-1]).sum(dim=-1)
+
+
 def policy_log_shares(log_ratios_QK: Tensor, beta_policy: float) -> Tensor:
-    """log p_f = log softmax(β_π Δ) over the K responses of each prompt: float32[Q, K]."""
-    return log_softmax(beta_policy * log_ratios_QK.float(), dim=-1)
+    """log p_f = log softmax(β_π Δ) over the K responses of each prompt: float[Q, K]."""
+    return log_softmax(beta_policy * at_least_float32(log_ratios_QK), dim=-1)
 
 
 def reward_log_shares(rewards_QK: Tensor, beta_reward: float) -> Tensor:
-    """log p_r = log softmax(r / β_r) over the K responses of each prompt: float32[Q, K]."""
-    return log_softmax(rewards_QK.float() / beta_reward, dim=-1)
+    """log p_r = log softmax(r / β_r) over the K responses of each prompt: float[Q, K]."""
+    return log_softmax(at_least_float32(rewards_QK) / beta_reward, dim=-1)
+
+
+def pair_gaps(values_QK: Tensor) -> Tensor:
+    """v_i − v_j for all i < j: float[Q, P], P = K (K − 1) / 2.
+
+    >>> pair_gaps(torch.tensor([[3.0, 1.0, 0.0]]))
+    tensor([[2., 3., 1.]])
+    """
+    first_P, second_P = torch.triu_indices(values_QK.shape[-1], values_QK.shape[-1], offset=1, device=values_QK.device)
+    return values_QK[..., first_P] - values_QK[..., second_P]
+
+
+def descending_ranks(values_QK: Tensor, ties_QK: Tensor) -> Tensor:
+    """The rank of each value from 1, the highest; of equal values the one with the higher tie-breaker first: int64[Q, K].
+
+    >>> descending_ranks(torch.tensor([[0.0, 2.0, 0.0]]), torch.tensor([[1.0, 1.0, 5.0]]))
+    tensor([[3, 1, 2]])
+    """
+    by_tie_QK = ties_QK.argsort(dim=-1, descending=True, stable=True)
+    by_value_QK = values_QK.gather(-1, by_tie_QK).argsort(dim=-1, descending=True, stable=True)
+    return by_tie_QK.gather(-1, by_value_QK).argsort(dim=-1) + 1
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """float64 as it is, anything else as float32."""
+    return values if values.dtype == torch.float64 else values.float()
 
 
 def pair_mode_seeking_loss(log_ratios_Q2: Tensor, beta: float, label_smoothing: float) -> Tensor:
@@ -53,16 +132,21 @@ def pair_mode_seeking_loss(log_ratios_Q2: Tensor, beta: float, label_smoothing: 
     tensor([0.1438])
     """
     pair_rewards_2 = torch.tensor(
-        [math.log1p(-label_smoothing), math.log(label_smoothing)], device=log_ratios_Q2.device
+        [math.log1p(-label_smoothing), math.log(label_smoothing)],
+        dtype=at_least_float32(log_ratios_Q2).dtype,
+        device=log_ratios_Q2.device,
     )
     return mode_seeking_loss(log_ratios_Q2, pair_rewards_2, beta, beta_reward=1.0)
 
 
-def pair_dpo_loss(log_ratios_Q2: Tensor, beta: float) -> Tensor:
-    """−log σ(β (Δ_chosen − Δ_rejected)): TRL's `sigmoid`, `dpo_loss` at K = 2 with the hard label (1, 0).
+def pair_dpo_loss(log_ratios_Q2: Tensor, beta: float, label_smoothing: float = 0.0) -> Tensor:
+    """−(1 − ε) log σ(m) − ε log σ(−m), m = β (Δ_chosen − Δ_rejected): TRL's `sigmoid` at ε = 0, else cDPO (Mitchell 2023).
+
+    `dpo_loss` at K = 2 with the label (1 − ε, ε).
 
     >>> pair_dpo_loss(torch.tensor([[1.0, 1.0]]), beta=0.1)
     tensor([0.6931])
     """
-    chosen_Q, rejected_Q = log_ratios_Q2.float().unbind(dim=-1)
-    return -logsigmoid(beta * (chosen_Q - rejected_Q))
+    chosen_Q, rejected_Q = at_least_float32(log_ratios_Q2).unbind(dim=-1)
+    margin_Q = beta * (chosen_Q - rejected_Q)
+    return -(1 - label_smoothing) * logsigmoid(margin_Q) - label_smoothing * logsigmoid(-margin_Q)

@@ -13,15 +13,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from train.preference.losses import dpo_loss, mode_seeking_loss, policy_log_shares
+from train.preference.losses import dpo_loss, ipo_loss, lambda_loss, mode_seeking_loss, nca_loss, policy_log_shares
 
-Method = Literal["ms", "dpo"]
-LOSSES = {"ms": mode_seeking_loss, "dpo": dpo_loss}
+Method = Literal["ms", "dpo", "ipo", "lambda", "nca"]
+LOSSES = {"ms": mode_seeking_loss, "dpo": dpo_loss, "ipo": ipo_loss, "lambda": lambda_loss, "nca": nca_loss}
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Mode-seeking (reverse KL) or DPO (forward KL) with β_π and β_r (DESIGN §5)."""
+    """A loss of the family (losses.py) with β_π (IPO's τ) and β_r."""
 
     method: Method
     beta: float
@@ -29,7 +29,7 @@ class Objective:
 
     @property
     def identified(self) -> float:
-        """β_π β_r, the only combination of the two that the data identify."""
+        """β_π β_r, the only combination of the two that the data identify in MS, DPO and NCA."""
         return self.beta * self.beta_reward
 
 

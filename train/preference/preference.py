@@ -1,7 +1,7 @@
-"""Preference training from settings to a finished run: mode-seeking or DPO, on pairs (K = 2) or on K scored responses.
+"""Preference training from settings to a finished run: mode-seeking, DPO or another loss of the family, on pairs (K = 2) or on K scored responses.
 
 The reference is the frozen initial model; its log-probabilities are computed once, before the first step. `trainer: trl` uses TRL's
-DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`), as baseline and oracle; there the reference is a second copy of a full model, the
+DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle; there the reference is a second copy of a full model, the
 base below a new adapter, or TRL's frozen copy of an adapter whose training continues."""
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ from train.run.loop import (
 from train.run.record import Alignment, RunRecord
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings
 
-Loss = Literal["exo_pair", "sigmoid", "ipo"]
+Loss = Literal["exo_pair", "sigmoid", "ipo", "nca_pair"]
+TRL_LOSSES: dict[str, Loss] = {"ms": "exo_pair", "dpo": "sigmoid", "ipo": "ipo", "nca": "nca_pair"}
 
 
 class PairTrainer(SingleCastMixin, DPOTrainer):  # type: ignore[misc]
@@ -113,25 +114,36 @@ class PreferenceData:
 
 def train_ms(settings: MsSettings) -> RunRecord:
     """Mode-seeking run from settings to a finished run at `settings.output`; UserError before the first step."""
-    return _train(settings, "ms", "exo_pair", settings.label_smoothing)
+    return _train(settings, "ms")
 
 
 def train_dpo(settings: DpoSettings) -> RunRecord:
     """DPO run from settings to a finished run at `settings.output`; UserError before the first step."""
-    if settings.loss == "ipo" and settings.trainer != "trl":
-        raise UserError(f"loss: ipo with trainer: {settings.trainer}", "trainer: trl", "add --set trainer=trl")
-    return _train(settings, "dpo", settings.loss, 0.0)
+    return _train(settings, "dpo")
 
 
-def _train(settings: PreferenceSettings, method: Method, loss: Loss, label_smoothing: float) -> RunRecord:
+def method_of(settings: MsSettings | DpoSettings) -> Method:
+    """The loss of the family that the settings name."""
+    if isinstance(settings, MsSettings):
+        return "ms"
+    return "dpo" if settings.loss == "sigmoid" else settings.loss
+
+
+def _train(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> RunRecord:
     if settings.trainer == "trl":
-        return _train_by_trl(settings, method, loss, label_smoothing)
+        return _train_by_trl(settings, stage)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
-    data = read_preference_data(settings, tokenizer, label_smoothing)
-    with run_folder(settings, method) as folder:
-        trainer = response_group_trainer(settings, method, data, tokenizer, folder)
-        return run_and_save(trainer, method, settings, folder, alignment_of(settings, data, label_smoothing))
+    data = read_preference_data(settings, tokenizer, settings.label_smoothing)
+    if isinstance(settings, DpoSettings) and settings.label_smoothing and not data.pairs:
+        raise UserError(
+            f"label_smoothing: {settings.label_smoothing:g} with K scored responses",
+            "pairs, which have an ε; the labels of scored responses are softened by beta_reward",
+            "set best_against_worst to true, or label_smoothing to 0",
+        )
+    with run_folder(settings, stage) as folder:
+        trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, folder)
+        return run_and_save(trainer, stage, settings, folder, alignment_of(settings, data, settings.label_smoothing))
 
 
 def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
@@ -194,7 +206,7 @@ def response_group_trainer(
     is_plain = settings.layout == "plain"
     logps_of = plain_layout if is_plain else choose_layout(model, longest_tokens, settings.row_tokens)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
-    if not data.pairs:
+    if not data.pairs and method in ("ms", "dpo", "nca"):
         say(
             f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
         )
@@ -231,7 +243,7 @@ def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
 
 
-def _train_by_trl(settings: PreferenceSettings, method: Method, loss: Loss, label_smoothing: float) -> RunRecord:
+def _train_by_trl(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
     if settings.sample_steps is not None:
@@ -239,8 +251,7 @@ def _train_by_trl(settings: PreferenceSettings, method: Method, loss: Loss, labe
             "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
         )
     start = prepare(settings, both_sides)
-    with run_folder(settings, method) as folder:
-        trainer = pair_trainer(settings, start, folder, loss, label_smoothing or None)
-        return run_and_save(
-            trainer, method, settings, folder, Alignment(settings.beta, 2, None, label_smoothing or None)
-        )
+    label_smoothing = settings.label_smoothing or None
+    with run_folder(settings, stage) as folder:
+        trainer = pair_trainer(settings, start, folder, TRL_LOSSES[method_of(settings)], label_smoothing)
+        return run_and_save(trainer, stage, settings, folder, Alignment(settings.beta, 2, None, label_smoothing))

@@ -95,9 +95,15 @@ LOSSES = {
     "tiny": "next-token cross-entropy on the texts",
     "sft": "cross-entropy on the completion's tokens only",
     "ms": "KL(softmax(βΔ) ‖ p_r), p_r = softmax(r / β_r), or (1 − ε, ε) for pairs",
-    "dpo": "−Σ p_r log softmax(βΔ), p_r = softmax(r / β_r), or (1, 0) for pairs",
+    "dpo": "−Σ p_r log softmax(βΔ), p_r = softmax(r / β_r), or (1 − ε, ε) for pairs",
     "reward": "−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)²",
 }
+OTHER_LOSSES = {
+    "ipo": "mean of (Δ_i − Δ_j − tanh((r_i − r_j) / 2β_r) / 2τ)², IPO with τ = β",
+    "lambda": "−Σ λ_ij log σ(β(Δ_i − Δ_j)), LiPO-λ",
+    "nca": "−Σ [p_r log σ(βΔ) + log σ(−βΔ) / K], NCA",
+}
+"""Losses of `train dpo` other than DPO, by the setting `loss`."""
 ANSWERS = "Made with modegraph. Answers have the form `###Reason: … ###Answer: …`."
 ABOUT = {"tiny": "", "sft": ANSWERS, "ms": ANSWERS, "dpo": ANSWERS, "reward": "Made with modegraph."}
 
@@ -128,7 +134,7 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
     `hub_base` is the base model's name on the hub, if any; `sections` replace the section on the use of the run's folder.
     """
     facts = [
-        ("loss", LOSSES[record.stage]),
+        ("loss", OTHER_LOSSES.get(record.settings.get("loss", ""), LOSSES[record.stage])),
         ("base model", record.base_model),
         ("base weights", record.base_weights or None),
         ("data", record.data),

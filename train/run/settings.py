@@ -170,12 +170,29 @@ class PreferenceSettings(TrainSettings):
 
 
 class DpoSettings(PreferenceSettings):
-    """DPO (forward KL): hard labels for pairs (TRL's `sigmoid`), soft ones for scored responses; or IPO (Azar et al. 2024, Eq. 17) by TRL."""
+    """DPO (forward KL) on pairs, with hard labels or smoothed ones, or on scored responses; or another loss of the family (train/preference/losses.py).
 
-    loss: Literal["sigmoid", "ipo"] = Field(
+    TRL's `ipo` takes means over tokens, ours sums; TRL's `sigmoid` ignores label smoothing, so that needs our trainer.
+    """
+
+    loss: Literal["sigmoid", "ipo", "lambda", "nca"] = Field(
         "sigmoid",
-        description="loss of pairs: ipo needs trainer: trl; its τ is beta, its log-ratios are means over the tokens of a response",
+        description="loss: sigmoid is DPO, ipo is IPO with τ = beta, lambda is LiPO-λ, nca is NCA; all for pairs and for K responses",
     )
+    label_smoothing: float = Field(
+        default=0.0, ge=0, lt=0.5, description="ε of pairs: cDPO for sigmoid; 0 gives hard labels"
+    )
+
+    @model_validator(mode="after")
+    def _check_loss(self) -> DpoSettings:
+        if self.trainer == "trl" and self.loss == "lambda":
+            raise ValueError("TRL has no loss lambda: set trainer to modegraph")
+        if self.label_smoothing and (self.trainer == "trl" or self.loss == "lambda"):
+            which = "TRL's losses" if self.trainer == "trl" else "lambda"
+            raise ValueError(
+                f"label_smoothing = {self.label_smoothing:g} would not soften the labels of {which}: set it to 0"
+            )
+        return self
 
 
 class MsSettings(PreferenceSettings):

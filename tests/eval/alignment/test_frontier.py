@@ -17,8 +17,9 @@ from eval.alignment.frontier import (
     verdict,
     write_alignment,
 )
-from eval.alignment.measure import MeasuredRun, PromptFigures
+from eval.alignment.measure import ConstantAnswer, MeasuredRun, PromptFigures
 from eval.alignment.sample import SamplingSettings
+from graph.errors import UserError
 from train.run.record import RunRecord
 
 DRAWING = SamplingSettings(4, 20, 0)
@@ -63,6 +64,9 @@ def test_runs_on_other_pairs_or_by_another_loss_are_other_systems() -> None:
     assert named("dpo", best_against_worst=True) == "DPO K = 2, best against worst"
     assert named("ms", 0.001, best_against_worst=True) == "MS K = 2, ε = 0.001, best against worst"
     assert named("dpo", loss="ipo") == "IPO K = 2"
+    assert named("dpo", loss="ipo", trainer="trl") == "IPO per token K = 2"
+    assert named("dpo", 0.1, loss="sigmoid") == "DPO K = 2, ε = 0.1"
+    assert named("dpo", loss="lambda") == "LiPO-λ K = 2"
 
 
 def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> None:
@@ -71,7 +75,7 @@ def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> 
     assert frontier_at(MS[:2], REFERENCE, 1.0) == pytest.approx([0.6, 0.8])
     assert frontier_at(MS[:2], REFERENCE, 2.0) == pytest.approx([0.7, 0.9])
     assert frontier_at(MS[:2][::-1], REFERENCE, 2.0) == pytest.approx([0.7, 0.9]), "the order of runs has no say"
-    assert rewards_by_seed(MS, REFERENCE, 2.0) == [pytest.approx([0.7, 0.9]), [1.0, 1.0]]
+    assert rewards_by_seed(MS, REFERENCE, 2.0) == {0: pytest.approx([0.7, 0.9]), 1: [1.0, 1.0]}
 
 
 def test_systems_are_read_off_where_all_of_them_reach() -> None:
@@ -85,21 +89,69 @@ def test_systems_are_read_off_where_all_of_them_reach() -> None:
     assert last.difference is not None and found[-2].difference is None
     interval = last.difference.interval
     assert interval.mean == pytest.approx(last.reward - 0.9) and interval.low <= interval.mean <= interval.high
-    assert interval.low < -0.6, "the worse seed of DPO alone, drawn twice, against all that MS may draw"
+    assert interval.low < -0.6, "seed 1, drawn twice"
+    assert last.difference.by_seed == pytest.approx((-0.3, -0.7)) and last.difference.p == 0.5
 
 
-def test_the_verdict_says_above_below_or_not_told_apart() -> None:
-    many = [0.2 + 0.001 * n for n in range(50)]
-    ms = run("ms", 64, 0, 2.0, *[value + 0.5 for value in many])
-    worse = run("dpo", 2, 0, 2.0, *[value + 0.1 for value in many])
-    same = run("ms", 2, 0, 2.0, *[value + 0.5 + (0.01 if n % 2 else -0.01) for n, value in enumerate(many)])
-    reference = [figures(value, 0.0) for value in many]
-    assert verdict(align([ms, worse, same], reference, DRAWING)) == (
-        "At KL 2, MS K = 64 is above DPO K = 2, not distinguishable from MS K = 2."
+PROMPTS = [0.2 + 0.001 * n for n in range(20)]
+
+
+def system(stage: str, k: int, gain: float, seeds: int = 6, kl: float = 2.0) -> list[MeasuredRun]:
+    """Runs of one system whose reward is above the reference's by `gain`, give or take a little by seed."""
+    return [
+        run(stage, k, seed, kl, *[value + gain + 0.004 * (-1) ** seed for value in PROMPTS]) for seed in range(seeds)
+    ]
+
+
+def test_the_verdict_says_above_below_equal_or_not_told_apart() -> None:
+    reference = [figures(value, 0.0) for value in PROMPTS]
+    ms, worse = system("ms", 64, 0.5), system("dpo", 2, 0.1)
+    same = [
+        replace(each, figures=tuple(figures(one.reward + 0.01 * (-1) ** n, 2.0) for one in each.figures))
+        for n, each in enumerate(system("ms", 2, 0.5))
+    ]
+    assert verdict(align([*ms, *worse], reference, DRAWING)) == "At KL 2, MS K = 64 is above DPO K = 2."
+    assert "below MS K = 64" in verdict(align([*worse, *ms], reference, DRAWING))
+    assert "not distinguishable from MS K = 2" in verdict(align([*ms, *same], reference, DRAWING))
+    equal = align([*ms, *same], reference, DRAWING, margin=0.03)
+    assert verdict(equal) == "At KL 2, MS K = 64 is equal (within ±0.03) to MS K = 2."
+    assert equal_table(equal).header[-1] == "equal, p" and "two one-sided t-tests" in equal_table(equal).note
+    assert "not distinguishable" in verdict(align([*ms, *same], reference, DRAWING, margin=0.002))
+
+
+def test_one_seed_is_never_enough_for_a_verdict() -> None:
+    """However large the difference: as much may come from the seed."""
+    reference = [figures(value, 0.0) for value in PROMPTS]
+    found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, DRAWING, margin=0.03)
+    assert "not distinguishable from DPO K = 2" in verdict(found)
+    assert found.equal[-1].difference is not None and found.equal[-1].difference.p == 1.0
+    assert "1 seed gives at least 1" in equal_table(found).note
+
+
+def test_a_run_that_stays_at_the_reference_leaves_nothing_to_compare() -> None:
+    reference = [figures(value, 0.0) for value in PROMPTS]
+    stays = system("ms", 64, 0.0, kl=0.0)
+    assert "nothing to compare" in verdict(align([*stays, *system("dpo", 2, 0.1)], reference, DRAWING))
+
+
+def test_an_unpaired_seed_is_refused_by_name() -> None:
+    reference = [figures(value, 0.0) for value in PROMPTS]
+    with pytest.raises(UserError, match="seed 2 is unpaired: DPO K = 2 has no run with it"):
+        align([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], reference, DRAWING)
+
+
+def test_constant_answers_stand_beside_the_runs() -> None:
+    constant = ConstantAnswer("yes", 0.55, 0.4, 1.0, 0.9, 6.0)
+    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], DRAWING, [constant])
+    row = dict(zip(runs_table(found).header, runs_table(found).rows[-1], strict=True))
+    assert (row["run"], row["reward"], row["KL"], row["correct"], row["cited"]) == (
+        "always yes",
+        "0.5500",
+        "–",
+        "0.400",
+        "0.900",
     )
-    assert "below MS K = 64" in verdict(align([worse, ms], reference, DRAWING))
-    stays = replace(ms, figures=tuple(figures(value, 0.0) for value in many))
-    assert "nothing to compare" in verdict(align([stays, worse], reference, DRAWING))
+    assert alignment_json(found)["constants"][0]["answer"] == "yes"
 
 
 def test_the_report_is_written_with_all_that_a_claim_must_name(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Measuring real policies: samples that are scored as drawn, a reference with KL 0, rewards by hand, and runs that do not belong together."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -7,29 +8,32 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from data_synth.rows import ResponseRow, response_to_json
+from eval.alignment.frontier import align_runs
 from eval.alignment.measure import (
     REWARDS,
     common_reference,
     common_weights,
+    constant_answers,
     figures_of_prompt,
     measure_runs,
     reward_of,
     self_bleu,
 )
 from eval.alignment.sample import Samples, SamplingSettings, draw_here, draw_samples, logps_of_samples
+from eval.held_out import check_held_out
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from graph.types import Excerpt
+from graph.types import Excerpt, Message
 from modegraph.cli import build_app
 from tests.train.world import TEXTS, scored
 from train.model.load import load_policy
 from train.model.packing import TokenizedGroup
 from train.preference.preference import train_dpo, train_ms
-from train.run.record import read_run
+from train.run.record import read_run, write_run
 from train.run.settings import DpoSettings, MsSettings, TinySettings
 from train.tiny import new_llama, train_tokenizer
 
@@ -46,8 +50,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     new_llama(settings, tokenizer).save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")
     (folder / "data").mkdir()
-    for split in ("train", "test"):
-        write_jsonl(folder / "data" / f"{split}.jsonl", (response_to_json(scored(number)) for number in range(4)))
+    write_jsonl(folder / "data" / "train.jsonl", (response_to_json(scored(number)) for number in range(4)))
+    write_jsonl(folder / "data" / "test.jsonl", map(response_to_json, held_out()))
     values: dict[str, Any] = {"model": str(folder / "base"), "data": str(folder / "data"), "max_steps": 4}
     values |= {"learning_rate": 3e-3, "rewards": WEIGHTS}
     train_ms(MsSettings(**values, output=str(folder / "ms")))
@@ -62,6 +66,19 @@ def test_the_form_is_that_of_the_rows_prompt() -> None:
     texts = ("Ada [1]", "###Reason: So [1]. ###Answer: Ada")
     assert [REWARDS["format"](text, cited) for text in texts] == [1.0, 0.0]
     assert [REWARDS["format"](text, plain) for text in texts] == [0.0, 1.0]
+
+
+def held_out() -> list[ResponseRow]:
+    """The same people, asked about otherwise."""
+    return [
+        replace(
+            row,
+            id=f"h{row.id}",
+            question_id=f"h{row.id}",
+            prompt=answer_messages(f"In which place is {row.answers[0]}?", []),
+        )
+        for row in (scored(number) for number in range(4))
+    ]
 
 
 def rows() -> list[ResponseRow]:
@@ -115,7 +132,7 @@ def test_a_reward_is_the_weighted_sum_of_its_components() -> None:
     row = scored(0)
     right, wrong = row.responses[0], row.responses[1]
     assert (reward_of(right, row, WEIGHTS), reward_of(wrong, row, WEIGHTS)) == (1.5, 0.5)
-    assert reward_of(row.responses[4], row, {"correct": 2.0, "grounded": 9.0}) == 2.0, "grounded needs an index"
+    assert reward_of(row.responses[4], row, {"correct": 2.0, "length": 1.0}) == 3.0
 
 
 def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Path) -> None:
@@ -127,8 +144,102 @@ def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Pat
     ]:
         with pytest.raises(UserError, match=message):
             check([world / "ms", tmp_path], [ms, other])
-    with pytest.raises(UserError, match="at least one of correct, format"):
-        common_weights([tmp_path], [replace(ms, settings={"rewards": {"grounded": 1.0}})])
+
+
+def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp_path: Path) -> None:
+    """Half of a reward is another reward: it is not measured in silence. A weight of 0 asks for nothing."""
+    ms = read_run(world / "ms")
+    partly = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
+    with pytest.raises(UserError, match="'grounded' cannot be measured on new texts") as refused:
+        common_weights([tmp_path], [partly])
+    assert "--reward COMPONENT=WEIGHT" in str(refused.value)
+    unweighted = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.0}})
+    assert common_weights([tmp_path], [unweighted]) == {"correct": 1.0}
+
+
+def command(world: Path, out: Path, *more: str, split: str = "test") -> Result:
+    words = ["eval", "alignment", "--runs", str(world / "ms"), str(world / "dpo"), "--data", str(world / "data")]
+    words += ["--samples", "2", "--max-answer-tokens", "4", "--limit", "2", "--split", split, "--out", str(out), *more]
+    return CliRunner().invoke(build_app(), words)
+
+
+def test_the_rewards_to_measure_can_be_named(world: Path, tmp_path: Path) -> None:
+    done = command(world, tmp_path / "out", "--reward", "length=2")
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "out" / "alignment.json").read_text())
+    assert all(prompt["reward"] == 2.0 for run in report["runs"] for prompt in run["prompts"]), "short answers all"
+    for words, message in (
+        (["--reward", "length"], "--reward length"),
+        (["--reward", "gold=1"], "'gold' cannot be measured"),
+    ):
+        refused = command(world, tmp_path / "out", *words)
+        assert isinstance(refused.exception, UserError) and message in str(refused.exception)
+
+
+def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Path) -> None:
+    """The row and the run are named before anything is measured; the split train is measured by whoever asks for it."""
+    leaked = [*held_out()[:1], scored(2)]
+    write_jsonl(world / "data" / "leaky.jsonl", map(response_to_json, leaked))
+    refused = command(world, tmp_path / "out", split="leaky")
+    assert isinstance(refused.exception, UserError)
+    assert "leaky.jsonl: row 'r2' is in the training data of" in str(refused.exception) and "line 3" in str(
+        refused.exception
+    )
+    assert not (tmp_path / "out").exists()
+    assert command(world, tmp_path / "train", split="train").exit_code == 0
+
+
+def test_what_the_start_was_trained_on_counts_as_well(world: Path, tmp_path: Path) -> None:
+    """A question in another context is the same question; SFT's rows, whatever their kind, are training rows."""
+    start, run = tmp_path / "sft", tmp_path / "ms"
+    (tmp_path / "rows").mkdir()
+    other = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}
+    taught = {"prompt": "In another context", "question_id": "hr1", "question": scored(1).question}
+    write_jsonl(tmp_path / "rows" / "train.jsonl", [other, taught])
+    for folder, stage, base, data in (
+        (start, "sft", world / "base", tmp_path / "rows"),
+        (run, "ms", start, world / "data"),
+    ):
+        folder.mkdir()
+        write_run(folder, replace(read_run(world / "ms"), stage=stage, base_model=str(base), data=str(data)))  # type: ignore[arg-type]
+    check_held_out([run], [held_out()[0]], Path("test.jsonl"))
+    with pytest.raises(UserError, match=r"row 'hr1' is in the training data of .*sft .*line 2"):
+        check_held_out([run], held_out(), Path("test.jsonl"))
+    asked = replace(scored(0), id="m", question_id="m", prompt=(Message("user", "Who?"),))
+    with pytest.raises(UserError, match=r"row 'm' is in the training data of .*sft .*line 1"):
+        check_held_out([run], [asked], Path("test.jsonl"))
+
+
+def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tmp_path: Path) -> None:
+    for name, seed in (("ms", 0), ("ms", 1), ("dpo", 0)):
+        copy = tmp_path / f"{name}-{seed}"
+        copy.mkdir()
+        record = read_run(world / name)
+        write_run(copy, replace(record, settings={**record.settings, "seed": seed}))
+    folders = [tmp_path / name for name in ("ms-0", "ms-1", "dpo-0")]
+
+    def load(source: str) -> tuple[Any, Any]:
+        raise AssertionError("nothing should be loaded")
+
+    with pytest.raises(UserError, match="seed 1 is unpaired: DPO K = 2 has no run with it"):
+        align_runs(folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load)
+
+
+def test_constant_answers_by_hand() -> None:
+    """In form and with a citation each earns what form earns; one of four people is right for none, yes for a yes/no row."""
+    row = scored(0)
+    asked = replace(
+        row,
+        prompt=answer_messages("Is it?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)]),
+        answers=("yes",),
+        context_size=1,
+    )
+    found = {
+        each.answer: each for each in constant_answers([row, asked], {"correct": 1.0, "format": 0.5, "citations": 0.25})
+    }
+    assert found["yes"].correct == 0.5 and found["no"].correct == 0.0
+    assert found["yes"].well_formed == found["no"].well_formed == 1.0 and found["yes"].cited == 0.5
+    assert found["yes"].reward == pytest.approx((0.0 + 1.0) / 2 + 0.5 + 0.25)
 
 
 def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from statistics import mean
 
@@ -9,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from data_synth.rows import response_to_json
+from data_synth.rows import preference_to_json, response_to_json
 from eval.cli import register
 from eval.comparison import PairScore
 from eval.plots import draw_logps
@@ -17,8 +19,9 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
 from serve.engines import open_model
-from tests.eval.conftest import BETA, EPSILON, HOSTILE, read_lines
+from tests.eval.conftest import BETA, EPSILON, HOSTILE, preference, read_lines
 from tests.train.world import scored
+from train.run.record import read_run, write_run
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +159,45 @@ def test_the_figure_draws_many_long_names(tmp_path):
     draw_logps({f"qwen-half-billion-{n}": scores for n in range(6)}, "title", tmp_path / "logps.png")
     assert (tmp_path / "logps.png").stat().st_size > 10_000
     assert [path.name for path in tmp_path.iterdir()] == ["logps.png"]
+
+
+def command(world, out, *runs, data):
+    words = ["compare", "--runs", *map(str, runs), "--data", str(data), "--out", str(out), "--max-answer-tokens", "2"]
+    return CliRunner().invoke(build_app(), [*words, "--limit", "2", "--context-size", "1", "--answers-only"])
+
+
+def test_a_test_prompt_in_training_is_refused_by_name(world, tmp_path):
+    rows = [preference(0, 1, "test"), preference(7, 1, "test")]
+    for split in ("train", "test"):
+        write_jsonl(tmp_path / f"{split}.jsonl", map(preference_to_json, rows))
+    refused = command(world, tmp_path / "out", world.ms, data=tmp_path)
+    assert isinstance(refused.exception, UserError)
+    assert "test.jsonl: row 'test-7#1' is in the training data of" in str(refused.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeds_are_the_unit_where_there_are_several(world, tmp_path):
+    """Copies of two runs under other seeds: a table by seed; without one of them, its seed is named."""
+    runs = []
+    for stage in ("ms", "dpo"):
+        for seed in range(2):
+            copy = tmp_path / f"{stage}-{seed}"
+            shutil.copytree(getattr(world, stage), copy)
+            write_run(copy, replace(read_run(copy), settings={"seed": seed, "output": str(copy)}))
+            runs.append(copy)
+    done = command(world, tmp_path / "out", *runs, data=world.data)
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["systems"]["ms-0 … (2 seeds)"] == {"0": "ms-0", "1": "ms-1"}
+    difference = report["by_seed"]["token F1"]["dpo-0 … (2 seeds)"]
+    assert difference["p"] >= 0.5 and not difference["shown"] and len(difference["by_seed"]) == 2
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "Difference from ms-0 … (2 seeds)" in page and "2 seeds give at least 0.5" in page
+    refused = command(world, tmp_path / "other", *runs[:2], runs[2], world.dpo, data=world.data)
+    assert refused.exit_code == 0, "one seed of dpo is no system of several"
+    third = tmp_path / "ms-2"
+    shutil.copytree(world.ms, third)
+    write_run(third, replace(read_run(third), settings={"seed": 2, "output": str(third)}))
+    unpaired = command(world, tmp_path / "third", *runs, third, data=world.data)
+    assert isinstance(unpaired.exception, UserError)
+    assert "seed 2 is unpaired: dpo-0 … (2 seeds) has no run with it" in str(unpaired.exception)

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from eval.compare.compare import score_answer
-from eval.compare.measures import choice_scores, differences_of, measures_of
+from eval.compare.measures import choice_scores, differences_by_seed, differences_of, measures_of, seed_systems
 from eval.comparison import HeldOutRow, Measure, PairScore, Policy, PolicyResult
+from eval.statistics import bootstrap_difference
 from graph.answer.prompt import answer_messages
+from graph.errors import UserError
 from graph.types import Completion, Excerpt, Message
 from tests.eval.conftest import run_record
 
@@ -131,3 +133,50 @@ def test_contexts_of_one_question_are_resampled_together():
 def test_thinking_cites_nothing():
     thought = score_answer(ROWS[0], completion("<think>[1] or [9]?</think>###Reason: so ###Answer: Tarn"))
     assert (thought.cited, thought.missing, thought.answer, thought.well_formed) == ((), (), "Tarn", 1.0)
+
+
+def seeded(stage: str, seed: int, **settings: object) -> Policy:
+    name = f"{stage}-s{seed}{''.join(map(str, settings.values()))}"
+    record = replace(run_record(stage, "sft", 0.5), settings={"seed": seed, "output": name, **settings})
+    return Policy(name, name, record, "sft")
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
+    policies = [
+        seeded("ms", 1),
+        seeded("ms", 0),
+        seeded("ms", 0, beta=2),
+        seeded("dpo", 0),
+        seeded("dpo", 1),
+        *[seeded("sft", 0)],
+    ]
+    untuned = Policy("untuned", "base", None, "")
+    assert seed_systems([*policies, untuned]) == {
+        "ms-s0 … (2 seeds)": {1: "ms-s1", 0: "ms-s0"},
+        "dpo-s0 … (2 seeds)": {0: "dpo-s0", 1: "dpo-s1"},
+    }
+
+
+def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
+    """Six seeds that differ by more than the systems: each is paired with its own."""
+    policies = [seeded(stage, seed) for stage in ("ms", "dpo") for seed in range(6)]
+    values = {
+        f"{stage}-s{seed}": (seed + gain,) * 8 for stage, gain in (("ms", 0.0), ("dpo", 0.5)) for seed in range(6)
+    }
+    measures = [Measure("F1", tuple("abcdefgh"), values, True), Measure("of ms", ("a",), {"ms-s0": (1.0,)}, False)]
+    found = differences_by_seed(measures, seed_systems(policies), seed=0)
+    assert list(found) == ["F1"] and list(found["F1"]) == ["dpo-s0 … (6 seeds)"]
+    verdict = found["F1"]["dpo-s0 … (6 seeds)"]
+    assert verdict.by_seed == (0.5,) * 6 and verdict.p == 2 / 64 and verdict.shown
+    assert differences_by_seed(measures, seed_systems(policies[:6]), seed=0) == {}, (
+        "one system has nothing to differ from"
+    )
+    with pytest.raises(UserError, match="seed 5 is unpaired: dpo-s0 … \\(5 seeds\\) has no run with it"):
+        differences_by_seed(measures, seed_systems(policies[:-1]), seed=0)
+
+
+def test_intervals_of_several_models_are_wider_than_those_of_one() -> None:
+    values = {"a": (0.0, 0.0, 0.0, 0.0), "b": (1.0, 0.0, 1.0, 0.0), "c": (0.0, 1.0, 0.0, 0.0)}
+    found = differences_of([Measure("F1", tuple("wxyz"), values, True)], "a", seed=0)["F1"]
+    plain = bootstrap_difference(values["b"], values["a"])
+    assert found["b"].mean == plain.mean == 0.5 and found["b"].low <= plain.low and found["b"].high >= plain.high

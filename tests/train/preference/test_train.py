@@ -33,7 +33,7 @@ from train.preference.groups import (
     tokenize_group,
 )
 from train.preference.losses import dpo_loss, mode_seeking_loss
-from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
+from train.preference.objective import LOSSES, Objective, mean_figures, prompt_losses, ranked_right
 from train.preference.preference import (
     Loss,
     pair_trainer,
@@ -44,7 +44,7 @@ from train.preference.preference import (
 )
 from train.run.data import both_sides, read_responses
 from train.run.loop import prepare, run_trainer
-from train.run.record import read_run
+from train.run.record import OTHER_LOSSES, read_run
 from train.run.save import last_checkpoint
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings, SftSettings
 from train.sft import train_sft
@@ -111,15 +111,64 @@ def test_pairs_equal_trl_step_by_step(
     assert outcome.log[-1]["rewards/margins"] > 0.1, "there was something to compare"
 
 
-def test_ipo_starts_at_its_formula_and_learns(base: Path, data: Path, tmp_path: Path) -> None:
-    """(Δ̄_chosen − Δ̄_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference; without TRL it is refused."""
-    values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25)
-    with pytest.raises(UserError, match="loss: ipo with trainer: modegraph"):
-        train_dpo(DpoSettings(**values))
-    train_dpo(DpoSettings(**values, trainer="trl"))
+@pytest.mark.parametrize("trainer", ["modegraph", "trl"])
+def test_ipo_starts_at_its_formula_and_learns(trainer: str, base: Path, data: Path, tmp_path: Path) -> None:
+    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, of sums over tokens and of TRL's means."""
+    values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25, trainer=trainer)
+    train_dpo(DpoSettings(**values))
     losses = losses_of(tmp_path / "ipo")
     assert losses[0] == pytest.approx(4.0, abs=1e-4) and losses[-1] < 3.5
     assert log_of(tmp_path / "ipo")[-1]["rewards/margins"] > 0
+
+
+def test_nca_equals_trl_step_by_step(base: Path, data: Path, tmp_path: Path) -> None:
+    runs = []
+    for trainer in ("modegraph", "trl"):
+        values = common(base, data, tmp_path / trainer, loss="nca", beta=0.5, max_steps=6, trainer=trainer)
+        train_dpo(DpoSettings(**values))
+        runs.append(losses_of(tmp_path / trainer))
+    assert runs[0] == pytest.approx(runs[1], abs=1e-5) and runs[0][-1] < runs[0][0] == pytest.approx(2 * math.log(2))
+
+
+@pytest.mark.parametrize("loss", ["ipo", "lambda", "nca"])
+def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_data: Path, tmp_path: Path) -> None:
+    """The first loss is the formula's at Δ = 0; then the best responses gain on the worst."""
+    weights = {"correct": 1.0, "format": 0.5}
+    changes = {"loss": loss, "beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
+    record = train_dpo(DpoSettings(**common(base, scored_data, tmp_path / "run", **changes)))
+    rewards = [torch.tensor([combine_rewards(scored(number), weights)]) for number in range(3)]
+    expected = [LOSSES[loss](torch.zeros(1, 6), each, 0.2, 0.4).item() for each in rewards]
+    losses = losses_of(tmp_path / "run")
+    assert losses[0] == pytest.approx(sum(expected) / 3, rel=1e-4) and losses[-1] < losses[0]
+    assert log_of(tmp_path / "run")[-1]["rewards/margins"] > 0.05
+    assert record.stage == "dpo" and OTHER_LOSSES[loss] in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+
+
+def test_smoothed_dpo_is_ms_own_control(base: Path, data: Path, tmp_path: Path) -> None:
+    """ε of `train dpo` softens the labels, is in the record, and makes other steps than hard labels."""
+    for epsilon in (0.0, 0.3):
+        values = common(base, data, tmp_path / f"{epsilon}", beta=0.5, label_smoothing=epsilon, max_steps=6)
+        record = train_dpo(DpoSettings(**values))
+        assert record.label_smoothing == (epsilon or None)
+    hard, soft = losses_of(tmp_path / "0.0"), losses_of(tmp_path / "0.3")
+    assert hard[0] == pytest.approx(soft[0]) == pytest.approx(math.log(2)) and soft[-1] > hard[-1]
+
+
+def test_a_loss_that_nothing_would_compute_is_refused(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0})
+    for changes, message in (
+        ({"loss": "lambda", "trainer": "trl"}, "TRL has no loss lambda"),
+        (
+            {"label_smoothing": 0.1, "trainer": "trl"},
+            "label_smoothing = 0.1 would not soften the labels of TRL's losses",
+        ),
+        ({"label_smoothing": 0.1, "loss": "lambda"}, "would not soften the labels of lambda"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DpoSettings(**values, **changes)
+    with pytest.raises(UserError, match=r"label_smoothing: 0\.1 with K scored responses"):
+        train_dpo(DpoSettings(**values, label_smoothing=0.1))
+    train_dpo(DpoSettings(**{**values, "max_steps": 1}, label_smoothing=0.1, best_against_worst=True))
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])

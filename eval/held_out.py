@@ -1,0 +1,74 @@
+"""Held-out rows were not trained on: the prompts of a measurement against those of the runs that it measures, and of the runs these started from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from graph.errors import UserError
+from graph.shared.console import say
+from graph.shared.jsonl import read_jsonl
+from graph.types import Message
+from train.run.record import RECORD, read_run
+
+
+class HeldOut(Protocol):
+    """A row to measure on."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def prompt(self) -> tuple[Message, ...]: ...
+    @property
+    def question_id(self) -> str: ...
+    @property
+    def question(self) -> str: ...
+
+
+def check_held_out(runs: Sequence[Path], rows: Sequence[HeldOut], file: Path) -> None:
+    """UserError naming a row of `file` whose prompt, or whose question, is in the training data of a run or of one that it started from."""
+    first_run: dict[Path, str] = {}
+    for run, data in training_data(runs):
+        first_run.setdefault(data, str(run))
+    check_unseen([(run, data) for data, run in first_run.items()], rows, file)
+
+
+def check_unseen(trained: Sequence[tuple[str, Path]], rows: Sequence[HeldOut], file: Path) -> None:
+    """`check_held_out` for (who was trained, folder of training data)."""
+    prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
+    questions = {(row.question_id, row.question): row.id for row in rows}
+    for run, data in trained:
+        trained_on = data / "train.jsonl"
+        if not trained_on.is_file():
+            say(f"{run}: no {trained_on}, so {file} is not checked against it")
+            continue
+        for line, values in read_jsonl(trained_on):
+            question = (values.get("question_id"), values.get("question"))
+            row = prompts.get(prompt_contents(values)) or questions.get(question)  # type: ignore[arg-type]
+            if row is not None:
+                raise UserError(
+                    f"{file}: row {row!r} is in the training data of {run} ({trained_on} line {line})",
+                    "rows that no run was trained on",
+                    "measure on another split, or train again without these rows",
+                )
+
+
+def training_data(runs: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    """(run, folder of its training data) of each run and of the runs that it started from."""
+    for run in runs:
+        visited: set[Path] = set()
+        while (run / RECORD).is_file() and run.resolve() not in visited:
+            visited.add(run.resolve())
+            record = read_run(run)
+            if record.stage != "tiny":
+                yield run, Path(record.data)
+            run = Path(record.base_model)
+
+
+def prompt_contents(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The texts of a training row's prompt, turn by turn; of a row of messages, all but the last; () without either."""
+    prompt = row.get("prompt") or (row.get("messages") or [])[:-1]
+    if isinstance(prompt, str):
+        return (prompt,)
+    return tuple(str(turn.get("content", "")) for turn in prompt if isinstance(turn, Mapping))

@@ -1,0 +1,226 @@
+"""`modegraph plan study`: the runs and hours of a study of training, the smallest difference that it can show, and faults that would spoil it.
+
+A study trains several systems (arms) with the same seeds and tests one contrast by the exact sign-flip test over seeds
+(eval/statistics.py), in one look or in several, whose levels add up to the study's. Legend: B draws, S seeds, F flips of signs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from eval.held_out import check_unseen
+from eval.statistics import LEVEL, equality_test
+from graph.config import Settings, read_yaml
+from graph.errors import UserError
+from train.run.data import read_responses
+
+POWER, DRAWS, TRIALS = 0.8, 2000, 24
+SECONDS_AN_HOUR = 3600.0
+
+
+class ArmSettings(Settings):
+    """One system: the stage that trains it, the file that its runs share, and settings laid over the file."""
+
+    stage: Literal["ms", "dpo"] = Field(description="stage of its runs: ms or dpo")
+    config: str = Field("", description="YAML file of settings of its runs, relative to the working folder")
+    settings: dict[str, Any] = Field({}, description="settings of its runs, laid over `config`")
+    seconds_per_update: float | None = Field(
+        None, gt=0, description="seconds of an update; null times a few steps of a run, as `plan train` does"
+    )
+
+
+class LookSettings(Settings):
+    """A look at the contrast: the seeds that are trained by then, and the level of its test."""
+
+    seeds: int = Field(ge=2, le=14, description="seeds that both arms of the contrast have by then")
+    level: float = Field(
+        default=LEVEL, gt=0, lt=1, description="largest p that shows a difference (sign-flip test) or equality"
+    )
+
+    @model_validator(mode="after")
+    def _can_show_something(self) -> LookSettings:
+        least = 2.0 ** (1 - self.seeds)
+        if self.level < least:
+            raise ValueError(
+                f"{self.seeds} seeds give a p of {least:.3g} at least, so level = {self.level:g} shows nothing"
+            )
+        return self
+
+
+class StudySettings(Settings):
+    """A study: its arms, its primary contrast and the looks at it, its prompts, and what its costs and spreads are assumed to be.
+
+    The first look trains all arms, later ones the two arms of the contrast alone, where the looks before did not decide.
+    """
+
+    arms: dict[str, ArmSettings] = Field(min_length=2, description="systems by name")
+    contrast: tuple[str, str] = Field(description="arms whose difference is tested, first minus second")
+    looks: tuple[LookSettings, ...] = Field(
+        (LookSettings(seeds=6),),
+        min_length=1,
+        description="looks at the contrast, with more seeds from one to the next",
+    )
+    equal_within: float = Field(0.03, gt=0, description="margin within which the arms of the contrast are called equal")
+    train_prompts: int = Field(ge=1, description="prompts to train on")
+    dev_prompts: int = Field(0, ge=0, description="prompts on which the trial rates are compared")
+    test_prompts: int = Field(ge=1, description="prompts to measure on")
+    train_samples: int = Field(16, ge=2, description="responses sampled to each training prompt")
+    test_samples: int = Field(8, ge=1, description="responses sampled to a test or dev prompt when a run is measured")
+    updates: int = Field(ge=1, description="updates of a run")
+    checkpoints: int = Field(3, ge=1, description="checkpoints of a run that are measured")
+    trial_rates: int = Field(0, ge=0, description="learning rates tried for each arm on the dev prompts, one run each")
+    seconds_per_sample: float = Field(ge=0, description="seconds to sample and score one response")
+    seed_sd: float = Field(gt=0, description="assumed standard deviation, over seeds, of the difference of two arms")
+    prompt_sd: float = Field(
+        gt=0, description="assumed standard deviation, over prompts, of that difference in one seed"
+    )
+    train: tuple[str, ...] = Field((), description="folders of data that the runs, or their start, are trained on")
+    test: str = Field("", description="file of the rows to measure on, which must not be among those of `train`")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> StudySettings:
+        for name in self.contrast:
+            if name not in self.arms:
+                raise ValueError(f"contrast names {name!r}, which is none of the arms {', '.join(self.arms)}")
+        seeds = [look.seeds for look in self.looks]
+        if seeds != sorted(set(seeds)):
+            raise ValueError(f"looks have {', '.join(map(str, seeds))} seeds, not more from one to the next")
+        if sum(look.level for look in self.looks) > LEVEL + 1e-9:
+            raise ValueError(f"the levels of the looks add up to more than {LEVEL:g}")
+        for name, arm in self.arms.items():
+            if "seed" in arm.settings:
+                raise ValueError(
+                    f"arm {name!r} sets seed = {arm.settings['seed']}, unpaired: the study gives every arm the same seeds"
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class LookPlan:
+    """What a look costs, with all before it, and shows: the smallest difference found with a power of 80 %, and the share of studies that show equality if there is none."""
+
+    seeds: int
+    level: float
+    runs: int
+    hours: float
+    smallest_difference: float
+    equality_power: float
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """The plan of a study: seconds of an update by arm, hours of sampling and of trial runs, both included in those of every look."""
+
+    seconds_per_update: Mapping[str, float]
+    sampling_hours: float
+    trial_runs: int
+    trial_hours: float
+    difference_sd: float
+    looks: tuple[LookPlan, ...]
+
+
+def plan_study(study: StudySettings, time_update: Callable[[ArmSettings], float]) -> StudyPlan:
+    """The plan; `time_update` measures the seconds of an update of an arm that does not say them."""
+    pace = {name: arm.seconds_per_update or time_update(arm) for name, arm in study.arms.items()}
+    prompts = study.train_prompts * study.train_samples + study.test_prompts * study.test_samples
+    sampling = (prompts + study.dev_prompts * study.test_samples) * study.seconds_per_sample
+    trial = sum(
+        study.trial_rates
+        * (study.updates * seconds + study.dev_prompts * study.test_samples * study.seconds_per_sample)
+        for seconds in pace.values()
+    )
+    measuring = study.checkpoints * study.test_prompts * study.test_samples * study.seconds_per_sample
+    run = {name: study.updates * seconds + measuring for name, seconds in pace.items()}
+    spread = difference_sd(study.seed_sd, study.prompt_sd, study.test_prompts)
+    runs, seconds, before = len(pace) * study.trial_rates, sampling + trial, 0
+    looks: list[LookPlan] = []
+    for look in study.looks:
+        trained = study.contrast if looks else tuple(pace)
+        runs += len(trained) * (look.seeds - before)
+        seconds += sum(run[name] for name in trained) * (look.seeds - before)
+        before = look.seeds
+        looks.append(
+            LookPlan(
+                look.seeds,
+                look.level,
+                runs,
+                seconds / SECONDS_AN_HOUR,
+                spread * smallest_difference(look.seeds, look.level),
+                equality_power(look.seeds, study.equal_within / spread, look.level),
+            )
+        )
+    return StudyPlan(
+        pace,
+        sampling / SECONDS_AN_HOUR,
+        len(pace) * study.trial_rates,
+        trial / SECONDS_AN_HOUR,
+        spread,
+        tuple(looks),
+    )
+
+
+def difference_sd(seed_sd: float, prompt_sd: float, prompts: int) -> float:
+    """Standard deviation of one seed's mean difference over the prompts: √(σ_seed² + σ_prompt² / prompts).
+
+    >>> difference_sd(0.03, 0.4, 100)
+    0.05
+    """
+    return math.sqrt(seed_sd**2 + prompt_sd**2 / prompts)
+
+
+def smallest_difference(seeds: int, level: float, power: float = POWER) -> float:
+    """The least true difference that the exact sign-flip test finds with `power`, in standard deviations of a seed's difference.
+
+    By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at .05, where all six must agree.
+    """
+    draws_SB = np.random.default_rng(0).standard_normal((seeds, DRAWS)).astype(np.float32)
+    flips_F = np.arange(2 ** (seeds - 1))
+    signs_FS = (1 - 2 * (flips_F[:, None] >> np.arange(seeds) & 1)).astype(np.float32)
+    sums_FB, shifts_F1 = signs_FS @ draws_SB, signs_FS.sum(axis=1, keepdims=True)
+
+    def share_found(difference: float) -> float:
+        moved_FB = np.abs(sums_FB + np.float32(difference) * shifts_F1)
+        p_values_B = (moved_FB >= moved_FB[0] * np.float32(1 - 1e-5)).mean(axis=0)
+        return float((p_values_B <= level).mean())
+
+    low, high = 0.0, 16.0
+    for _ in range(TRIALS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if share_found(middle) >= power else (middle, high)
+    return high
+
+
+def equality_power(seeds: int, margin: float, level: float) -> float:
+    """The share of studies whose two one-sided t-tests show equality within ±margin (in standard deviations of a seed's difference) if there is no difference."""
+    draws_BS = np.random.default_rng(1).standard_normal((DRAWS, seeds))
+    return float(np.mean([equality_test(draw_S, margin) <= level for draw_S in draws_BS.tolist()]))
+
+
+def check_study(study: StudySettings) -> None:
+    """UserError naming a test row that is among the training data, or a reward component of an arm that cannot be measured; both before anything runs."""
+    from eval.alignment.measure import measurable
+
+    rewards = {name: train_settings(arm).get("rewards") for name, arm in study.arms.items()}
+    for name, weights in rewards.items():
+        if weights is not None:
+            measurable(weights, f"arm {name!r}")
+        if weights != rewards[study.contrast[0]]:
+            raise UserError(
+                f"arm {name!r} is rewarded by {weights}, {study.contrast[0]!r} by {rewards[study.contrast[0]]}",
+                "arms that are trained for the same reward",
+                "give all arms one `rewards`",
+            )
+    if study.test and Path(study.test).is_file():
+        file = Path(study.test)
+        check_unseen([("the study", Path(folder)) for folder in study.train], read_responses(file), file)
+
+
+def train_settings(arm: ArmSettings) -> dict[str, Any]:
+    """The settings of an arm's runs: those of its file, with its own laid over them."""
+    return {**(read_yaml(Path(arm.config)) if arm.config else {}), **arm.settings}

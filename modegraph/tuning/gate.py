@@ -29,7 +29,7 @@ class AnswerPair:
     def more_refusals(self) -> float:
         """How much larger the share of refused questions is after tuning, of those that have an answer."""
         pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
-        return fmean(after.score.refuses - before.score.refuses for before, after in pairs)
+        return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
 
 
 @dataclass(frozen=True)

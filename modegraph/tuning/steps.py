@@ -171,4 +171,5 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Readin
         document.source: [Excerpt(document.source, document.title, document.text, document.source)]
         for document in examples
     }
-    return set_of_passages("modegraph's examples", passages, read_questions(folder / QUESTIONS_FILE))
+    source = set_of_passages("modegraph's examples", passages, read_questions(folder / QUESTIONS_FILE))
+    return replace(source, questions=tuple(question for question in source.questions if question.gold_ids))

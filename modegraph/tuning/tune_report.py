@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from eval.reading import reading_figures, reading_json, reading_table
+from eval.reading import ALL, ReadingFigures, reading_figures, reading_json, reading_table
 from eval.report import Sample, escape_markdown, report_html, sections
 from eval.tables import Table
 from graph.documents.questions import read_questions
@@ -18,6 +19,7 @@ from modegraph.tuning.gate import AnswerPair, Gate
 from modegraph.tuning.plan import spec_to_ask
 from modegraph.tuning.steps import (
     DOCUMENTS_FILE,
+    GENERAL,
     HELD_OUT,
     INDEX,
     LEFT_OUT_FILE,
@@ -30,22 +32,31 @@ from train.run.record import RunRecord, read_run
 
 RECOMMENDED, REPORT, CARD, SECONDS = "recommended.json", "report.html", "README.md", "steps.jsonl"
 MOST_SAMPLES = 12
-TITLES = {HELD_OUT: "Held-out questions"}
+
+
+Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
+"""By set of questions, by model (untuned, tuned), by kind of question."""
 
 
 def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) -> None:
     """Write the report and the card, then recommended.json."""
     run = read_run(Path(tuning.tuned_model))
-    tables = list(report_tables(tuning, gate, answers, run))
+    figures = {
+        name: {model: reading_figures(getattr(pair, model)) for model in ("untuned", "tuned")}
+        for name, pair in answers.items()
+    }
+    tables = [
+        verdict_table(gate),
+        *figure_tables(tuning, figures),
+        data_table(tuning),
+        cost_table(tuning),
+        training_table(tuning, run),
+    ]
     headline = f"{'The tuned model is recommended' if gate.passed else 'Keep the untuned model'}: {gate.why}."
     write_text(tuning.out / REPORT, report_html("Tuning", headline, tables, (), list(samples(answers[HELD_OUT]))))
     model = spec_to_ask(tuning.tuned_model if gate.passed else tuning.settings.model)
     write_text(tuning.out / CARD, card(tuning, headline, model, tables))
-    figures = {
-        name: reading_json({"untuned": reading_figures(pair.untuned), "tuned": reading_figures(pair.tuned)})
-        for name, pair in answers.items()
-    }
-    all_held_out = {name: figures[HELD_OUT][name]["all"] for name in ("tuned", "untuned")}
+    means = {f"f1_{name}": by_kind[ALL].f1.mean for name, by_kind in figures[HELD_OUT].items()}
     record = {
         "model": model,
         "is_tuned": gate.passed,
@@ -53,31 +64,30 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
         "index": str(tuning.out / INDEX),
         "serve": serve_command(tuning.out, model),
         "checks": [vars(check) for check in gate.checks],
-        "metrics": {"f1_difference": gate.difference.mean}
-        | {f"f1_{name}": values["f1"]["mean"] for name, values in all_held_out.items()},
-        "answers": figures,
+        "metrics": {"f1_difference": gate.difference.mean, **means},
+        "answers": {name: reading_json(models) for name, models in figures.items()},
         "settings": tuning.settings.recorded(),
         "train_seconds": run.train_seconds,
     }
     write_json(tuning.out / RECOMMENDED, record)
 
 
-def report_tables(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair], run: RunRecord) -> Iterator[Table]:
-    """The verdict, the figures of both models on each set, the data, the cost, the training."""
+def verdict_table(gate: Gate) -> Table:
+    """The conditions of the gate."""
     rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
-    general = (
-        "" if len(answers) > 1 else " There was no general set: what the model may have unlearned was not measured."
-    )
-    note = f"Tuned minus untuned, with the 95 % interval of the paired bootstrap over questions.{general}"
-    yield Table("Verdict", ("condition", "found", "takes", "met"), tuple(rows), note)
-    for name, pair in answers.items():
-        both = {"untuned": reading_figures(pair.untuned), "tuned": reading_figures(pair.tuned)}
-        title = TITLES.get(name) or f"General questions: {tuning.general.name if tuning.general else name}"
-        yield reading_table(title, both)
-    yield data_table(tuning)
-    spent = [(row["step"], f"{row['seconds']:,.1f}") for _, row in read_jsonl(tuning.out / SECONDS)]
-    yield Table("Cost", ("step", "seconds"), tuple(spent), "Of an interrupted step, the time after its last start.")
-    yield training_table(tuning, run)
+    note = "Tuned minus untuned, with the 95 % interval of the paired bootstrap over questions."
+    return Table("Verdict", ("condition", "found", "takes", "met"), tuple(rows), note)
+
+
+def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
+    """The figures of both models on each set; what was not measured is said."""
+    held_out = reading_table("Held-out questions", figures[HELD_OUT])
+    if tuning.general is None or GENERAL not in figures:
+        note = f"{held_out.note}. There was no general set: what the model may have unlearned was not measured."
+        yield replace(held_out, note=note)
+    else:
+        yield held_out
+        yield reading_table(f"General questions: {tuning.general.name}", figures[GENERAL])
 
 
 def data_table(tuning: Tuning) -> Table:
@@ -93,6 +103,12 @@ def data_table(tuning: Tuning) -> Table:
     note = "No document, and no sentence that answers a question, is in both parts."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
     return Table("Data", ("what", "to learn from", "to test on"), tuple(rows), note)
+
+
+def cost_table(tuning: Tuning) -> Table:
+    """The seconds of each step."""
+    spent = [(row["step"], f"{row['seconds']:,.1f}") for _, row in read_jsonl(tuning.out / SECONDS)]
+    return Table("Cost", ("step", "seconds"), tuple(spent), "Of an interrupted step, the time after its last start.")
 
 
 def training_table(tuning: Tuning, run: RunRecord) -> Table:

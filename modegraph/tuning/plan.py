@@ -22,6 +22,7 @@ from graph.shared.console import duration
 from graph.shared.jsonl import write_jsonl
 from graph.text.prompting import quote
 from graph.types import Document, Excerpt
+from modegraph.tuning.questions import check_distinct
 from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
 from serve.engines import KINDS, fastest_kind, open_engine
 from train.plan.memory import Launch
@@ -71,7 +72,8 @@ class TunePlan:
 
 
 def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: bool) -> TunePlan:
-    """The plan; UserError for a model that cannot be trained, and for too few hours."""
+    """The plan; UserError for documents that cannot be divided, a model that cannot be trained, and too few hours."""
+    check_distinct(len({document.text for document in documents}), "distinct documents")
     pace = measure_pace(settings, documents)
     words = sum(len(document.text.split()) for document in documents)
     answers = int(ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR / (MODELS_ASKED * pace.answer_s))

@@ -63,12 +63,7 @@ def split_questions(index: Index, settings: TuneSettings) -> SplitQuestions:
         make = partial(own_rows_split, own)
         askable = {source for row in own if not isinstance(row, Dropped) for source in row["gold_ids"]}
     texts = {text_of[source] for source in askable}
-    if len(texts) < 2:
-        raise UserError(
-            f"{len(texts)} distinct document with questions",
-            "two or more: one part is learned from, the other tested on",
-            "add documents, or save the sections of this one as files of their own",
-        )
+    check_distinct(len(texts), "distinct documents with questions")
     for share in (settings.test_share, *(each for each in LARGER_SHARES if each > settings.test_share)):
         splits = split_documents(text_of, texts, settings.seed, share)
         found = checked(index, make(splits), splits)
@@ -81,6 +76,16 @@ def split_questions(index: Index, settings: TuneSettings) -> SplitQuestions:
         f"questions with answers in both parts, and {settings.least_test} or more to test on",
         "add documents, or give your own --questions",
     )
+
+
+def check_distinct(count: int, what: str) -> None:
+    """UserError for fewer than two documents: they cannot be divided."""
+    if count < 2:
+        raise UserError(
+            f"{count} {what}",
+            "two or more: one part is learned from, the other tested on",
+            "add documents, or save the sections of this one as files of their own",
+        )
 
 
 def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: int, share: float) -> dict[str, str]:

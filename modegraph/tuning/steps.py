@@ -89,7 +89,7 @@ class Tuning:
 
 
 def read_answers(file: Path, tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
-    """Scored answers from a file that `answer` wrote."""
+    """Scored answers from a file that `write_answers` wrote."""
     texts = [row["text"] for _, row in read_jsonl(file)]
     return [score_text(task, text) for task, text in zip(tasks, texts, strict=True)]
 

@@ -139,7 +139,7 @@ def check_folder(out: Path, about: Mapping[str, Any]) -> None:
     """UserError unless `out` is new, empty, or a tune of the same documents and settings that no other process works on."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file", "a folder to write to", "choose another --out")
-    if not out.is_dir() or not any(out.iterdir()):
+    if not out.is_dir() or {file.name for file in out.iterdir()} <= {f"{PLAN}.partial"}:
         return
     if not (out / PLAN).is_file():
         raise UserError(

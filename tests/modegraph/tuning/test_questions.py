@@ -98,15 +98,15 @@ def test_own_questions_are_located_and_what_cannot_be_used_is_counted(tmp_path: 
 @pytest.mark.parametrize(
     ("documents", "rows", "message"),
     [
-        (DOCUMENTS[:1], QUESTIONS[:2], "1 distinct document.*sections of this one as files"),
-        ([DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)], None, "1 distinct document"),
+        (DOCUMENTS[:1], QUESTIONS[:2], "1 distinct documents.*sections of this one as files"),
+        ([DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)], None, "1 distinct documents"),
         (
             [mg.Document("a", "", "so it is then"), mg.Document("b", "", "and on it goes")],
             None,
             "0 questions to learn from.*--questions",
         ),
         (DOCUMENTS, [{"id": "q", "question": "What?", "answers": ["1911"], "gold_ids": ["mars"]}], "'mars'"),
-        (DOCUMENTS, [row | {"answers": []} for row in QUESTIONS], "0 distinct document|0 questions"),
+        (DOCUMENTS, [row | {"answers": []} for row in QUESTIONS], "0 distinct documents"),
     ],
     ids=["one document", "copies", "nothing to ask", "a foreign document", "no answers"],
 )

@@ -10,8 +10,8 @@ from pydantic import Field
 from graph.config import Settings
 
 SECONDS_AN_HOUR = 3600.0
-SFT: dict[str, Any] = {"epochs": 1, "batch_size": 4, "warmup_share": 0.03, "logging_steps": 5, "save_steps": 20}
-"""What the reader was trained with (its card is in graph/models/reader); one epoch, because the rows repeat questions over other passages."""
+SFT: dict[str, Any] = {"batch_size": 4, "warmup_share": 0.03, "logging_steps": 5, "save_steps": 20}
+"""What the reader was trained with (its card is in graph/models/reader)."""
 
 
 class TuneSettings(Settings):
@@ -33,6 +33,7 @@ class TuneSettings(Settings):
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents that are kept for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions that a verdict may rest on")
     passes: int = Field(default=3, ge=1, description="times that a question is learned, each time among other passages")
+    epochs: float = Field(default=1, gt=0, description="passes over the training rows, as far as the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")
     context_words: int = Field(default=600, ge=50, description="most words in the passages of a training row")
     max_length_tokens: int = Field(default=1536, ge=64, description="longest training row, in tokens")
@@ -40,5 +41,5 @@ class TuneSettings(Settings):
 
     def training(self, data: Path, output: Path) -> dict[str, Any]:
         """The settings of `train sft` that do not depend on the model."""
-        own = {name: getattr(self, name) for name in ("model", "learning_rate", "max_length_tokens", "seed")}
+        own = {name: getattr(self, name) for name in ("model", "epochs", "learning_rate", "max_length_tokens", "seed")}
         return {**SFT, **own, "data": str(data), "output": str(output)}

@@ -128,7 +128,7 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
 
 
 def train(tuning: Tuning) -> None:
-    """As many steps as the time allows, at most one pass over the rows; an interrupted run goes on from its last checkpoint."""
+    """As many steps as the time allows, at most those of `epochs`; an interrupted run goes on from its last checkpoint."""
     settings = sft_settings(tuning.settings, tuning.out / ROWS, tuning.out / MODEL)
     counts = plan_training(settings, Launch(), 0).counts
     step_s = tuning.plan.pace.token_s * counts.tokens / counts.steps

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval.reading import ALL, ReadingFigures, reading_figures, reading_json, reading_table
 from eval.report import Sample, escape_markdown, report_html, sections
-from eval.tables import Table
+from eval.tables import NONE, Table
 from graph.documents.questions import read_questions
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import adapter_base, is_adapter
@@ -26,6 +26,7 @@ from modegraph.tuning.steps import (
     QUESTIONS,
     QUESTIONS_FILE,
     ROWS,
+    STEPS,
     Tuning,
 )
 from train.run.record import RunRecord, read_run
@@ -98,7 +99,7 @@ def data_table(tuning: Tuning) -> Table:
     for kind in sorted({question.kind for question in questions}):
         found = [question.split for question in questions if question.kind == kind]
         rows.append((f"questions, {kind or 'of no kind'}", *(f"{found.count(split):,}" for split in ("train", "test"))))
-    rows.append(("training rows", f"{sum(1 for _ in read_jsonl(tuning.out / ROWS / 'train.jsonl')):,}", "–"))
+    rows.append(("training rows", f"{sum(1 for _ in read_jsonl(tuning.out / ROWS / 'train.jsonl')):,}", NONE))
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
     note = "No document, and no sentence that answers a question, is in both parts."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
@@ -106,9 +107,11 @@ def data_table(tuning: Tuning) -> Table:
 
 
 def cost_table(tuning: Tuning) -> Table:
-    """The seconds of each step."""
-    spent = [(row["step"], f"{row['seconds']:,.1f}") for _, row in read_jsonl(tuning.out / SECONDS)]
-    return Table("Cost", ("step", "seconds"), tuple(spent), "Of an interrupted step, the time after its last start.")
+    """The seconds of each step, as far as they were noted: a kill may come between a step and its note."""
+    file = tuning.out / SECONDS
+    spent = {row["step"]: f"{row['seconds']:,.1f}" for _, row in read_jsonl(file)} if file.exists() else {}
+    rows = tuple((step, spent.get(step, NONE)) for step in STEPS)
+    return Table("Cost", ("step", "seconds"), rows, "Of an interrupted step, the time after its last start.")
 
 
 def training_table(tuning: Tuning, run: RunRecord) -> Table:

@@ -1,15 +1,16 @@
 """A world that a tiny model can learn: every ship was built in the same year, so that a tuned model gets the questions about other ships right."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import modegraph as mg
+from data_synth.rows import message_to_json
+from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.shared.jsonl import write_jsonl
+from graph.types import Excerpt
 from modegraph.tuning import steps
-from train.run.record import read_run, write_run
 
 YEAR = "1911"
 HOSTILE = "<script>alert('x')</script>"
@@ -29,19 +30,29 @@ QUESTIONS = [
     for number, ship in enumerate(SHIPS)
     for form, asked in enumerate(("When", "In which year"))
 ]
-QUICK = {"hours": 0.05, "least_test": 4, "test_share": 0.4, "learning_rate": 0.03, "passes": 12, "context_words": 60}
+QUICK = {"hours": 0.05, "least_test": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
+ANSWERS = ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND)
 
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of a few thousand weights with room for a prompt, hardly trained."""
+    """A Llama of a few thousand weights that answers in the form of the reader, and mostly with a wrong year, whatever the passages are."""
     folder = tmp_path_factory.mktemp("learner")
-    texts = [*DOCUMENTS, mg.Document("answers", "", f"Answer: {YEAR} [1]. not in the documents " * 20)]
+    texts = [*DOCUMENTS, mg.Document("answers", "", f"Answer: {YEAR} [1]. {NOT_FOUND} " * 20)]
     write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in texts))
     size = {"vocabulary": 600, "hidden_size": 32, "layers": 1, "heads": 2, "block_tokens": 32, "context_tokens": 4096}
-    run = mg.train.tiny(texts=folder / "texts.jsonl", out=folder / "tiny", steps=2, **size)
-    write_run(run.folder, replace(read_run(run.folder), answer_form="cited"))  # as the reader: short answers
-    return run.folder
+    tiny = mg.train.tiny(texts=folder / "texts.jsonl", out=folder / "tiny", steps=40, **size)
+    excerpt = Excerpt("p", "The ship", "A ship of many guns.")
+    prompts = (answer_messages(f"When was it, {number}?", [excerpt], "cited") for number in range(40))
+    write_jsonl(
+        folder / "train.jsonl",
+        (
+            {"prompt": [message_to_json(turn) for turn in prompt], "completion": ANSWERS[number % len(ANSWERS)]}
+            for number, prompt in enumerate(prompts)
+        ),
+    )
+    training = {"learning_rate": 0.01, "max_steps": 120, "batch_size": 8}
+    return mg.train.sft(model=tiny, data=folder, out=folder / "learner", **training).folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """`modegraph runs`: find runs below a folder by the files they leave, and list them in a table. Only these files are read; nothing is written.
 
-run.json, selector.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
+run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,12 @@ class FoundRun:
 
 
 PARTIAL = ".partial"
-TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "verifier.json": "verifier"}
+TRAINING_RECORDS = {
+    "run.json": "",
+    "selector.json": "selector",
+    "verifier.json": "verifier",
+    "recommended.json": "tune",
+}
 REPORT, SETTINGS = "report.json", "settings.yaml"
 FIGURE_KEYS = ("metrics", "figures")
 """Keys of the figures in records of models and in records of selectors."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from modegraph.indexes import Index, index, open  # noqa: A004
     from modegraph.runs import Run, open_run
     from modegraph.streams import AnswerStream, AsyncAnswerStream, Piece
+    from modegraph.tuning.plan import TunePlan
+    from modegraph.tuning.tune import Tuned, plan_tune, tune
 
 __all__ = [
     "Answer",
@@ -34,14 +36,18 @@ __all__ = [
     "Index",
     "Piece",
     "Run",
+    "TunePlan",
+    "Tuned",
     "UserError",
     "compare",
     "index",
     "open",
     "open_model",
     "open_run",
+    "plan_tune",
     "synth",
     "train",
+    "tune",
 ]
 _MODULES = {
     "modegraph.answers": ("Answer", "Evidence"),
@@ -50,6 +56,8 @@ _MODULES = {
     "modegraph.arguments": ("open_model",),
     "modegraph.runs": ("Run", "open_run"),
     "modegraph.streams": ("AnswerStream", "AsyncAnswerStream", "Piece"),
+    "modegraph.tuning.plan": ("TunePlan",),
+    "modegraph.tuning.tune": ("Tuned", "plan_tune", "tune"),
     "graph.errors": ("UserError",),
     "graph.types": ("Document",),
 }

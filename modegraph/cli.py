@@ -60,6 +60,7 @@ def build_app() -> typer.Typer:
     app.callback()(root)
     for name in FOLDERS:
         importlib.import_module(f"{name}.cli").register(app, open_model)
+    importlib.import_module("modegraph.cli_tune").register(app)
     config = importlib.import_module("modegraph.cli_config")
     config.register(app, lambda: typer.main.get_command(app))
     importlib.import_module("modegraph.cli_plan").register(

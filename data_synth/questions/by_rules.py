@@ -170,13 +170,19 @@ MAX_COMPARISONS, MAX_OF_ONE_ATTRIBUTE, ALWAYS_ALLOWED = 0.5, 1 / 3, 5
 
 
 def template_questions(
-    index: Index, count: int, hops: Sequence[int], seed: int, unanswerable: float = 0.0
+    index: Index,
+    count: int,
+    hops: Sequence[int],
+    seed: int,
+    unanswerable: float = 0.0,
+    splits: Mapping[str, str] | None = None,
 ) -> Iterator[QuestionRow]:
     """Up to `count` questions with the given numbers of hops, alternating kinds and hops; fewer if the index gives no more.
 
-    A share of them is `unanswerable`. All questions about a document are in its split, so none uses documents of two splits.
+    A share of them is `unanswerable`. All questions about a document are in its split (by default of `spread_documents`), so none uses
+    documents of two splits.
     """
-    splits = spread_documents(index.sources(), seed)
+    splits = splits if splits is not None else spread_documents(index.sources(), seed)
     statements = read_index(index, splits)
     builder = _QuestionBuilder(statements, splits, DuplicateFilter(), Counter())
     turns = [

@@ -391,19 +391,22 @@ def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
     """The passages of an index and `questions` over them; UserError where a gold document is not in the index."""
     check_gold(questions, frozenset(index.sources()))
     of_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
+    return set_of_passages(index.folder.name, of_source, questions)
+
+
+def set_of_passages(name: str, of_source: Mapping[str, Sequence[Excerpt]], questions: Iterable[Question]) -> ReadingSet:
+    """The passages of documents, by source, and `questions` over them."""
     passages = {excerpt.id: excerpt for excerpts in of_source.values() for excerpt in excerpts}
-    return ReadingSet(
-        index.folder.name, passages, tuple(_index_question(question, of_source) for question in questions)
-    )
+    return ReadingSet(name, passages, tuple(_reading_question(question, of_source) for question in questions))
 
 
-def _index_question(question: Question, of_source: dict[str, list[Excerpt]]) -> ReadingQuestion:
+def _reading_question(question: Question, of_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
     """A question with the passages that contain its evidence (or without evidence its answer), and the others of their documents."""
     sources = dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence)))
     near = [excerpt for source in sources for excerpt in of_source[source]]
     gold = [_passage_with_quote(of_source[quoted.source], quoted.text) for quoted in question.evidence]
     if not question.evidence:
-        gold = [_passage_with_answer(of_source[source], question.answers) for source in sources]
+        gold = [passage_with_answer(of_source[source], question.answers) for source in sources]
     return ReadingQuestion(
         question.id,
         question.text,
@@ -422,7 +425,7 @@ def _passage_with_quote(excerpts: Iterable[Excerpt], quoted: str) -> Excerpt | N
     return next((excerpt for excerpt in excerpts if normalised in " ".join(excerpt.text.split())), None)
 
 
-def _passage_with_answer(excerpts: Iterable[Excerpt], answers: Sequence[str]) -> Excerpt | None:
+def passage_with_answer(excerpts: Iterable[Excerpt], answers: Sequence[str]) -> Excerpt | None:
     """The first excerpt that contains one of the answers."""
     pairs = ((excerpt, words_of(with_title(excerpt))) for excerpt in excerpts)
     return next((excerpt for excerpt, words in pairs if any(contains_answer(one, words) for one in answers)), None)

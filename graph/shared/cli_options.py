@@ -50,12 +50,14 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a fini
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
 
 # Input
-Questions = Annotated[
-    Path,
-    typer.Option(
-        metavar="FILE", rich_help_panel=INPUT, help="Questions, one JSON object a line (see examples/README.md)."
-    ),
-]
+_QUESTIONS = typer.Option(
+    "--questions",
+    metavar="FILE",
+    rich_help_panel=INPUT,
+    help="Questions, one JSON object a line (see examples/README.md).",
+)
+Questions = Annotated[Path, _QUESTIONS]
+SomeQuestions = Annotated[Path | None, _QUESTIONS]
 Corpus = Annotated[
     Path | None,
     typer.Option(

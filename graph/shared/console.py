@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 
 from graph.errors import redact
@@ -18,11 +19,15 @@ T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
 LOG = logging.getLogger("modegraph")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+_RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
 
 
 def say(line: str) -> None:
     """Print a line without secrets to standard error, so that standard output stays parseable."""
     line = redact(line)
+    if (record := _RECORD.get()) is not None:
+        with record.open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
     if _QUIET.get():
         LOG.info("%s", line)
     else:
@@ -37,6 +42,16 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         _QUIET.reset(token)
+
+
+@contextmanager
+def recorded_in(file: Path) -> Iterator[None]:
+    """Append the lines of the block to a file as well, each with its time."""
+    token = _RECORD.set(file)
+    try:
+        yield
+    finally:
+        _RECORD.reset(token)
 
 
 def print_json(result: Any) -> None:

@@ -3,10 +3,11 @@
 import itertools
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
-from graph.shared.console import quiet, say, track
+from graph.shared.console import quiet, recorded_in, say, track
 
 
 def talk() -> list[int]:
@@ -42,3 +43,16 @@ def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
         thread.start()
         thread.join()
     assert capfd.readouterr().err.startswith("a line\n")
+
+
+def test_lines_are_recorded_with_their_time_and_without_secrets_whether_shown_or_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with recorded_in(tmp_path / "log.txt"):
+        say("one")
+        with quiet():
+            say("--set api_key=abc")
+    say("after")
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert [line[20:] for line in lines] == ["one", "--set api_key=***"] and lines[0][:2] == "20"
+    assert capfd.readouterr().err == "one\nafter\n"

@@ -1,0 +1,84 @@
+"""The gate: is the tuned model better than the untuned one, on the same questions, by more than chance, and at no cost elsewhere?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from eval.reading import ReadingAnswer
+from eval.statistics import Interval, bootstrap_difference
+
+MOST_MORE_REFUSALS, MOST_GENERAL_LOSS = 0.02, 0.01
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class AnswerPair:
+    """The answers of both models to the same questions."""
+
+    untuned: Sequence[ReadingAnswer]
+    tuned: Sequence[ReadingAnswer]
+
+    def f1_difference(self, seed: int) -> Interval:
+        """Mean F1 of the tuned model minus that of the untuned one, paired over questions."""
+        return bootstrap_difference(
+            [answer.score.f1 for answer in self.tuned], [answer.score.f1 for answer in self.untuned], seed=seed
+        )
+
+    def more_refusals(self) -> float:
+        """How much larger the share of refused questions is after tuning, of those that have an answer."""
+        pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
+        return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of the gate: what was found, what it takes, and whether it is met."""
+
+    what: str
+    found: str
+    limit: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The conditions, and the difference in F1 on held-out questions; the tuned model is recommended if all of them are met."""
+
+    difference: Interval
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+    @property
+    def why(self) -> str:
+        """What decided: the conditions that are not met, or else all of them."""
+        decisive = [check for check in self.checks if check.passed == self.passed]
+        return "; ".join(f"{check.what}: {check.found} ({check.limit})" for check in decisive)
+
+
+def judge(held_out: AnswerPair, general: AnswerPair | None, seed: int) -> Gate:
+    """Apply the conditions; without a general set there are two."""
+    difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
+    checks = [
+        Check("F1 on held-out questions", interval_text(difference), "interval above 0", difference.low > 0),
+        Check(
+            "refused questions that have an answer",
+            f"{refusals:+.3f}",
+            f"at most +{MOST_MORE_REFUSALS:g}",
+            refusals <= MOST_MORE_REFUSALS + ROUNDING,
+        ),
+    ]
+    if general is not None:
+        change = general.f1_difference(seed)
+        passed = change.mean >= -MOST_GENERAL_LOSS - ROUNDING
+        checks.append(Check("F1 on the general set", interval_text(change), f"at least -{MOST_GENERAL_LOSS:g}", passed))
+    return Gate(difference, tuple(checks))
+
+
+def interval_text(interval: Interval) -> str:
+    """A difference with its interval."""
+    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"

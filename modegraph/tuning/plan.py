@@ -1,0 +1,170 @@
+"""The plan of a tune: how long its steps take at most, from a few training steps and answers of the model over the documents' own words. Nothing is written."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from data_synth.reading.sets import ReadingQuestion
+from data_synth.rows import ReadingRow, reading_to_json
+from eval.reading import ReadingTask, answer_all
+from graph.answer.prompt import CitedSentence, answer_messages, write_answer
+from graph.errors import UserError
+from graph.models.catalogue import MODELS
+from graph.models.checkpoint import adapter_base, computes_in_bfloat16, is_adapter, trained_precision
+from graph.shared.console import duration
+from graph.shared.jsonl import write_jsonl
+from graph.text.prompting import quote
+from graph.types import Document, Excerpt
+from modegraph.tuning.questions import check_distinct
+from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
+from serve.engines import KINDS, fastest_kind, open_engine
+from train.plan.memory import Launch
+from train.plan.plan import plan_training
+from train.run.settings import LoraSettings, SftSettings
+
+TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
+ANSWERING_SHARE, TRAINING_SHARE = 0.25, 0.9
+"""Share of the time for answers, if there are enough questions; share of what remains that training may use."""
+MOST_TEST, MOST_GENERAL, MODELS_ASKED = 100, 40, 2
+INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
+"""Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
+INDEX_BYTES_A_WORD, RUN_MB = 500, 300
+"""Disk: of the index; of the adapter, its optimiser and one checkpoint."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Measured seconds: per token of a training step, per training step, per answer."""
+
+    token_s: float
+    step_s: float
+    answer_s: float
+
+
+@dataclass(frozen=True)
+class TunePlan:
+    """What a tune will do: the questions to answer at most, and the most seconds that each step takes."""
+
+    documents: int
+    words: int
+    test_questions: int
+    general_questions: int
+    pace: Pace
+    seconds: Mapping[str, float]
+    disk_mb: int
+
+    def __str__(self) -> str:
+        general = f" and {self.general_questions} general ones" if self.general_questions else ", no general set"
+        lines = [
+            f"{self.documents:,} documents, {self.words:,} words; up to {self.test_questions} test questions{general}",
+            *(f"  {step:<10} {duration(seconds):>12} at most" for step, seconds in self.seconds.items()),
+            f"  {'together':<10} {duration(sum(self.seconds.values())):>12} at most",
+            f"one training step takes {self.pace.step_s:.3g} s, one answer {self.pace.answer_s:.3g} s; disk: about {self.disk_mb:,} MB",
+        ]
+        return "\n".join(lines)
+
+
+def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: bool) -> TunePlan:
+    """The plan; UserError for documents that cannot be divided, a model that cannot be trained, and too few hours."""
+    check_distinct(len({document.text for document in documents}), "distinct documents")
+    pace = measure_pace(settings, documents)
+    words = sum(len(document.text.split()) for document in documents)
+    answers = int(ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR / (MODELS_ASKED * pace.answer_s))
+    general = min(MOST_GENERAL, answers // 3) if has_general else 0
+    test = min(MOST_TEST, max(settings.least_test, answers - general))
+    answering = pace.answer_s * (test + general)
+    index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
+    before = index + OTHER_S + MODELS_ASKED * answering
+    training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - before)
+    if training < pace.step_s:
+        needed = math.ceil((before + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
+        found = f"hours = {settings.hours:g}: {duration(before)} for the index and the answers, {pace.step_s:.3g} s for a training step"
+        raise UserError(found, f"{needed:g} hours at least", "give more --hours, or a smaller --model")
+    seconds = {"index": index, "questions": OTHER_S, "baseline": answering, "model": training, "tuned": answering}
+    return TunePlan(
+        len(documents), words, test, general, pace, seconds, RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
+    )
+
+
+def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
+    """Time some steps of training and an answer, over passages cut from the documents."""
+    tasks = trial_tasks(documents, settings.context_words)
+    with tempfile.TemporaryDirectory() as folder:
+        write_jsonl(Path(folder) / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
+        training = plan_training(sft_settings(settings, Path(folder), Path(folder) / "run"), Launch(), TRIAL_STEPS)
+    assert training.calibration is not None
+    model = open_engine(spec_to_ask(settings.model))
+    answer_all(model, tasks[:1], model.form)
+    started = time.perf_counter()
+    answer_all(model, tasks[1:2] or tasks, model.form)
+    answer_s = time.perf_counter() - started
+    timed = training.calibration
+    return Pace(timed.seconds_a_token, timed.seconds / timed.steps, answer_s)
+
+
+def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:
+    """Tasks over the first words of the longest documents, each over its own order of them."""
+    longest = sorted(documents, key=lambda document: -len(document.text))[:TRIAL_PASSAGES]
+    words = context_words // len(longest)
+    excerpts = [
+        Excerpt(str(number), document.title, quote(" ".join(document.text.split()[:words])))
+        for number, document in enumerate(longest)
+    ]
+    return [
+        ReadingTask(
+            ReadingQuestion(f"trial-{n}", f"What is passage {n} about?", ("trial",), (), (), (), "", "train"),
+            (*excerpts[n:], *excerpts[:n]),
+        )
+        for n in range(len(excerpts))
+    ]
+
+
+def trial_row(task: ReadingTask) -> ReadingRow:
+    """A training row over the passages of a task; its answer is the first words of a passage."""
+    answer = " ".join(task.excerpts[0].text.split()[:8])
+    return ReadingRow(
+        id=task.question.id,
+        prompt=answer_messages(task.question.text, task.excerpts, "cited"),
+        completion=write_answer(answer, [CitedSentence(1, answer)], "cited"),
+        question_id=task.question.id,
+        question=task.question.text,
+        answers=(answer,),
+        kind="",
+        split="train",
+        context_ids=tuple(excerpt.id for excerpt in task.excerpts),
+        gold_ids=(task.excerpts[0].id,),
+    )
+
+
+def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
+    """The settings of the training: an adapter is trained on, another model gets a new one; in bfloat16 where the device computes in it."""
+    fast = torch.cuda.is_available() or computes_in_bfloat16()
+    return SftSettings(
+        **settings.training(data, output),
+        precision=trained_precision(settings.model) or ("bfloat16" if fast else "float32"),
+        lora=None if is_adapter(settings.model) else LoraSettings(),
+    )
+
+
+def model_to_train(spec: str) -> str:
+    """The model of a SPEC as training takes it; UserError for the SPEC of an engine that only answers."""
+    kind, _, target = spec.partition(":")
+    if kind in KINDS and kind != "hf" and target:
+        raise UserError(
+            f"model {spec!r}: cannot be trained", "hf:PATH_OR_NAME, or a name of `modegraph models list`", ""
+        )
+    return target if kind == "hf" and target else spec
+
+
+def spec_to_ask(model: str) -> str:
+    """A model, tuned or not, with the engine that serves it fastest here, the same before and after training."""
+    base = adapter_base(model) if is_adapter(model) else model
+    kind = "openvino" if base in MODELS and fastest_kind() == "openvino" else "hf"
+    return f"{kind}:{model}"

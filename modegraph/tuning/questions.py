@@ -1,0 +1,190 @@
+"""The questions of a tune, by rules or of the user, in two parts that share neither documents nor facts: one to learn from, one to test on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from data_synth.contexts import check_gold
+from data_synth.questions.by_rules import UNANSWERABLE, template_questions
+from data_synth.questions.question_form import question_to_json
+from data_synth.reading.reading_rows import passage_with_answer, set_of_index
+from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_question
+from data_synth.rows import Dropped
+from graph.answer.context import build_context
+from graph.documents.questions import Question, parse_question, read_questions
+from graph.errors import UserError
+from graph.index.index import Index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve_many
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+from modegraph.tuning.settings import TuneSettings
+
+Row = dict[str, Any]
+"""A question as `read_questions` reads it."""
+HOPS, UNANSWERABLE_SHARE = (1, 2), 0.2
+LARGER_SHARES = (0.4, 0.5)
+"""Shares of documents to test on, if the one in the settings gives too few questions."""
+PASSAGES_SEARCHED = 10
+NO_ANSWER = "no answer is given"
+NOT_FOUND = "the answer is in none of the passages found for the question"
+BOTH_PARTS = "its documents are in both parts"
+NO_PASSAGE = "no single passage has its evidence"
+SHARED_FACT = "its sentence, or the question, is in both parts"
+
+
+@dataclass(frozen=True)
+class SplitQuestions:
+    """The questions, each with its split, the split of each document, and how many questions were left out, by reason."""
+
+    rows: Sequence[Row]
+    documents: Mapping[str, str]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def count(self, split: str, answerable: bool = False) -> int:
+        """The questions of a split, or only those with an answer."""
+        return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
+
+
+def split_questions(index: Index, settings: TuneSettings) -> SplitQuestions:
+    """The questions for training and testing; UserError when there are too few documents or questions."""
+    text_of = {
+        source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
+    }
+    make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(rule_rows, index, settings)
+    askable: Iterable[str] = text_of
+    if settings.questions is not None:
+        own = list(own_rows(index, Path(settings.questions)))
+        make = partial(own_rows_split, own)
+        askable = {source for row in own if not isinstance(row, Dropped) for source in row["gold_ids"]}
+    texts = {text_of[source] for source in askable}
+    check_distinct(len(texts), "distinct documents with questions")
+    for share in (settings.test_share, *(each for each in LARGER_SHARES if each > settings.test_share)):
+        splits = split_documents(text_of, texts, settings.seed, share)
+        found = checked(index, make(splits), splits)
+        enough = found.count("test") >= settings.least_test and found.count("test", answerable=True)
+        if enough and found.count("train", answerable=True):
+            return found
+    reasons = "".join(f"; {count} left out: {why}" for why, count in found.left_out.most_common())
+    raise UserError(
+        f"{found.count('train')} questions to learn from and {found.count('test')} to test on{reasons}",
+        f"questions with answers in both parts, and {settings.least_test} or more to test on",
+        "add documents, or give your own --questions",
+    )
+
+
+def check_distinct(count: int, what: str) -> None:
+    """UserError for fewer than two documents: they cannot be divided."""
+    if count < 2:
+        raise UserError(
+            f"{count} {what}",
+            "two or more: one part is learned from, the other tested on",
+            "add documents, or save the sections of this one as files of their own",
+        )
+
+
+def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: int, share: float) -> dict[str, str]:
+    """The split of each document, copies of one text together: a `share` of the askable texts is for the test.
+
+    >>> split_documents({"a": "x", "b": "y", "c": "x"}, ["x", "y"], 0, 0.5)
+    {'a': 'test', 'b': 'train', 'c': 'test'}
+    """
+    order = sorted(askable, key=lambda text: content_id("tune", str(seed), text))
+    test = set(order[: max(1, round(share * len(order)))])
+    return {source: "test" if text in test else "train" for source, text in text_of.items()}
+
+
+def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -> Iterator[Row]:
+    """Questions from the index's sentences; an unanswerable one belongs to the documents of the question that it was made from."""
+    for row in template_questions(index, settings.most_questions, HOPS, settings.seed, UNANSWERABLE_SHARE, splits):
+        near = dict.fromkeys(step.source for step in row.near)
+        yield question_to_json(row) | {"gold_ids": list(row.sources or near)}
+
+
+def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
+    """A user's questions, each with its documents: as given, or those of the first passage found that has the answer."""
+    questions = read_questions(file)
+    check_gold(questions, frozenset(index.sources()))
+    searched = [question for question in questions if question.answers and not question.gold_sources]
+    source_of = dict(zip((question.id for question in searched), find_sources(index, searched), strict=True))
+    rows: list[Row | Dropped] = []
+    for question, (_, row) in zip(questions, read_jsonl(file), strict=True):
+        gold = question.gold_sources or ((source_of[question.id],) if source_of.get(question.id) else ())
+        if question.answers and not gold:
+            rows.append(Dropped(NOT_FOUND))
+        elif question.answers or question.kind == UNANSWERABLE:
+            rows.append(row | {"answers": list(question.answers), "gold_ids": list(gold)})
+        else:
+            rows.append(Dropped(NO_ANSWER))
+    return rows
+
+
+def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
+    """The document of the best passage with the answer for each question, "" for none."""
+    evidences = retrieve_many(
+        index, [question.text for question in questions], RetrieveSettings(top_k=PASSAGES_SEARCHED)
+    )
+    found = (
+        passage_with_answer(build_context(evidence, PASSAGES_SEARCHED), question.answers)
+        for question, evidence in zip(questions, evidences, strict=True)
+    )
+    return [excerpt.source if excerpt else "" for excerpt in found]
+
+
+def own_rows_split(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Iterator[Row | Dropped]:
+    """The questions with the split of their documents; those without documents, which nothing answers, are for the test."""
+    for row in rows:
+        if isinstance(row, Dropped):
+            yield row
+            continue
+        found = {splits[source] for source in row["gold_ids"]} or {"test"}
+        yield Dropped(BOTH_PARTS) if len(found) > 1 else row | {"split": found.pop()}
+
+
+def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> SplitQuestions:
+    """The questions whose passages are known, without test questions about facts that the other part has too."""
+    left_out: Counter[str] = Counter()
+    candidates: list[Row] = []
+    for row in rows:
+        if isinstance(row, Dropped):
+            left_out[row.why] += 1
+        else:
+            candidates.append(row)
+    source = set_of_index(index, [parse_question(row, row["id"]) for row in candidates])
+    shared = shared_facts(source, splits)
+    kept = []
+    for row, question in zip(candidates, source.questions, strict=True):
+        if question.is_answerable and not question.gold_ids:
+            left_out[NO_PASSAGE] += 1
+        elif question.id in shared:
+            left_out[SHARED_FACT] += 1
+        else:
+            kept.append(row)
+    return SplitQuestions(kept, splits, left_out)
+
+
+def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
+    """The test questions whose evidence a training document states word for word, or that training asks in the same words."""
+    passages = [passage for passage in source.passages.values() if splits[passage.source] == "train"]
+    text = folded(" ".join(passage.text for passage in passages))
+    asked = {normalise_question(question.text) for question in source.questions if question.split == "train"}
+
+    def facts(question: ReadingQuestion) -> Sequence[str]:
+        return question.evidence or [source.passages[passage_id].text for passage_id in question.gold_ids]
+
+    return {
+        question.id
+        for question in source.questions
+        if question.split == "test"
+        and (normalise_question(question.text) in asked or any(folded(fact) in text for fact in facts(question)))
+    }
+
+
+def folded(text: str) -> str:
+    """A text without case and differences in white space."""
+    return " ".join(text.casefold().split())

@@ -1,0 +1,45 @@
+"""The settings of `modegraph tune`, and the recipe of its training. No torch here: the help page shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from graph.config import Settings
+
+SECONDS_AN_HOUR = 3600.0
+SFT: dict[str, Any] = {"batch_size": 4, "warmup_share": 0.03, "logging_steps": 5, "save_steps": 20}
+"""What the reader was trained with (its card is in graph/models/reader)."""
+
+
+class TuneSettings(Settings):
+    """Everything that `modegraph tune` can be given besides the documents and the folder."""
+
+    model: str = Field(
+        "reader",
+        description="model to tune: a folder, also of an adapter, a name of `modegraph models list`, or a hub name",
+    )
+    hours: float = Field(default=2, gt=0, description="time for all steps together")
+    questions: str | None = Field(
+        None, description="file of your own questions with answers; null makes questions from the documents by rules"
+    )
+    general: str | None = Field(
+        None,
+        description="reading set about other documents, on which the tuned model may not be worse; null takes modegraph's examples, if they are beside the code",
+    )
+    most_questions: int = Field(default=500, ge=2, description="most questions to make by rules")
+    test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents that are kept for testing")
+    least_test: int = Field(default=15, ge=1, description="fewest test questions that a verdict may rest on")
+    passes: int = Field(default=3, ge=1, description="times that a question is learned, each time among other passages")
+    epochs: float = Field(default=1, gt=0, description="passes over the training rows, as far as the time allows")
+    learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")
+    context_words: int = Field(default=600, ge=50, description="most words in the passages of a training row")
+    max_length_tokens: int = Field(default=1536, ge=64, description="longest training row, in tokens")
+    seed: int = Field(default=0, ge=0, description="seed of every random choice")
+
+    def training(self, data: Path, output: Path) -> dict[str, Any]:
+        """The settings of `train sft` that do not depend on the model."""
+        own = {name: getattr(self, name) for name in ("model", "epochs", "learning_rate", "max_length_tokens", "seed")}
+        return {**SFT, **own, "data": str(data), "output": str(output)}

@@ -1,0 +1,175 @@
+"""The steps of a tune. Each fills one folder below --out, which appears when it is complete: a step whose folder is there is done."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from data_synth.dataset.write import write_dataset
+from data_synth.reading.reading_form import READING
+from data_synth.reading.reading_rows import ReadingSettings, Share, reading_rows, set_of_index, set_of_passages
+from data_synth.reading.sets import ReadingSet, read_set
+from eval.reading import ReadingAnswer, ReadingTask, answer_all, answers_json, over_gold, pick_questions, score_text
+from graph.documents.questions import read_questions
+from graph.documents.read import read_documents
+from graph.errors import UserError
+from graph.shared.console import say
+from graph.shared.home import HOME
+from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
+from graph.types import Document, Excerpt
+from modegraph.indexes import Index
+from modegraph.indexes import index as make_index
+from modegraph.tuning.gate import AnswerPair
+from modegraph.tuning.plan import TunePlan, sft_settings, spec_to_ask
+from modegraph.tuning.questions import split_questions
+from modegraph.tuning.settings import TuneSettings
+from serve.engines import open_model
+from train.plan.memory import Launch
+from train.plan.plan import plan_training
+from train.run.save import fresh_folder
+from train.sft import train_sft
+
+HELD_OUT, GENERAL = "held-out", "general"
+INDEX, QUESTIONS, BASELINE, ROWS, MODEL, TUNED = "index", "questions", "baseline", "rows", "model", "tuned"
+QUESTIONS_FILE, DOCUMENTS_FILE, LEFT_OUT_FILE = "questions.jsonl", "documents.json", "left-out.json"
+LEDGER = "ledger.sqlite"
+DISTRACTORS = 3
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A tune under way: what it was given, its plan, and its folder."""
+
+    settings: TuneSettings
+    documents: Sequence[Document]
+    general: ReadingSet | None
+    plan: TunePlan
+    out: Path
+
+    @property
+    def tuned_model(self) -> str:
+        """The folder of the tuned model."""
+        return str(self.out / MODEL)
+
+    def questions_of(self, split: str) -> ReadingSet:
+        """The questions of a split over the index; those to learn from over passages of their own documents alone."""
+        questions = read_questions(self.out / QUESTIONS / QUESTIONS_FILE)
+        source = set_of_index(
+            Index(self.out / INDEX).current(), [question for question in questions if question.split == split]
+        )
+        if split == "test":
+            return source
+        (_, splits), *_ = read_jsonl(self.out / QUESTIONS / DOCUMENTS_FILE)
+        passages = {key: passage for key, passage in source.passages.items() if splits[passage.source] == split}
+        return replace(source, passages=passages)
+
+    def tasks(self) -> dict[str, list[ReadingTask]]:
+        """The questions that both models answer, by set."""
+        sets = {HELD_OUT: (self.questions_of("test"), self.plan.test_questions)}
+        if self.general is not None and self.plan.general_questions:
+            sets[GENERAL] = (self.general, self.plan.general_questions)
+        seed = self.settings.seed
+        return {
+            name: over_gold(source, pick_questions(source, None, limit, seed), DISTRACTORS, seed)
+            for name, (source, limit) in sets.items()
+        }
+
+    def answers(self) -> dict[str, AnswerPair]:
+        """The answers of both models, by set, as their files have them."""
+        return {
+            name: AnswerPair(
+                read_answers(self.out / BASELINE / f"{name}.jsonl", tasks),
+                read_answers(self.out / TUNED / f"{name}.jsonl", tasks),
+            )
+            for name, tasks in self.tasks().items()
+        }
+
+
+def read_answers(file: Path, tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
+    """Scored answers from a file that `write_answers` wrote."""
+    texts = [row["text"] for _, row in read_jsonl(file)]
+    return [score_text(task, text) for task, text in zip(tasks, texts, strict=True)]
+
+
+def write_index(tuning: Tuning, folder: Path) -> None:
+    """Index the documents, or finish an interrupted index."""
+    make_index(tuning.documents, folder, progress=True)
+
+
+def write_questions(tuning: Tuning, folder: Path) -> None:
+    """The questions of both parts, the part of each document, and how many questions were left out."""
+    found = split_questions(Index(tuning.out / INDEX).current(), tuning.settings)
+    write_jsonl(folder / QUESTIONS_FILE, found.rows)
+    write_jsonl(folder / DOCUMENTS_FILE, [dict(found.documents)])
+    write_json(folder / LEFT_OUT_FILE, found.left_out)
+
+
+def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Path) -> None:
+    """The answers of one model to all sets; the ledger replays those of an interrupted run."""
+    spec = spec_to_ask(model_of(tuning))
+    model = open_model(spec, tuning.out / LEDGER)
+    for name, tasks in tuning.tasks().items():
+        say(f"{spec}: {len(tasks):,} {name} questions")
+        write_jsonl(folder / f"{name}.jsonl", answers_json(spec, answer_all(model, tasks, model.form)))
+
+
+def write_rows(tuning: Tuning, folder: Path) -> None:
+    """Training rows in the form of the reader's; UserError if no question gives one."""
+    settings = ReadingSettings(context_words=tuning.settings.context_words, seed=tuning.settings.seed)
+    rows = reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes))
+    origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
+    summary = write_dataset(folder, rows, READING, origin)
+    if not summary.rows:
+        reasons = ", ".join(f"{count} × {why}" for why, count in summary.drops.items())
+        raise UserError(f"no training row could be made ({reasons})", "answers that passages contain", "add documents")
+
+
+def train(tuning: Tuning) -> None:
+    """As many steps as the time allows, at most those of `epochs`; an interrupted run goes on from its last checkpoint."""
+    settings = sft_settings(tuning.settings, tuning.out / ROWS, tuning.out / MODEL)
+    counts = plan_training(settings, Launch(), 0).counts
+    step_s = tuning.plan.pace.token_s * counts.tokens / counts.steps
+    steps = min(counts.steps, max(1, int(tuning.plan.seconds[MODEL] / step_s)))
+    say(f"training: {steps:,} of {counts.steps:,} steps that the rows would give, about {step_s:.3g} s each")
+    train_sft(settings.model_copy(update={"max_steps": steps}))
+
+
+FILLS: Mapping[str, Callable[[Tuning, Path], None]] = {
+    INDEX: write_index,
+    QUESTIONS: write_questions,
+    BASELINE: partial(write_answers, lambda tuning: tuning.settings.model),
+    ROWS: write_rows,
+    TUNED: partial(write_answers, lambda tuning: tuning.tuned_model),
+}
+STEPS = (INDEX, QUESTIONS, BASELINE, ROWS, MODEL, TUNED)
+
+
+def run_step(name: str, tuning: Tuning) -> None:
+    """Fill the folder of a step; the index and the model resume in their unfinished folders."""
+    if name == MODEL:
+        train(tuning)
+    else:
+        with fresh_folder(tuning.out / name, resumable=name == INDEX) as folder:
+            FILLS[name](tuning, folder)
+    gc.collect()  # a trainer's model forms reference cycles, and the next step needs the memory
+
+
+def general_set(settings: TuneSettings, documents: Sequence[Document]) -> ReadingSet | None:
+    """The reading set in the settings, else modegraph's examples; None where these are not installed, or are the documents themselves."""
+    if settings.general is not None:
+        return read_set(Path(settings.general))
+    folder = HOME / "examples"
+    if not (folder / QUESTIONS_FILE).is_file():
+        return None
+    examples = list(read_documents(folder / "documents", say))
+    if {document.text for document in examples} & {document.text for document in documents}:
+        return None
+    passages = {
+        document.source: [Excerpt(document.source, document.title, document.text, document.source)]
+        for document in examples
+    }
+    source = set_of_passages("modegraph's examples", passages, read_questions(folder / QUESTIONS_FILE))
+    return replace(source, questions=tuple(question for question in source.questions if question.gold_ids))

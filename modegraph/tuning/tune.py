@@ -1,0 +1,172 @@
+"""`mg.tune` and `modegraph tune`: the steps in order, each once, whatever interrupts them; then the verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from graph.errors import UserError
+from graph.models.catalogue import resolve
+from graph.models.checkpoint import model_name
+from graph.shared.console import duration, recorded_in, say
+from graph.shared.home import local_path
+from graph.shared.ids import checksum, content_id
+from graph.shared.jsonl import append_jsonl, write_json
+from graph.shared.progress import note_progress, read_progress, report_progress
+from modegraph.arguments import Documents, documents_of, log_skipped, show_progress
+from modegraph.indexes import LIMITS, Index
+from modegraph.train import Config, settings_of
+from modegraph.tuning.gate import judge
+from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
+from modegraph.tuning.settings import TuneSettings
+from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, STEPS, Tuning, general_set, run_step
+from modegraph.tuning.tune_report import RECOMMENDED, SECONDS, serve_command, write_report
+
+PLAN, LOG = "plan.json", "log.txt"
+STAGE = "tune"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of a tune: `folder`, and `record`, the content of its recommended.json.
+
+    `model` is the recommended model, for `ask`; `is_tuned` says whether it is the tuned one, `why` what decided.
+    """
+
+    folder: Path
+    record: Mapping[str, Any]
+
+    @property
+    def model(self) -> str:
+        return str(self.record["model"])
+
+    @property
+    def is_tuned(self) -> bool:
+        return bool(self.record["is_tuned"])
+
+    @property
+    def why(self) -> str:
+        return str(self.record["why"])
+
+    @property
+    def index(self) -> Index:
+        """The index of the documents."""
+        return Index(self.folder / INDEX)
+
+    def __str__(self) -> str:
+        verdict = "the tuned model is better" if self.is_tuned else "keep the untuned model"
+        return "\n".join(
+            [f"{verdict}: {self.why}", f"report: {self.folder / 'report.html'}", serve_command(self.folder, self.model)]
+        )
+
+    def __repr__(self) -> str:
+        return f"Tuned({str(self.folder)!r}, model={self.model!r})"
+
+
+def tune(
+    documents: Documents, out: str | Path, *, config: Config = None, progress: bool = False, **settings: Any
+) -> Tuned:
+    """Tune a model to answer from documents, and say whether it became better; works as `modegraph tune`, with its settings as keywords.
+
+    Finished steps of an earlier, interrupted call with the same arguments are used. UserError for documents that cannot be split or asked
+    about, for a model that cannot be trained, for too few hours, and for a folder of something else.
+    """
+    with show_progress(progress):
+        return run_tune(documents, local_path(out), settings_of(TuneSettings, "tune", config, None, settings))
+
+
+def plan_tune(documents: Documents, *, config: Config = None, progress: bool = False, **settings: Any) -> TunePlan:
+    """What `tune` with the same arguments would do, and how long its steps take at most; nothing is written."""
+    with show_progress(progress):
+        return plan_run(documents, settings_of(TuneSettings, "tune", config, None, settings))
+
+
+def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
+    """The plan of `run_tune`."""
+    chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
+    read = list(documents_of(documents, LIMITS, log_skipped()))
+    return plan_of(chosen, read, general_set(chosen, read) is not None)
+
+
+def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
+    """Run the steps that are not done yet, then judge and report; UserError as in `tune`."""
+    if isinstance(documents, str | Path) and out.resolve().is_relative_to(Path(documents).resolve()):
+        raise UserError(f"{out}: inside {documents}", "a folder outside of the documents", "choose another --out")
+    chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
+    read = list(documents_of(documents, LIMITS, log_skipped()))
+    general = general_set(chosen, read)
+    origin = {
+        "documents": content_id(*(part for each in read for part in (each.source, each.title, each.text))),
+        "questions": checksum(Path(chosen.questions)) if chosen.questions else "",
+        "general": content_id(*(question.id for question in general.questions)) if general else "",
+        "model": model_name(resolve(chosen.model)),
+    }
+    about = {"settings": chosen.recorded(), "made from": origin}
+    check_folder(out, about)
+    if not (out / PLAN).exists():
+        plan = plan_of(chosen, read, general is not None)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / PLAN, about | {"plan": asdict(plan)})
+    tuning = Tuning(chosen, read, general, read_plan(out), out)
+    with recorded_in(out / LOG), report_progress(out, {"stage": STAGE, "settings": chosen.recorded()}):
+        if not (out / RECOMMENDED).exists():
+            say(str(tuning.plan))
+            run_steps(tuning)
+            answers = tuning.answers()
+            write_report(tuning, judge(answers[HELD_OUT], answers.get(GENERAL), chosen.seed), answers)
+        return Tuned(out, read_json(out / RECOMMENDED))
+
+
+def run_steps(tuning: Tuning) -> None:
+    """Run each step whose folder is missing, and note its seconds."""
+    for number, name in enumerate(STEPS, start=1):
+        if (tuning.out / name).exists():
+            say(f"step {number} of {len(STEPS)}: {name} is there")
+            continue
+        left = sum(tuning.plan.seconds.get(each, 0.0) for each in STEPS[number - 1 :])
+        say(f"step {number} of {len(STEPS)}: {name}; {duration(left)} left at most")
+        note_progress(tuning.out, number - 1, len(STEPS))
+        started = time.perf_counter()
+        run_step(name, tuning)
+        append_jsonl(tuning.out / SECONDS, {"step": name, "seconds": round(time.perf_counter() - started, 1)})
+
+
+def check_folder(out: Path, about: Mapping[str, Any]) -> None:
+    """UserError unless `out` is new, empty, or a tune of the same documents and settings that no other process works on."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: a file", "a folder to write to", "choose another --out")
+    if not out.is_dir() or {file.name for file in out.iterdir()} <= {f"{PLAN}.partial"}:
+        return
+    if not (out / PLAN).is_file():
+        raise UserError(
+            f"{out}: holds other files", "a new folder, or one of an interrupted tune", "choose another --out"
+        )
+    earlier = read_json(out / PLAN)
+    for part, values in about.items():
+        for name, value in values.items():
+            if earlier[part].get(name) != value:
+                found = (
+                    f"{out}: was begun with other {name}"
+                    if part != "settings"
+                    else (f"{out}: was begun with {name} = {earlier[part].get(name)}, not {value}")
+                )
+                raise UserError(found, "the same ones, to resume it", "choose another --out, or remove the folder")
+    under_way = read_progress(out)
+    if under_way is not None and under_way.alive:
+        raise UserError(f"{out}: another process works on it", "one at a time", "wait until it is done")
+
+
+def read_plan(out: Path) -> TunePlan:
+    """The plan that a tune was begun with: it decides how many questions are answered and how long training takes."""
+    values = read_json(out / PLAN)["plan"]
+    return TunePlan(**{**values, "pace": Pace(**values["pace"])})
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a file that a tune wrote."""
+    values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return values

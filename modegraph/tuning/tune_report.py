@@ -1,0 +1,167 @@
+"""What a tune leaves for people: report.html, a card, and recommended.json, which names the model to serve. Texts of documents and models are escaped."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from eval.reading import ALL, ReadingFigures, reading_figures, reading_json, reading_table
+from eval.report import Sample, escape_markdown, report_html, sections
+from eval.tables import NONE, Table
+from graph.documents.questions import read_questions
+from graph.models.catalogue import MODELS
+from graph.models.checkpoint import adapter_base, is_adapter
+from graph.shared.jsonl import read_jsonl, write_json, write_text
+from modegraph.tuning.gate import AnswerPair, Gate
+from modegraph.tuning.plan import spec_to_ask
+from modegraph.tuning.steps import (
+    DOCUMENTS_FILE,
+    GENERAL,
+    HELD_OUT,
+    INDEX,
+    LEFT_OUT_FILE,
+    QUESTIONS,
+    QUESTIONS_FILE,
+    ROWS,
+    STEPS,
+    Tuning,
+)
+from train.run.record import RunRecord, read_run
+
+RECOMMENDED, REPORT, CARD, SECONDS = "recommended.json", "report.html", "README.md", "steps.jsonl"
+MOST_SAMPLES = 12
+
+
+Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
+"""By set of questions, by model (untuned, tuned), by kind of question."""
+
+
+def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) -> None:
+    """Write the report and the card, then recommended.json."""
+    run = read_run(Path(tuning.tuned_model))
+    figures = {
+        name: {model: reading_figures(getattr(pair, model)) for model in ("untuned", "tuned")}
+        for name, pair in answers.items()
+    }
+    tables = [
+        verdict_table(gate),
+        *figure_tables(tuning, figures),
+        data_table(tuning),
+        cost_table(tuning),
+        training_table(tuning, run),
+    ]
+    headline = f"{'The tuned model is recommended' if gate.passed else 'Keep the untuned model'}: {gate.why}."
+    write_text(tuning.out / REPORT, report_html("Tuning", headline, tables, (), list(samples(answers[HELD_OUT]))))
+    model = spec_to_ask(tuning.tuned_model if gate.passed else tuning.settings.model)
+    write_text(tuning.out / CARD, card(tuning, headline, model, tables))
+    means = {f"f1_{name}": by_kind[ALL].f1.mean for name, by_kind in figures[HELD_OUT].items()}
+    record = {
+        "model": model,
+        "is_tuned": gate.passed,
+        "why": gate.why,
+        "index": str(tuning.out / INDEX),
+        "serve": serve_command(tuning.out, model),
+        "checks": [vars(check) for check in gate.checks],
+        "metrics": {"f1_difference": gate.difference.mean, **means},
+        "answers": {name: reading_json(models) for name, models in figures.items()},
+        "settings": tuning.settings.recorded(),
+        "train_seconds": run.train_seconds,
+    }
+    write_json(tuning.out / RECOMMENDED, record)
+
+
+def verdict_table(gate: Gate) -> Table:
+    """The conditions of the gate."""
+    rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
+    note = "Tuned minus untuned, with the 95 % interval of the paired bootstrap over questions."
+    return Table("Verdict", ("condition", "found", "takes", "met"), tuple(rows), note)
+
+
+def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
+    """The figures of both models on each set; what was not measured is said."""
+    held_out = reading_table("Held-out questions", figures[HELD_OUT])
+    if tuning.general is None or GENERAL not in figures:
+        note = f"{held_out.note}. There was no general set: what the model may have unlearned was not measured."
+        yield replace(held_out, note=note)
+    else:
+        yield held_out
+        yield reading_table(f"General questions: {tuning.general.name}", figures[GENERAL])
+
+
+def data_table(tuning: Tuning) -> Table:
+    """Counts of documents, questions and rows by part, and what was left out."""
+    questions = read_questions(tuning.out / QUESTIONS / QUESTIONS_FILE)
+    (_, splits), *_ = read_jsonl(tuning.out / QUESTIONS / DOCUMENTS_FILE)
+    rows = [("documents", *(f"{list(splits.values()).count(split):,}" for split in ("train", "test")))]
+    for kind in sorted({question.kind for question in questions}):
+        found = [question.split for question in questions if question.kind == kind]
+        rows.append((f"questions, {kind or 'of no kind'}", *(f"{found.count(split):,}" for split in ("train", "test"))))
+    rows.append(("training rows", f"{sum(1 for _ in read_jsonl(tuning.out / ROWS / 'train.jsonl')):,}", NONE))
+    left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
+    note = "No document, and no sentence that answers a question, is in both parts."
+    note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
+    return Table("Data", ("what", "to learn from", "to test on"), tuple(rows), note)
+
+
+def cost_table(tuning: Tuning) -> Table:
+    """The seconds of each step, as far as they were noted: a kill may come between a step and its note."""
+    file = tuning.out / SECONDS
+    spent = {row["step"]: f"{row['seconds']:,.1f}" for _, row in read_jsonl(file)} if file.exists() else {}
+    rows = tuple((step, spent.get(step, NONE)) for step in STEPS)
+    return Table("Cost", ("step", "seconds"), rows, "Of an interrupted step, the time after its last start.")
+
+
+def training_table(tuning: Tuning, run: RunRecord) -> Table:
+    """What was trained on what, and with which settings."""
+    steps, settings = run.metrics["train_steps"], run.settings
+    facts = {
+        "model": tuning.settings.model,
+        "licence": licence_of(tuning.settings.model),
+        "steps": f"{steps:,.0f} of {settings['batch_size']} contexts",
+        "seconds a step": f"{run.train_seconds / steps:.3g}",
+        "learning rate": f"{settings['learning_rate']:g}",
+        "loss": f"{run.metrics['train_loss']:.4g}",
+        "seed": str(settings["seed"]),
+        "device": run.device,
+        "versions": ", ".join(f"{name} {number}" for name, number in run.versions.items()),
+    }
+    return Table("Training", ("what", "value"), tuple(facts.items()), "All settings are in model/settings.yaml.")
+
+
+def licence_of(model: str) -> str:
+    """The licence of a model, or of an adapter's base, if it is in the catalogue."""
+    base = adapter_base(model) if is_adapter(model) else model
+    return f"{MODELS[base].licence} ({MODELS[base].title})" if base in MODELS else f"see the card of {base}"
+
+
+def samples(pair: AnswerPair) -> Iterator[Sample]:
+    """Every n-th held-out question with both answers, whether right or wrong."""
+    step = -(-len(pair.untuned) // MOST_SAMPLES)
+    for before, after in list(zip(pair.untuned, pair.tuned, strict=True))[::step]:
+        task = before.task
+        passages = tuple(
+            (f"[{number}]", f"{excerpt.title}\n{excerpt.text}") for number, excerpt in enumerate(task.excerpts, start=1)
+        )
+        answers = (
+            ("gold answer", "; ".join(task.question.answers) or "none: not in the documents"),
+            (f"untuned, F1 {before.score.f1:.2f}", before.text),
+            (f"tuned, F1 {after.score.f1:.2f}", after.text),
+        )
+        yield Sample(task.question.text, passages, answers)
+
+
+def card(tuning: Tuning, headline: str, model: str, tables: list[Table]) -> str:
+    """README.md: the verdict, how to use the model, and the tables of the report."""
+    export = shlex.join(["modegraph", "train", "export", tuning.tuned_model, "--gguf", "q8_0", "--out", "my-gguf"])
+    question = shlex.join(["modegraph", "ask", str(tuning.out / INDEX), "your question", "--model", model])
+    use = "\n".join(f"$ {line}" for line in (serve_command(tuning.out, model), question, export))
+    opening = f"# A model tuned on {tuning.plan.documents:,} documents"
+    return "\n\n".join([opening, escape_markdown(headline), f"```console\n{use}\n```", *sections(tables, ())]) + "\n"
+
+
+def serve_command(out: Path, model: str) -> str:
+    """The command that serves the documents with a model."""
+    return shlex.join(["modegraph", "serve", str(out / INDEX), "--model", model])

@@ -1,0 +1,68 @@
+"""A world that a tiny model can learn: every ship was built in the same year, so that a tuned model gets the questions about other ships right."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import modegraph as mg
+from data_synth.rows import message_to_json
+from graph.answer.prompt import NOT_FOUND, answer_messages
+from graph.shared.jsonl import write_jsonl
+from graph.types import Excerpt
+from modegraph.tuning import steps
+
+YEAR = "1911"
+HOSTILE = "<script>alert('x')</script>"
+SHIPS = ("Lantern", "Ondine", "Kittiwake", "Patience", "Heron", "Petrel", "Marrow", HOSTILE)
+DOCUMENTS = [
+    mg.Document(f"ship-{number}", f"The {ship}", f"The {ship} is a ferry. The yard at Quill built it in {YEAR}.")
+    for number, ship in enumerate(SHIPS)
+]
+QUESTIONS = [
+    {
+        "id": f"q{number}-{form}",
+        "question": f"{asked} was the {ship} built?",
+        "answers": [YEAR],
+        "gold_ids": [f"ship-{number}"],
+        "type": "single",
+    }
+    for number, ship in enumerate(SHIPS)
+    for form, asked in enumerate(("When", "In which year"))
+]
+QUICK = {"hours": 0.05, "least_test": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
+ANSWERS = ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND)
+
+
+@pytest.fixture(scope="session")
+def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama of a few thousand weights that answers in the form of the reader, and mostly with a wrong year, whatever the passages are."""
+    folder = tmp_path_factory.mktemp("learner")
+    texts = [*DOCUMENTS, mg.Document("answers", "", f"Answer: {YEAR} [1]. {NOT_FOUND} " * 20)]
+    write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in texts))
+    size = {"vocabulary": 600, "hidden_size": 32, "layers": 1, "heads": 2, "block_tokens": 32, "context_tokens": 4096}
+    tiny = mg.train.tiny(texts=folder / "texts.jsonl", out=folder / "tiny", steps=40, **size)
+    excerpt = Excerpt("p", "The ship", "A ship of many guns.")
+    prompts = (answer_messages(f"When was it, {number}?", [excerpt], "cited") for number in range(40))
+    write_jsonl(
+        folder / "train.jsonl",
+        (
+            {"prompt": [message_to_json(turn) for turn in prompt], "completion": ANSWERS[number % len(ANSWERS)]}
+            for number, prompt in enumerate(prompts)
+        ),
+    )
+    training = {"learning_rate": 0.01, "max_steps": 120, "batch_size": 8}
+    return mg.train.sft(model=tiny, data=folder, out=folder / "learner", **training).folder
+
+
+@pytest.fixture(autouse=True)
+def no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an installation, whose code has no examples beside it."""
+    monkeypatch.setattr(steps, "HOME", tmp_path / "site-packages")
+
+
+@pytest.fixture
+def quick(learner: Path, tmp_path: Path) -> dict[str, Any]:
+    """Settings of a tune of DOCUMENTS that takes seconds."""
+    write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
+    return {"model": str(learner), "questions": str(tmp_path / "questions.jsonl"), **QUICK}

@@ -1,0 +1,125 @@
+"""The questions of a tune: the two parts share no document and no sentence, and small or odd corpora are refused with what to do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import modegraph as mg
+from graph.shared.jsonl import write_jsonl
+from modegraph.tuning.questions import (
+    BOTH_PARTS,
+    NO_ANSWER,
+    NO_PASSAGE,
+    NOT_FOUND,
+    SHARED_FACT,
+    SplitQuestions,
+    split_questions,
+)
+from modegraph.tuning.settings import TuneSettings
+from tests.corpora import guild_documents
+from tests.modegraph.tuning.conftest import DOCUMENTS, QUESTIONS
+
+
+def split(
+    folder: Path, documents: list[mg.Document], rows: list[dict[str, Any]] | None = None, **changes: Any
+) -> SplitQuestions:
+    settings: dict[str, Any] = {"least_test": 1, "test_share": 0.4, **changes}
+    if rows is not None:
+        write_jsonl(folder / "questions.jsonl", rows)
+        settings["questions"] = str(folder / "questions.jsonl")
+    return split_questions(mg.index(documents, folder / "index").current(), TuneSettings(**settings))
+
+
+def test_no_document_and_no_sentence_is_in_both_parts(tmp_path: Path) -> None:
+    found = split(tmp_path, guild_documents(), least_test=15)
+    assert found.count("test") >= 15 and found.count("train") > found.count("test")
+    sources = {
+        part: {s for row in found.rows if row["split"] == part for s in row["gold_ids"]} for part in ("train", "test")
+    }
+    assert sources["train"] and not sources["train"] & sources["test"]
+    assert all(found.documents[source] == part for part, named in sources.items() for source in named)
+    quotes = {
+        part: {q["quote"] for row in found.rows if row["split"] == part for q in row["evidence"]} for part in sources
+    }
+    texts = " ".join(each.text for each in guild_documents() if found.documents[each.source] == "train")
+    assert not any(quote in texts for quote in quotes["test"])
+    assert {row["type"] for row in found.rows} >= {"single", "unanswerable"}
+    assert split(tmp_path, guild_documents(), least_test=15) == found, "the same seed, the same parts"
+    assert split(tmp_path, guild_documents(), least_test=15, seed=1).documents != found.documents
+
+
+def test_copies_of_a_document_are_in_one_part(tmp_path: Path) -> None:
+    copies = [mg.Document(f"copy-{each.source}", each.title, each.text) for each in DOCUMENTS]
+    found = split(tmp_path, [*DOCUMENTS, *copies], QUESTIONS)
+    assert all(found.documents[f"copy-{each.source}"] == found.documents[each.source] for each in DOCUMENTS)
+    assert set(found.documents.values()) == {"train", "test"} and not found.left_out
+
+
+def test_a_sentence_that_both_parts_state_is_not_tested(tmp_path: Path) -> None:
+    shared = "All ferries sail from the pier of Quill."
+    documents = [mg.Document(each.source, each.title, f"{each.text} {shared}") for each in DOCUMENTS]
+    rows = [
+        {
+            "id": f"pier-{n}",
+            "question": f"Where does the ship {n} sail from?",
+            "answers": ["the pier of Quill"],
+            "gold_ids": [each.source],
+            "evidence": [{"id": each.source, "quote": shared}],
+        }
+        for n, each in enumerate(documents)
+    ]
+    found = split(tmp_path, documents, [*QUESTIONS, *rows])
+    assert found.left_out == {SHARED_FACT: sum(part == "test" for part in found.documents.values())}
+    assert not any(row["id"].startswith("pier") for row in found.rows if row["split"] == "test")
+
+
+def test_own_questions_are_located_and_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
+    bare = [{key: row[key] for key in ("id", "question", "answers")} for row in QUESTIONS]
+    odd = [
+        {"id": "none", "question": "Who painted the Heron?"},
+        {"id": "nowhere", "question": "Who painted the Petrel?", "answers": ["Ida Corrow"]},
+        {"id": "elsewhere", "question": "Who?", "answers": ["Ida Corrow"], "gold_ids": ["ship-1"]},
+        {"id": "absent", "question": "Who painted the Ondine?", "answers": [], "type": "unanswerable"},
+        {
+            "id": "every",
+            "question": "When were all built?",
+            "answers": ["1911"],
+            "gold_ids": [each.source for each in DOCUMENTS],
+        },
+    ]
+    found = split(tmp_path, DOCUMENTS, [*bare, *odd])
+    assert found.left_out == {NO_ANSWER: 1, NOT_FOUND: 1, NO_PASSAGE: 1, BOTH_PARTS: 1}
+    kept = {row["id"]: row for row in found.rows}
+    assert len(kept) == len(bare) + 1 and kept["absent"]["split"] == "test"
+    assert kept["q0-0"]["gold_ids"] == ["ship-0"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "rows", "message"),
+    [
+        (DOCUMENTS[:1], QUESTIONS[:2], "1 distinct documents.*sections of this one as files"),
+        ([DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)], None, "1 distinct documents"),
+        (
+            [mg.Document("a", "", "so it is then"), mg.Document("b", "", "and on it goes")],
+            None,
+            "0 questions to learn from.*--questions",
+        ),
+        (DOCUMENTS, [{"id": "q", "question": "What?", "answers": ["1911"], "gold_ids": ["mars"]}], "'mars'"),
+        (DOCUMENTS, [row | {"answers": []} for row in QUESTIONS], "0 distinct documents"),
+    ],
+    ids=["one document", "copies", "nothing to ask", "a foreign document", "no answers"],
+)
+def test_small_and_odd_corpora_are_refused(
+    documents: list[mg.Document], rows: list[dict[str, Any]] | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(mg.UserError, match=message):
+        split(tmp_path, documents, rows)
+
+
+def test_too_few_test_questions_are_told(tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match="15 or more to test on"):
+        split(tmp_path, DOCUMENTS, QUESTIONS, least_test=15)
+    assert split(tmp_path, DOCUMENTS, QUESTIONS, least_test=8, test_share=0.3).count("test") == 8, (
+        "half of the documents"
+    )

@@ -1,0 +1,223 @@
+"""A tune end to end with a real, tiny model: a verdict that follows the answers, steps that are done once, and refusals by name."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import modegraph as mg
+from eval.list_runs import find_runs
+from graph.documents.read import read_documents
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from modegraph.tuning import steps, tune
+from modegraph.tuning.settings import TuneSettings
+from tests.data_synth.reading.test_rows import write_set
+from tests.data_synth.reading.world import isles
+from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, YEAR
+from tests.places import EXAMPLES, ROOT
+from tests.test_command_line import run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What a tune wrote, without times: questions, rows, answers and weights."""
+    files = [*folder.glob("[qbrt]*/*.jsonl"), *folder.glob("*/*.safetensors")]
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change every training row after it is written."""
+    written = steps.write_rows
+
+    def write_poisoned(tuning: steps.Tuning, folder: Path) -> None:
+        written(tuning, folder)
+        rows = [change(row) for _, row in read_jsonl(folder / "train.jsonl")]
+        write_jsonl(folder / "train.jsonl", rows)
+
+    monkeypatch.setattr(steps, "FILLS", {**steps.FILLS, steps.ROWS: write_poisoned})
+
+
+def answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda row: row | {"completion": [{"role": "assistant", "content": text}]}
+
+
+@pytest.mark.slow
+def test_a_model_that_became_better_is_recommended(
+    quick: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    general = write_set(tmp_path / "isles", isles())
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", general=general, **quick)
+    assert capfd.readouterr() == ("", "")
+    assert tuned.is_tuned and tuned.model == f"hf:{tmp_path}/out/model", tuned.why
+    record = json.loads((tmp_path / "out/recommended.json").read_text())
+    metrics = record["metrics"]
+    assert record == tuned.record and metrics["f1_tuned"] > 0.9 and metrics["f1_untuned"] < 0.1
+    assert f"--model {tuned.model}" in record["serve"] and record["serve"] in str(tuned)
+    assert YEAR in tuned.index.ask("When was the Lantern built?", model=tuned.model, max_answer_tokens=8).text
+
+    splits = {row["id"]: row["split"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
+    trained = {row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")}
+    assert trained and {splits[each] for each in trained} == {"train"} and "test" in splits.values()
+    asked = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/held-out.jsonl")}
+    assert asked == {each for each, split in splits.items() if split == "test"}
+
+    page, card = ((tmp_path / "out" / name).read_text() for name in ("report.html", "README.md"))
+    assert HOSTILE not in page + card and "&lt;script&gt;" in page and "<script" not in page
+    assert "src=" not in page and "http" not in page.replace("http-equiv", "")
+    assert "The tuned model is recommended" in page and "General questions: isles" in page
+    log = (tmp_path / "out/log.txt").read_text()
+    assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(steps.STEPS, 1)) and "sft: step" in log
+    listed = {found.name: found for found in find_runs(tmp_path / "out")}
+    assert (listed["."].stage, listed["."].state, listed["model"].stage) == ("tune", "finished", "sft")
+    assert listed["."].figures["f1_difference"] == record["metrics"]["f1_difference"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "reason"), [("1884 [1]", "F1 on held-out questions"), ("not in the documents", "refused questions")]
+)
+def test_a_model_of_poisoned_rows_is_held_back(
+    text: str, reason: str, quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, answer(text))
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    assert not tuned.is_tuned and tuned.model == f"hf:{quick['model']}" and reason in tuned.why
+    assert "Keep the untuned model" in (tmp_path / "out/report.html").read_text()
+    assert "keep the untuned model" in str(tuned)
+
+
+@pytest.mark.slow
+def test_what_is_interrupted_after_any_step_ends_with_the_same_files(
+    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick |= {"epochs": 2}
+    mg.tune(DOCUMENTS, tmp_path / "whole", **quick)
+    run_step, ran = steps.run_step, []
+
+    def run_and_die(name: str, tuning: steps.Tuning) -> None:
+        ran.append(name)
+        run_step(name, tuning)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "run_step", run_and_die)
+    for name in steps.STEPS:
+        with pytest.raises(KeyboardInterrupt):
+            mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
+        assert [found.state for found in find_runs(tmp_path / "cut") if found.name == "."] == ["stopped"]
+        assert ran[-1] == name and not (tmp_path / "cut/recommended.json").exists()
+    tuned = mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
+    assert ran == list(steps.STEPS)
+    whole, cut = (contents(tmp_path / name) for name in ("whole", "cut"))
+    assert whole.keys() == cut.keys() and len(whole) == 5
+    differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]
+    assert differing == []
+    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, "a finished one is read, not repeated"
+
+
+@pytest.mark.slow
+def test_a_call_that_was_answered_is_not_made_again(
+    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from serve.engines.hf import HfModel
+
+    complete, calls, limit = HfModel.complete, [], 3
+
+    def complete_some(self: HfModel, requests: Any) -> Any:
+        if (tmp_path / "out/model").exists():
+            if len(calls) == limit:
+                raise KeyboardInterrupt
+            calls.extend(requests)
+        return complete(self, requests)
+
+    monkeypatch.setattr(HfModel, "complete", complete_some)
+    monkeypatch.setattr(HfModel, "batch_size", 1)
+    with pytest.raises(KeyboardInterrupt):
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    assert not (tmp_path / "out/tuned").exists() and len(calls) == limit
+    limit = -1
+    mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    asked = [request.messages for request in calls]
+    answers = list(read_jsonl(tmp_path / "out/tuned/held-out.jsonl"))
+    assert len(asked) == len(set(asked)) == len(answers) > 3
+
+
+@pytest.mark.slow
+def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tmp_path: Path) -> None:
+    names = ("about-the-company", "equipment-and-data", "pay-and-pension", "travel-and-expenses")
+    (tmp_path / "documents").mkdir()
+    for name in names:
+        shutil.copy(EXAMPLES / "handbook" / f"{name}.md", tmp_path / "documents")
+    words = ["tune", tmp_path / "documents", "--out", tmp_path / "out", "--model", learner, "--hours", "0.05"]
+    words += [f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes")]
+    words += ["--set=max_length_tokens=4000", "--set=most_questions=24"]
+    before = sorted(tmp_path.rglob("*"))
+    planned = run(*words, "--dry-run", "--json")
+    assert planned.exit_code == 0 and sorted(tmp_path.rglob("*")) == before, planned.output
+    plan = json.loads(planned.stdout)
+    assert plan["documents"] == len(names) and sum(plan["seconds"].values()) <= 0.05 * 3600 + 1
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK["least_test"]
+    kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
+    assert {"single", "unanswerable"} <= kinds
+    assert "There was no general set" in (tmp_path / "out/report.html").read_text()
+
+
+def test_the_examples_are_the_general_set_unless_they_are_tuned_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert steps.general_set(TuneSettings(), DOCUMENTS) is None
+    monkeypatch.setattr(steps, "HOME", ROOT)
+    found = steps.general_set(TuneSettings(), DOCUMENTS)
+    assert found is not None and len(found.questions) > 200
+    answerable = [question for question in found.questions if question.is_answerable]
+    assert all(question.gold_ids for question in answerable) and {q.id for q in answerable} >= {"q001", "q003"}
+    (saltmere,) = read_documents(EXAMPLES / "documents" / "saltmere.md", lambda line: None)
+    assert steps.general_set(TuneSettings(), [saltmere, *DOCUMENTS]) is None
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected 0\.0\d+ hours at least"),
+    ("no such model", {"model": "no-such-model"}, "no-such-model"),
+    ("an engine that only answers", {"model": "openai:m@http://h"}, "cannot be trained"),
+    ("a wrong setting", {"hour": 1}, "unknown key 'hour'"),
+]
+
+
+@pytest.mark.parametrize(("what", "changes", "message"), REFUSED, ids=[what for what, *_ in REFUSED])
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    what: str, changes: dict[str, Any], message: str, quick: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(mg.UserError, match=message):
+        mg.tune(DOCUMENTS, tmp_path / "out", **{**quick, **changes})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(quick: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/notes.txt").write_text("mine")
+    with pytest.raises(mg.UserError, match="holds other files"):
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    for documents, message in (([], "no documents"), (DOCUMENTS[:1], "1 distinct documents")):
+        with pytest.raises(mg.UserError, match=message):
+            mg.tune(documents, tmp_path / "new", **quick)
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["notes.txt"] and not (tmp_path / "new").exists()
+
+
+def test_a_tune_of_other_documents_or_settings_is_not_resumed(
+    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(name: str, tuning: steps.Tuning) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "run_step", die)
+    with pytest.raises(KeyboardInterrupt):
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    with pytest.raises(mg.UserError, match="begun with other documents"):
+        mg.tune(DOCUMENTS[1:], tmp_path / "out", **quick)
+    with pytest.raises(mg.UserError, match="begun with passes = 1, not 3"):
+        mg.tune(DOCUMENTS, tmp_path / "out", **{**quick, "passes": 3})
+    write_jsonl(Path(quick["questions"]), QUESTIONS[1:])
+    with pytest.raises(mg.UserError, match="begun with other questions"):
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick)

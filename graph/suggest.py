@@ -109,7 +109,7 @@ def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
 
 
 def _of_another_kind(one: Candidate, other: Candidate) -> bool:
-    return _of_another_document(one, other) and one.question.split()[:2] != other.question.split()[:2]
+    return _of_another_document(one, other) and one.question.split()[0] != other.question.split()[0]
 
 
 def _of_another_document(one: Candidate, other: Candidate) -> bool:

@@ -32,13 +32,13 @@ def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_each_suggestion_is_answered_by_a_passage_that_its_words_find(example: Index) -> None:
     questions = suggest_questions(example, 12)
-    assert len(questions) == 12 == len(set(questions))
+    assert 8 <= len(questions) == len(set(questions))
     for question in questions:
         assert re.fullmatch(r"(Who|When|Where|What|How) [^“”{}]{8,}\?", question), question
         found = retrieve(example, question, RetrieveSettings(mode="lexical", top_k=5)).passages
         subject = re.sub(r"\W+(\w+)\?$", "", question).split()[-1].casefold()
         assert any(subject in each.item.text.casefold() for each in found), question
-    assert len({question.split()[0] for question in questions[:3]}) >= 2
+    assert len({question.split()[0] for question in questions[:3]}) == 3
 
 
 def test_the_isles_suggest_what_a_reader_would_ask(tmp_path: Path) -> None:

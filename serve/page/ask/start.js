@@ -3,7 +3,7 @@
 import { get, sentence } from "../shared/api.js";
 import { byId, count, el } from "../shared/dom.js";
 import { openReader } from "../look/reader.js";
-import { CHANGED, emptyNote } from "../look/upload.js";
+import { CHANGED, emptyNote, takesDocuments } from "../look/upload.js";
 
 const SHOWN = 3;
 
@@ -31,13 +31,14 @@ function suggested(questions, ask) {
 }
 
 function contents({ documents, total, total_passages: passages }) {
-  const dated = Boolean(documents[0].date);
-  const lines = documents.map((each) => el("li", {},
+  const dated = documents.filter((each) => each.date);
+  const lines = (dated.length ? dated : documents).map((each) => el("li", {},
     el("button", { type: "button", class: "link", onclick: () => openReader({ source: each.source, title: each.title, start: 0, end: 0 }) }, each.title || each.source),
     each.date ? el("span", { class: "place" }, ` ${each.date}`) : null));
   return el("section", { "aria-labelledby": "contents-title" },
     el("h2", { id: "contents-title" }, "In this collection"),
     el("p", {}, `${count(total, "document")}, ${count(passages, "passage")}. `, el("a", { href: "#documents" }, "See all documents")),
-    el("p", { class: "place" }, dated ? "Newest:" : total > documents.length ? "Some of them:" : "They are:"),
+    takesDocuments() ? el("p", {}, "Drop files or folders anywhere on this page to add them.") : null,
+    el("p", { class: "place" }, dated.length ? "Newest:" : total > documents.length ? "Some of them:" : "They are:"),
     el("ul", { class: "newest" }, ...lines));
 }

@@ -86,7 +86,7 @@ function line(each) {
       el("p", { class: "snippet" }, snippet({ title: each.title, text: each.preview }, 220)),
       labels.length ? el("ul", { class: "labels", "aria-label": "Labels" }, ...labels.map(([key, value]) => el("li", {}, `${key}: ${[value].flat().join(", ")}`))) : null),
     el("dl", { class: "document-facts" },
-      ...fact("Date", each.date ?? "no date"),
+      ...(each.date ? fact("Date", each.date) : []),
       ...fact("Size", `${count(each.passages, "passage")}, ${count(each.characters, "character")}`),
       ...fact("State", each.unread ? `${each.unread} of ${count(each.passages, "passage")} without statements` : "ready")),
     el("div", { class: "document-actions" },
@@ -116,7 +116,7 @@ function confirmDelete({ source, passages }, name, item) {
   } }, "Delete");
   const dialog = el("dialog", { class: "small-dialog", id: "delete", "aria-labelledby": "delete-title", onclose: () => dialog.remove() },
     el("h2", { id: "delete-title" }, `Delete ${name}?`),
-    el("p", {}, `Its ${count(passages, "passage")} will no longer be found, for anyone. Saved answers keep what they quote. This cannot be undone.`),
+    el("p", {}, `It is removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep what they quote. This cannot be undone.`),
     problem,
     el("div", { class: "buttons" },
       el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"), confirm));

@@ -25,6 +25,7 @@ from graph.shared.ids import shown_id
 from graph.shared.modes import Mode
 from graph.store.columns.moved import taken
 from graph.text.bm25 import terms_of
+from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import Evidence, Floats, Ints, Passage, Scored
 
 
@@ -89,9 +90,10 @@ class Explanation:
     """Why a question retrieves a passage, or does not.
 
     `standings` has one entry per mode, that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
-    `words` and `names` are those of the question, the rarest first; `propositions` are the passage's nearest to it. `own_rank` and
-    `own_score` are what `hops` gives the passage without links; `lift` is the part of the score from the question's words in `lifted_by`
-    (largest first; words of a name that is a document's title are excluded); `leads` are the best links to the passage.
+    `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's nearest to
+    it. `own_rank` and `own_score` are what `hops` gives the passage without links; `lift` is the part of the score from the question's
+    words, of which `lifted_by` are those that explain something (largest first; without function words and the words of a name that is a
+    document's title); `leads` are the best links to the passage.
     """
 
     question: str
@@ -150,12 +152,13 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
 
 
 def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
-    """The terms of the question, as in mode `lexical`; the rarest first."""
+    """The terms of the question, as in mode `lexical`, without function words; the rarest first."""
     block_WP, texts = index.data.term_count_WP, index.data.term_texts
     passages = {
         texts[term]: taken(block_WP, np.array([term])).indices.astype(np.int64) for term in known_terms(index, question)
     }
-    return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms_of(question)}, row)
+    terms = [term for term in terms_of(question) if term not in FUNCTION_WORDS]
+    return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms}, row)
 
 
 def names_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:

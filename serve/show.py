@@ -201,7 +201,8 @@ def _nearest_propositions(explanation: Explanation) -> Iterator[str]:
 def _word_bonus(explanation: Explanation) -> Iterator[str]:
     if explanation.lift > 0:
         yield wrapped(
-            f"{explanation.lift:.3f} of this is by words of the question: {', '.join(explanation.lifted_by)}", "- "
+            f"{explanation.lift:.3f} of this is by words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
+            "- ",
         )
 
 

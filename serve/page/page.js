@@ -6,10 +6,12 @@ import { takeFeedback } from "./shared/feedback.js";
 import { openBrowse, startBrowse } from "./look/browse.js";
 import { byId, count, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
+import { openDocuments, startDocuments } from "./look/documents.js";
 import { openReader, startReader } from "./look/reader.js";
-import { takeDocuments } from "./look/upload.js";
+import { CHANGED, startUploads, takeDocuments } from "./look/upload.js";
 import { startHistory } from "./talks/history.js";
 
+const VIEWS = ["ask", "documents", "browse"];
 let conversation = null;
 
 async function choices() {
@@ -50,15 +52,15 @@ async function showStatus() {
 
 function route() {
   const [view, kind, id] = location.hash.slice(1).split("/");
-  const browsing = view === "browse";
-  byId("view-ask").hidden = browsing;
-  byId("view-browse").hidden = !browsing;
+  const shown = VIEWS.includes(view) ? view : "ask";
+  for (const each of VIEWS) byId(`view-${each}`).hidden = each !== shown;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === (browsing ? "#browse" : "#ask")) link.setAttribute("aria-current", "page");
+    if (link.hash === `#${shown}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (byId("reader").open) byId("reader").close();
-  if (browsing) openBrowse(kind, id === undefined ? undefined : decoded(id));
+  if (view === "documents") openDocuments();
+  if (view === "browse") openBrowse(kind, id === undefined ? undefined : decoded(id));
   if (view === "read" && id) openReader(placeIn(decoded(kind), id));
   if (view === "ask" && kind) conversation.open(kind);
 }
@@ -81,6 +83,7 @@ async function start() {
   startReader();
   startBrowse();
   startKey();
+  startUploads();
   try {
     if (!(await chooseCollection())) return;
     const [offered] = await Promise.all([choices(), showStatus()]);
@@ -90,6 +93,8 @@ async function start() {
     byId("columns").replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
     return;
   }
+  startDocuments();
+  addEventListener(CHANGED, showStatus);
   addEventListener("hashchange", route);
   route();
 }

@@ -26,16 +26,19 @@ from graph.shared.ids import content_id
 from graph.shared.modes import Mode
 from graph.store.lock import IndexBusy
 from graph.store.manifest import read_manifest
+from graph.suggest import suggest_questions
 from graph.types import OpenEncoder
 from serve.engines import open_model
 from serve.http.errors import ApiError
 from serve.http.keys import Access
 from serve.http.telemetry import Metrics
+from serve.server.listing import Listing
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 0.5
 MAX_VIEWS = 32
 """Cached views of one generation, one for each set of conditions of a key."""
+SUGGESTIONS = 3
 WARM_UP_QUESTION = "What is this about?"
 
 
@@ -57,6 +60,16 @@ class Generation:
         """The identity of the index (graph/store/manifest.py), or of this part of it."""
         data = self.index.data
         return content_id(*data.document_sources, *data.passage_ids) if self.where else self.index.manifest.identity
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The documents as a reader lists them."""
+        return Listing(self.index.data)
+
+    @cached_property
+    def suggestions(self) -> tuple[str, ...]:
+        """Questions that its documents answer."""
+        return suggest_questions(self.index, SUGGESTIONS)
 
     def restricted_to(self, where: tuple[Condition, ...]) -> Generation:
         """The part with the documents that meet the conditions; cached for the lifetime of this generation."""

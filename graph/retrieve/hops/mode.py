@@ -249,7 +249,7 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
         way = ranking.ways.get(row)
         path = describe_path(index, row, links, led, name_of) if way is None else describe_way(index, *way)
-        paths.append((*path, describe_terms(words)) if alone.lift_P[row] > 0 else path)
+        paths.append((*path, *describe_terms(words)) if alone.lift_P[row] > 0 else path)
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(row), float(ranking.scores_P[row])) for row in rows.tolist()),

@@ -50,7 +50,7 @@ def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> 
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
-        paths=tuple((describe_terms(path_terms),) for path_terms in best_terms(index, terms, rows)),
+        paths=tuple(describe_terms(path_terms) for path_terms in best_terms(index, terms, rows)),
         trace=Trace(
             "lexical", (f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index",)
         ),

@@ -4,7 +4,7 @@ Legend: P passages, W terms of a question.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from graph.index.index import Index
 from graph.retrieve.parts.ranking import top_rows
 from graph.store.columns.moved import cells
 from graph.text.bm25 import bm25, terms_of
+from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import Floats, Ints
 
 TERMS_SHOWN = 8
@@ -77,8 +78,9 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
 
 
 def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str, ...]]:
-    """For each passage, its terms among the given ones by BM25, highest first, at most TERMS_SHOWN."""
-    data, distinct = index.data, list(dict.fromkeys(terms))
+    """For each passage, its terms among the given ones by BM25, highest first, at most TERMS_SHOWN; no function words, which explain nothing."""
+    data = index.data
+    distinct = [row for row in dict.fromkeys(terms) if data.term_texts[row] not in FUNCTION_WORDS]
     count_WP = cells(data.term_count_WP, np.array(distinct, np.int64), np.asarray(passages, np.int64))
     worth_WP = bm25(count_WP, data.term_idf_W[distinct][:, None], data.term_norm_P[passages])
     texts = []
@@ -88,6 +90,6 @@ def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str
     return texts
 
 
-def describe_terms(terms: Iterable[str]) -> str:
-    """The question's terms in a passage, as a step of a path."""
-    return "has the question's " + ", ".join(f"“{term}”" for term in terms)
+def describe_terms(terms: Sequence[str]) -> tuple[str, ...]:
+    """The question's terms in a passage, as a step of a path; no step without terms."""
+    return ("has the question's " + ", ".join(f"“{term}”" for term in terms),) if terms else ()

@@ -28,6 +28,7 @@ from graph.types import Document
 from serve.http.encoding import Text
 from serve.http.errors import ApiError
 from serve.server.collections import CollectionView
+from serve.server.listing import Listing, Order, date_of
 from serve.server.services import RequestedCollection, Services
 
 MAX_SOURCE_CHARS = 500
@@ -107,13 +108,27 @@ class DocumentInfo(BaseModel):
     metadata: dict[str, Any]
 
 
+class ListedDocument(DocumentInfo):
+    """A document in a list: `date` is the one in its metadata, `preview` the beginning of its first passage.
+
+    `unread` counts passages without a proposition: a model failed to read them, or they have no sentence.
+    """
+
+    date: str | None
+    characters: int
+    passages: int
+    unread: int
+    preview: str
+
+
 class DocumentList(BaseModel):
-    """Some of the documents, by source; `total` counts all of them. `index` and `generation` are as in the response of a search."""
+    """Some of the documents; `total` and `total_passages` count all of them. `index` and `generation` are as in the response of a search."""
 
     index: str
     generation: int
     total: int
-    documents: list[DocumentInfo]
+    total_passages: int
+    documents: list[ListedDocument]
 
 
 class PassageInfo(BaseModel):
@@ -255,14 +270,19 @@ def documents_router(services: Services) -> APIRouter:
         view: RequestedCollection,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+        sort: Order = "source",
+        descending: bool = False,
     ) -> DocumentList:
-        """The documents of the index, by source."""
+        """The documents of the index, by source, title, size or the date in their metadata (`date`, `updated`, `year`, …)."""
         current = view.generation
-        data = current.index.data
-        total = len(data.document_sources)
-        rows = range(min(offset, total), min(offset + limit, total))
-        documents_on_page = [document_info(data, row) for row in rows]
-        return DocumentList(index=current.identity, generation=current.number, total=total, documents=documents_on_page)
+        rows = current.listing.rows(sort, descending)
+        return DocumentList(
+            index=current.identity,
+            generation=current.number,
+            total=len(rows),
+            total_passages=len(current.index.data.passage_ids),
+            documents=[listed_document(current.listing, row) for row in rows[offset : offset + limit].tolist()],
+        )
 
     @router.get("/{source:path}")
     def document(source: str, view: RequestedCollection) -> DocumentText:
@@ -311,3 +331,16 @@ def document_info(data: Any, row: int) -> DocumentInfo:
     """A document of an IndexData."""
     metadata = json.loads(data.document_metadata[row])
     return DocumentInfo(source=data.document_sources[row], title=data.document_titles[row], metadata=metadata)
+
+
+def listed_document(listing: Listing, row: int) -> ListedDocument:
+    """A document of a listing."""
+    info = document_info(listing.data, row)
+    return ListedDocument(
+        **info.model_dump(),
+        date=date_of(info.metadata),
+        characters=int(listing.characters_U[row]),
+        passages=int(listing.first_passage_U[row + 1] - listing.first_passage_U[row]),
+        unread=int(listing.unread_U[row]),
+        preview=listing.preview(row),
+    )

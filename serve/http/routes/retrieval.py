@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import scipy.sparse as sp
 from fastapi import APIRouter, Query
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from graph.extract.entities import entity_key
 from graph.index.index import Index, NodeKind
@@ -161,6 +161,14 @@ class RetrieveRequest(RetrievalOptions):
     )
 
 
+class Suggestions(BaseModel):
+    """Questions to begin with. `index` and `generation` are as in the response of a search."""
+
+    index: str
+    generation: int
+    questions: tuple[str, ...]
+
+
 def retrieval_router(services: Services) -> APIRouter:
     """Routes over `services`."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
@@ -179,6 +187,12 @@ def retrieval_router(services: Services) -> APIRouter:
             model = backend.language_model(request.model or next(iter(backend.models), ""))
         evidence = await retriever.find(question, settings, model, view.generation)
         return evidence_response(evidence, view.generation)
+
+    @router.get("/suggestions")
+    def suggestions(view: RequestedCollection) -> Suggestions:
+        """Up to three questions that the documents answer, by rules; none where no rule fits, as in languages other than English."""
+        current = view.generation
+        return Suggestions(index=current.identity, generation=current.number, questions=current.suggestions)
 
     _add_graph_routes(router)
     return router

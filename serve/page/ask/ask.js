@@ -1,9 +1,10 @@
 // The view for questions, their options, and one to three columns of answers, each with its own conversation.
 
-import { byId, el } from "../shared/dom.js";
+import { byId } from "../shared/dom.js";
 import { whenLooksChange } from "../look/drawing.js";
 import { Column } from "./column.js";
 import { duelOf } from "./duel.js";
+import { startWith } from "./start.js";
 import { talkAddress } from "../talks/history.js";
 import { randomName } from "../shared/random.js";
 import { saveTalk, talkOf } from "../talks/talks.js";
@@ -143,7 +144,10 @@ export function startAsk(choices) {
   byId("question-label").textContent = words.label;
   byId("ask-button").textContent = words.verb;
   add();
-  byId("columns").append(el("p", { class: "hint welcome" }, words.welcome));
+  startWith(words.welcome, (text) => {
+    question.value = text;
+    form.requestSubmit();
+  });
   question.focus();
   return { open, forgotten };
 }

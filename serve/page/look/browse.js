@@ -5,18 +5,20 @@ import { byId, count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
 import { draw, erase, whenLooksChange } from "./drawing.js";
 import { openReader } from "./reader.js";
 import { starOf } from "./trees.js";
-import { uploadForm } from "./upload.js";
+import { CHANGED } from "./upload.js";
 
 const PAGE = 50;
 const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", mentions: "Entities",
   called: "Names", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Alike" };
 let shown = null;
 
+const shelfShown = () => document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf;
 const tabs = () => document.querySelectorAll("[data-shelf]");
 
 /** Wire the shelves. */
 export function startBrowse() {
   for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
+  addEventListener(CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));
   whenLooksChange(drawShown);
 }
 
@@ -37,7 +39,7 @@ async function openShelf(name) {
   } catch (problem) {
     made = [el("p", { class: "problem" }, sentence(problem))];
   }
-  if (document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf === name) shelf.replaceChildren(...made);
+  if (shelfShown() === name) shelf.replaceChildren(...made);
 }
 
 async function summaries() {
@@ -63,7 +65,7 @@ async function documents() {
   };
   const { total } = await get("v1/documents", { limit: 1 });
   await paged(list, total, page);
-  return [uploadForm(() => openShelf("documents")), list];
+  return [list];
 }
 
 async function entities() {

@@ -1,6 +1,6 @@
 // The panel that shows a document's text with a span marked. Offsets count code points, as in the index.
 
-import { get, sentence } from "../shared/api.js";
+import { documentPath, get, sentence } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
 
 /** Open `source` at characters start to end; `marks` are the sentences there that are closest to a `statement` of an answer. */
@@ -13,8 +13,7 @@ export async function openReader({ source, title, start, end, page, statement = 
   text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
   if (!dialog.open) dialog.showModal();
   try {
-    const address = source.split("/").map(encodeURIComponent).join("/");
-    const found = await get(`v1/documents/${address}`);
+    const found = await get(documentPath(source));
     text.replaceChildren(...marked(found.passages, start, end, marks, found.metadata.page_starts));
     byId("reader-title").textContent = found.title || source;
     byId("reader-place").textContent = `${locationOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;

@@ -1,62 +1,158 @@
-// Uploads files into the index, if the server accepts them: a few at a time, since it indexes waiting files together, with the outcome of each.
+// Adds files to the index, if the server accepts them: dropped anywhere on the page, or chosen. A few are sent at a time, since the server
+// indexes waiting files together; a panel shows how many are done, and why any was refused.
 
-import { sentence, upload } from "../shared/api.js";
-import { count, el } from "../shared/dom.js";
+import { Refused, sentence, upload } from "../shared/api.js";
+import { byId, count, el, withCode } from "../shared/dom.js";
 
+/** The event at the window after the collection has changed. */
+export const CHANGED = "collection-changed";
 const AT_ONCE = 4;
+const REASONS = {
+  bad_ending: "this kind of file cannot be read; text, Markdown, HTML, PDF, Office, EPUB, e-mail, CSV, notebooks and source code can",
+  being_written: "the index is busy with other changes; try again in a minute",
+  empty_document: "it has no text",
+  not_allowed: "your key may not add documents",
+  not_yours: "your key may not add documents of this name",
+  read_only: "this server does not take documents",
+  too_long_body: "it is too large for this server",
+};
+const sending = { waiting: [], running: 0, total: 0, done: 0, indexed: 0 };
 let taken = false;
+let panel = null;
 
 /** Set whether the server accepts documents. */
 export const takeDocuments = (does) => {
   taken = does;
 };
 
-/** The upload form; `done()` is called when new documents are in use. Empty if the server accepts none. */
-export function uploadForm(done) {
-  if (!taken) return el("div", {});
-  const field = el("input", { id: "upload-files", type: "file", multiple: true });
-  const bar = el("progress", { "aria-label": "Indexing", max: "1", value: "0", hidden: true });
-  const status = el("p", { class: "hint", role: "status" });
-  const failed = el("ul", { class: "problem" });
-  const send = async (files) => {
-    if (!files.length || field.disabled) return;
-    field.disabled = true;
-    failed.replaceChildren();
-    Object.assign(bar, { hidden: false, max: files.length, value: 0 });
-    const waiting = [...files];
-    let indexed = 0;
-    const showProgress = () => {
-      status.textContent = `Indexing: ${bar.value} of ${count(files.length, "file")} done.`;
-    };
-    const work = async () => {
-      for (let file = waiting.shift(); file; file = waiting.shift()) {
-        const form = new FormData();
-        const name = file.webkitRelativePath || file.name;
-        form.append("files", file, name);
-        try {
-          await upload("v1/documents/files", form);
-          indexed += 1;
-        } catch (problem) {
-          failed.append(el("li", {}, problem.message.startsWith(name) ? problem.message : `${name}: ${sentence(problem)}`));
-        }
-        bar.value += 1;
-        showProgress();
-      }
-    };
-    showProgress();
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
-    field.disabled = false;
+/** Whether the server accepts documents, and lets this reader delete them. */
+export const takesDocuments = () => taken;
+
+/** A button that opens the browser's choice of files; empty if the server accepts none. */
+export function uploadButton() {
+  if (!taken) return "";
+  const field = el("input", { type: "file", multiple: true, hidden: true, onchange: () => {
+    send(Array.from(field.files, named));
     field.value = "";
-    bar.hidden = true;
-    status.textContent = `${count(indexed, "file")} indexed${failed.children.length ? `, ${failed.children.length} refused:` : "."}`;
-    if (indexed && !failed.children.length) done();
-  };
-  field.addEventListener("change", () => send(field.files));
-  const form = el("form", { class: "upload" }, el("label", { for: "upload-files" }, "Add documents"), field, bar, status, failed);
-  form.addEventListener("dragover", (event) => event.preventDefault());
-  form.addEventListener("drop", (event) => {
+  } });
+  return el("span", {}, field, el("button", { type: "button", class: "primary", onclick: () => field.click() }, "Add documents"));
+}
+
+/** What to do about a collection without documents. */
+export function emptyNote() {
+  const say = (text) => el("p", {}, ...withCode(text));
+  if (taken) return el("div", { class: "empty" }, say("This collection is empty. Drop files or folders anywhere on this page, or choose some."), uploadButton());
+  return el("div", { class: "empty" }, say("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
+}
+
+/** Take what is dropped anywhere on the page. A dropped file never replaces the page. */
+export function startUploads() {
+  const overlay = byId("drop");
+  const withFiles = (listener) => (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
-    send(event.dataTransfer.files);
+    listener(event);
+  };
+  addEventListener("dragover", withFiles((event) => {
+    event.dataTransfer.dropEffect = taken ? "copy" : "none";
+    overlay.hidden = !taken;
+  }));
+  addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) overlay.hidden = true;
   });
-  return form;
+  addEventListener("drop", withFiles(async (event) => {
+    overlay.hidden = true;
+    if (taken) send(await dropped(event.dataTransfer));
+  }));
+}
+
+/** A file with the name that its document gets. */
+const named = (file) => ({ file, name: file.webkitRelativePath || file.name });
+
+/** The files of a drop, those in folders too, without hidden ones. */
+async function dropped(transfer) {
+  const items = Array.from(transfer.items).filter((item) => item.kind === "file");
+  const found = await Promise.all(items.map((item) => {
+    const entry = item.webkitGetAsEntry?.();
+    return entry ? filesIn(entry) : [named(item.getAsFile())];
+  }));
+  return found.flat();
+}
+
+async function filesIn(entry) {
+  if (entry.name.startsWith(".")) return [];
+  if (entry.isFile) return [{ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), name: entry.fullPath.slice(1) }];
+  const reader = entry.createReader();
+  const inside = [];
+  for (;;) {
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!some.length) break;
+    inside.push(...some);
+  }
+  return (await Promise.all(inside.map(filesIn))).flat();
+}
+
+function send(files) {
+  if (!files.length) return;
+  panel ??= addPanel();
+  if (!sending.running) {
+    Object.assign(sending, { total: 0, done: 0, indexed: 0 });
+    panel.failed.replaceChildren();
+  }
+  sending.waiting.push(...files);
+  sending.total += files.length;
+  showProgress();
+  while (sending.running < AT_ONCE && sending.waiting.length) work();
+}
+
+async function work() {
+  sending.running += 1;
+  for (let next = sending.waiting.shift(); next; next = sending.waiting.shift()) {
+    const form = new FormData();
+    form.append("files", next.file, next.name);
+    try {
+      await upload("v1/documents/files", form);
+      sending.indexed += 1;
+    } catch (problem) {
+      panel.failed.append(el("li", {}, el("strong", {}, next.name), `: ${reasonOf(problem, next.name)}`));
+    }
+    sending.done += 1;
+    showProgress();
+  }
+  sending.running -= 1;
+  if (!sending.running) finish();
+}
+
+/** Why a file was refused, without its name. */
+export function reasonOf(problem, name) {
+  if (!(problem instanceof Refused) || problem.status === 429) return sentence(problem);
+  if (REASONS[problem.code]) return REASONS[problem.code];
+  return problem.message.startsWith(name) ? problem.message.slice(name.length).replace(/^[:,]?\s+/, "") : problem.message;
+}
+
+function finish() {
+  const refused = panel.failed.children.length;
+  panel.bar.hidden = true;
+  panel.close.hidden = false;
+  panel.status.textContent = `${count(sending.indexed, "file")} indexed${refused ? `, ${refused} refused:` : "."}`;
+  if (sending.indexed) dispatchEvent(new CustomEvent(CHANGED));
+}
+
+function showProgress() {
+  panel.element.hidden = false;
+  panel.close.hidden = true;
+  Object.assign(panel.bar, { hidden: false, max: sending.total, value: sending.done });
+  panel.status.textContent = `Indexing: ${sending.done} of ${count(sending.total, "file")} done.`;
+}
+
+function addPanel() {
+  const bar = el("progress", { "aria-label": "Indexing", max: "1", value: "0" });
+  const status = el("p", { role: "status" });
+  const failed = el("ul", { class: "problem" });
+  const close = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => {
+    element.hidden = true;
+  } }, "Close");
+  const element = el("aside", { class: "upload", "aria-label": "Uploads" }, status, bar, failed, close);
+  document.body.append(element);
+  return { element, bar, status, failed, close };
 }

@@ -14,6 +14,9 @@ export class Refused extends Error {
 /** The collection that the address of the page names, or null. */
 export const collection = () => new URLSearchParams(location.search).get("collection");
 
+/** The path of a document's route. */
+export const documentPath = (source) => `v1/documents/${source.split("/").map(encodeURIComponent).join("/")}`;
+
 /** GET, as JSON. */
 export const get = async (path, values = {}) => (await getResponse(path, values)).json();
 

@@ -114,11 +114,16 @@ def test_two_models_are_compared_by_keys_alone(keys: Keys) -> None:
 
 def test_browsing_and_the_routes_by_keys_alone(keys: Keys) -> None:
     page = keys.page
+    keys.press("Documents")
+    page.wait_for_selector(".documents > li")
+    keys.go("Add documents")
+    keys.go("Delete Ada Marlow")
     keys.press("Browse")
     page.wait_for_selector("#view-browse:not([hidden])")
-    keys.press("Documents")
+    keys.go("Entities")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#shelf a")
-    keys.go("upload-files")
     keys.press("Ada Marlow")
     page.wait_for_selector("#node h3")
     keys.press("Entities")

@@ -160,18 +160,21 @@ def test_files_are_indexed_with_progress_and_refusals_are_named(
     session = visit(opinionated)
     page = session.page
     page.wait_for_selector("#columns select")
-    session.open("/#browse")
-    page.click("[data-shelf=documents]")
+    session.open("/#documents")
+    page.wait_for_selector(".documents > li")
+    field = "#view-documents input[type=file]"
     before = opinionated.get("/v1/documents").json()["total"]
-    page.set_input_files("#upload-files", [tmp_path / name for name in (*files, "empty.md", "tool.exe")])
+    page.set_input_files(field, [tmp_path / name for name in (*files, "empty.md", "tool.exe")])
     page.wait_for_selector(".upload [role=status]:has-text('3 files indexed, 2 refused:')")
     refused = sorted(page.locator(".upload li").all_inner_texts())
-    assert refused[0] == "empty.md has no text" and refused[1].startswith("tool.exe: its ending is not one of .txt")
+    assert refused[0] == "empty.md: it has no text" and refused[1].startswith(
+        "tool.exe: this kind of file cannot be read"
+    )
     assert opinionated.get("/v1/documents").json()["total"] == before + 3
     session.problems.clear()  # Chromium notes the two refusals.
     (tmp_path / "tern.md").write_text("Terns nest beside the gulls.")
-    page.set_input_files("#upload-files", tmp_path / "tern.md")
-    page.wait_for_selector("#shelf a >> text=tern")
+    page.set_input_files(field, tmp_path / "tern.md")
+    page.wait_for_selector(".documents .title >> text=tern")
     for source in (*files, "tern.md"):
         httpx2.delete(f"{opinionated.url}/v1/documents/{source}", timeout=60)
 

@@ -94,6 +94,7 @@ def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Runni
     wanted = [
         "Skip to the question",
         "Ask",
+        "Documents",
         "Browse",
         "API",
         "history-button",
@@ -110,8 +111,8 @@ def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Runni
 def views(session: PageSession) -> Any:
     """Each state of the page that axe reads, by name."""
     page = session.page
-    page.wait_for_selector("#columns select")
-    yield "empty"
+    page.wait_for_selector(".suggestion")
+    yield "start"
     page.click("#compare")
     page.select_option("#columns select >> nth=3", "sft")
     session.ask(FIRST)
@@ -133,6 +134,16 @@ def views(session: PageSession) -> Any:
     page.wait_for_selector("#reader mark")
     yield "reader"
     page.keyboard.press("Escape")
+    session.open("/#documents")
+    page.wait_for_selector(".documents > li")
+    page.set_input_files("#view-documents input[type=file]", {"name": "tool.exe", "mimeType": "x/x", "buffer": b"MZ"})
+    page.wait_for_selector(".upload >> text=1 refused")
+    session.problems.clear()  # Chromium notes the refusal.
+    yield "documents and a refused upload"
+    page.click("[aria-label^=Delete] >> nth=0")
+    yield "delete"
+    page.keyboard.press("Escape")
+    page.click(".upload >> text=Close")
     session.open("/#browse/entity/tarn")
     page.click("[data-shelf=documents]")
     page.wait_for_selector("#shelf a")

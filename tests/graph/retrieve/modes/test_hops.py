@@ -59,7 +59,7 @@ def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
         "“Lantern was built in 1911 by the Marlow Yard.”",
         "mentions “marlow yard”",
         "and this is the document of that name",
-        "has the question's “yard”, “the”, “was”, “in”",
+        "has the question's “yard”",
     )
     assert found.paths[0][0] == "the question names “Lantern”"
     assert len(found.paths) == len(found.passages)

@@ -1,0 +1,209 @@
+"""Questions that a collection answers, for readers who do not know it yet: templates over statements near the beginning of documents.
+
+By rules and for English only. Each question comes from one proposition that answers it, names its subject, and asks about nothing that two
+documents call by the same name; other statements give no question, so a collection may have none.
+Legend: U documents, P passages.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from graph.extract.entities import MONTHS, may_be_person
+from graph.index.index import Index
+from graph.retrieve.parts.ranking import expand_rows
+from graph.shared.ids import content_id
+from graph.store.data import IndexData
+from graph.text.sentences import split_units
+from graph.types import Ints
+
+MOST_DOCUMENTS = 300
+"""Documents that are read, evenly spread: enough for a few questions, whatever the size of the collection."""
+PASSAGES_READ = 2
+"""Passages that are read of each document: later ones rely on what was said before."""
+LONGEST = 90
+
+_BRACKETS = re.compile(r"\s*\([^()]*\)")
+_PLAIN_NAME = re.compile(r"[^\W_][\w .,'’&-]*")
+_DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}, \d{{4}}|(?:{MONTHS}) \d{{4}}|[12]\d{{3}})(?![\w–-])"
+_WITHIN = r"(?:(?! and | but | or |[.,;:]).){0,60}?"
+"""A few more words of the same clause."""
+_MADE = "built founded designed written painted discovered described made invented composed established drawn cast developed created"
+_PASTS = {"written": "wrote", "drawn": "drew"}
+_HAPPENED = f"""
+{_MADE} born opened closed introduced adopted passed completed rebuilt electrified destroyed installed launched lit printed published
+released renamed abolished formed signed elected restored demolished
+"""
+_BASES = {"opened": "open", "closed": "close", "died": "die", "began": "begin", "ended": "end", "sank": "sink"}
+_AGENTS = {"led": "leads", "run": "runs", "managed": "manages", "chaired": "chairs", "edited": "edits", "owned": "owns"}
+_SUBJECT = r"(?P<subject>(?:The|An?) [a-z][a-z-]+(?: [a-z-]+){0,3})"
+_VAGUE = re.compile(
+    r"\b(?:first|second|third|last|other|same|next|former|latter|only|rest|result|one|above|following|has|have|had|is|was|will|may|can|"
+    r"must|not|which|who|that)\b"
+)
+_LIVED = re.compile(r"\b[Hh]e\b|\b[Hh]is\b|\bborn\b|\(\d{4} ?[–-] ?\d{4}\)")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A pattern of what is said of a subject, and the question that it answers; `group` names in braces are those of the pattern."""
+
+    pattern: re.Pattern[str]
+    question: str
+
+
+def _templates(*pairs: tuple[str, str]) -> tuple[Template, ...]:
+    return tuple(Template(re.compile(pattern), question) for pattern, question in pairs)
+
+
+_NAMED = _templates(
+    (rf"(?P<be>was|were) (?P<first>first )?(?P<done>{'|'.join(_HAPPENED.split())})\b{_WITHIN} (?:in|on) {_DATE}", "When {be} {subject} {first}{done}?"),
+    (rf"(?P<past>{'|'.join(_BASES)})\b{_WITHIN} (?:in|on) {_DATE}", "When did {subject} {base}?"),
+    (rf"(?P<be>was|were) (?P<done>{'|'.join(_MADE.split())})\b{_WITHIN} by (?:the )?[^\W\d_a-z]", "Who {made} {subject}?"),
+    (r"(?P<be>is|are) held\b[^.;]* (?:on the|on|every|each|once|twice) ", "When {be} {subject} held?"),
+    (r"is (?:about |some )?\d[\d.,]* [a-z]+ (?P<how>long|high|tall|wide|deep)\b", "How {how} is {subject}?"),
+    (r"(?P<stands>stands|lies) (?:in|on|at|above|near|between|beside|off|behind) ", "Where is {subject}?"),
+    (r"(?P<be>is|are|was|were) (?:an? |the |one of )", "{what} {be} {subject}?"),
+)  # fmt: skip
+"""What is said of a document's own subject, the most telling first."""
+_DESCRIBED = _templates(
+    (rf"{_SUBJECT} is (?P<person>[^\W\d_a-z][\w'’-]+ [^\W\d_a-z][\w'’-]+)(?=[.,;]| and )", "Who is {subject}?"),
+    (rf"{_SUBJECT} is (?P<done>{'|'.join(_AGENTS)}) by ", "Who {agent} {subject}?"),
+    (rf"{_SUBJECT} (?P<verb>open|close|start|begin|leave|meet)s (?:at|on|every) ", "When does {subject} {verb}?"),
+    (rf"{_SUBJECT} costs? [£$€]?\d", "How much does {subject} cost?"),
+    (rf"{_SUBJECT} (?P<verb>last|take)s (?:about )?(?:\d[\d.]*|an?|two|three|half) [a-z]+", "How long does {subject} {verb}?"),
+    (rf"{_SUBJECT} is (?:about )?[£$€]\d", "How much is {subject}?"),
+    (rf"{_SUBJECT} is (?:about )?\d[\d.]* (?:minutes|hours|days|weeks|months|years)\b", "How long is {subject}?"),
+    (r"(?P<subject>[A-Z][a-z]+(?: [a-z]+){0,2}s) are (?P<done>held|collected|paid|made|emptied|posted|inspected) (?:once|twice|every|each|daily|weekly)\b",
+     "How often are {subject} {done}?"),
+)  # fmt: skip
+"""What is said of anything in a text whose title is no name."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A question, the document that answers it, what it asks about, and the rank of its template, best first."""
+
+    question: str
+    document: int
+    subject: str
+    rank: int
+
+
+def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
+    """At most `count` questions that the index answers, of different documents and kinds where it can; the same for the same index."""
+    documents = _documents_read(len(index.data.document_sources))
+    candidates = [each for document in documents.tolist() for each in _candidates(index.data, document)]
+    documents_of = Counter(subject for subject, _ in {(each.subject, each.document) for each in candidates})
+    rest = [each for each in candidates if documents_of[each.subject] == 1 and len(each.question) <= LONGEST]
+    rest.sort(key=lambda each: (each.rank, content_id(each.question)))
+    chosen: list[Candidate] = []
+    for fresh in (_of_another_kind, _of_another_document):
+        for each in rest:
+            if len(chosen) < count and all(fresh(each, other) for other in chosen):
+                chosen.append(each)
+    return tuple(each.question for each in chosen)
+
+
+def _of_another_kind(one: Candidate, other: Candidate) -> bool:
+    return _of_another_document(one, other) and one.question.split()[0] != other.question.split()[0]
+
+
+def _of_another_document(one: Candidate, other: Candidate) -> bool:
+    return one.document != other.document
+
+
+def _documents_read(documents: int) -> Ints:
+    return np.unique(np.linspace(0, documents - 1, min(documents, MOST_DOCUMENTS)).astype(np.int64))
+
+
+def _candidates(data: IndexData, document: int) -> Iterator[Candidate]:
+    first, end = np.searchsorted(data.passage_document_P, [document, document + 1]).tolist()
+    passages_P = np.arange(first, min(end, first + PASSAGES_READ))
+    if not len(passages_P):
+        return
+    opening, title = data.passage_texts[first], data.document_titles[document]
+    statements = [data.proposition_texts[int(row)] for row in expand_rows(data.passage_proposition_PN, passages_P)[1]]
+    name = subject_name(title, opening)
+    for statement in dict.fromkeys(statements):
+        text = statement.removeprefix(f"{_BRACKETS.sub('', title)}: ")
+        made = ask_named(text, name, opening) if name else ask_described(text)
+        if made is not None:
+            yield Candidate(made[0], document, made[1].casefold(), made[2])
+
+
+def subject_name(title: str, opening: str) -> str:
+    """How a question calls the subject of a document: as its first sentence does, which begins with the title; "" where it does not.
+
+    >>> subject_name("Lantern (ferry)", "The Lantern works the sound."), subject_name("Glass Moss", "# Glass Moss\\n\\nGlass moss is a moss.")
+    ('the Lantern', 'glass moss')
+    >>> subject_name("Ada Marlow", "Ada Marlow (1850–1931) was a shipwright."), subject_name("Pay and pension", "Wages are paid.")
+    ('Ada Marlow', '')
+    """
+    name = re.sub(r"\AThe ", "", _BRACKETS.sub("", title).strip())
+    sentence = next((unit.text for unit in split_units(opening) if unit.kind != "heading"), "")
+    match = re.match(rf"(?P<the>The )?(?P<name>{re.escape(name)})(?![\w'’])", sentence, re.IGNORECASE)
+    if match is None or not _PLAIN_NAME.fullmatch(name):
+        return ""
+    if match["the"]:
+        return f"the {match['name']}"
+    is_common = match["name"].partition(" ")[2].islower()
+    return match["name"].lower() if is_common else match["name"]
+
+
+def ask_named(text: str, name: str, opening: str) -> tuple[str, str, int] | None:
+    """The question that a statement about a document's own subject answers, the subject, and the rank of its template; None without one.
+
+    >>> ask_named("Lantern was built in 1911 by the Marlow Yard.", "the Lantern", "")
+    ('When was the Lantern built?', 'the Lantern', 0)
+    >>> ask_named("Ada Marlow was a shipwright.", "Ada Marlow", "He was born in Tarn.")
+    ('Who was Ada Marlow?', 'Ada Marlow', 6)
+    """
+    bare = name.removeprefix("the ")
+    said = re.match(rf"(?:The )?{re.escape(bare)}(?:\s*\([^()]*\))? ", text, re.IGNORECASE)
+    if said is None:
+        return None
+    what = "What"
+    if may_be_person(bare) and not name.startswith("the "):
+        what = "Who" if _LIVED.search(opening) else ""
+    for rank, template in enumerate(_NAMED):
+        match = template.pattern.match(text, said.end())
+        if match is None or ("{what}" in template.question and not what):
+            continue
+        return template.question.format(**_parts(match, name), what=what), name, rank
+    return None
+
+
+def ask_described(text: str) -> tuple[str, str, int] | None:
+    """As `ask_named`, for a statement about something that it only describes.
+
+    >>> ask_described("The lunch break lasts 45 minutes and is unpaid.")
+    ('How long does the lunch break last?', 'the lunch break', 4)
+    >>> ask_described("The first edition costs £3.") is None
+    True
+    """
+    for rank, template in enumerate(_DESCRIBED):
+        match = template.pattern.match(text)
+        if match is None or _VAGUE.search(match["subject"]):
+            continue
+        person = match.groupdict().get("person")
+        if not may_be_person(person) if person else re.fullmatch(r"The [\w-]+", match["subject"]):
+            continue
+        subject = match["subject"][0].lower() + match["subject"][1:]
+        return template.question.format(**_parts(match, subject)), subject, rank
+    return None
+
+
+def _parts(match: re.Match[str], subject: str) -> dict[str, str]:
+    """The parts of a question from a match, with the verbs that it needs."""
+    found = {name: value or "" for name, value in match.groupdict().items()}
+    done = found.get("done", "")
+    verbs = {
+        "base": _BASES.get(found.get("past", ""), ""),
+        "made": _PASTS.get(done, done),
+        "agent": _AGENTS.get(done, ""),
+    }
+    return {**found, **verbs, "subject": subject}

@@ -1,0 +1,44 @@
+// What the page shows before the first question: questions that the collection answers, and what is in it.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, el } from "../shared/dom.js";
+import { openReader } from "../look/reader.js";
+import { CHANGED, emptyNote, takesDocuments } from "../look/upload.js";
+
+const SHOWN = 3;
+
+/** Fill the start, now and after each change of the collection; `ask(question)` is called for a question that is chosen. */
+export function startWith(welcome, ask) {
+  const fill = async () => {
+    const first = el("p", { class: "hint welcome" }, welcome);
+    try {
+      const [{ questions }, listed] = await Promise.all([get("v1/suggestions"), get("v1/documents", { sort: "date", descending: true, limit: SHOWN })]);
+      if (listed.total) byId("start").replaceChildren(first, suggested(questions, ask), contents(listed));
+      else byId("start").replaceChildren(emptyNote());
+    } catch (problem) {
+      byId("start").replaceChildren(first, el("p", { class: "hint" }, sentence(problem)));
+    }
+  };
+  byId("start").replaceChildren(el("p", { class: "hint welcome" }, welcome));
+  addEventListener(CHANGED, fill);
+  fill();
+}
+
+function suggested(questions, ask) {
+  if (!questions.length) return "";
+  const buttons = questions.map((each) => el("li", {}, el("button", { type: "button", class: "suggestion", onclick: () => ask(each) }, each)));
+  return el("section", { "aria-labelledby": "try-title" }, el("h2", { id: "try-title" }, "Try one of these"), el("ul", {}, ...buttons));
+}
+
+function contents({ documents, total, total_passages: passages }) {
+  const dated = documents.filter((each) => each.date);
+  const lines = (dated.length ? dated : documents).map((each) => el("li", {},
+    el("button", { type: "button", class: "link", onclick: () => openReader({ source: each.source, title: each.title, start: 0, end: 0 }) }, each.title || each.source),
+    each.date ? el("span", { class: "place" }, ` ${each.date}`) : null));
+  return el("section", { "aria-labelledby": "contents-title" },
+    el("h2", { id: "contents-title" }, "In this collection"),
+    el("p", {}, `${count(total, "document")}, ${count(passages, "passage")}. `, el("a", { href: "#documents" }, "See all documents")),
+    takesDocuments() ? el("p", {}, "Drop files or folders anywhere on this page to add them.") : null,
+    el("p", { class: "place" }, dated.length ? "Newest:" : total > documents.length ? "Some of them:" : "They are:"),
+    el("ul", { class: "newest" }, ...lines));
+}

@@ -1,0 +1,125 @@
+// The view of all documents: what each is and how it begins, sorted as the reader likes; opens and deletes them.
+
+import { documentPath, get, remove, sentence } from "../shared/api.js";
+import { byId, count, el, nodeAddress, snippet } from "../shared/dom.js";
+import { openReader } from "./reader.js";
+import { CHANGED, emptyNote, takesDocuments, uploadButton } from "./upload.js";
+
+const PAGE = 50;
+const MOST_LABELS = 6;
+const ORDERS = {
+  title: { name: "Name", ways: ["A to Z", "Z to A"], descending: false },
+  date: { name: "Date", ways: ["oldest first", "newest first"], descending: true },
+  size: { name: "Size", ways: ["shortest first", "longest first"], descending: true },
+};
+const NO_LABELS = ["date", "page_starts"];
+const HERE = "documents";
+let order = "title";
+let descending = false;
+let shown = 0;
+
+/** List again after each change of the collection. */
+export const startDocuments = () => addEventListener(CHANGED, (event) => {
+  if (!byId("view-documents").hidden && event.detail !== HERE) openDocuments(shown);
+});
+
+/** Show the view, with at least `rows` documents; `note` is said in its head. */
+export async function openDocuments(rows = PAGE, note = "") {
+  const view = byId("view-documents");
+  if (!view.hasChildNodes()) view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+  try {
+    const listed = await page(0, Math.max(rows, PAGE));
+    const list = el("ul", { class: "documents" }, ...listed.documents.map(line));
+    const parts = listed.total ? [sorting(), list, more(list, listed.total)] : [emptyNote()];
+    view.replaceChildren(head(listed, note), ...parts);
+    shown = listed.documents.length;
+  } catch (problem) {
+    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+  }
+}
+
+const page = (offset, limit = PAGE) => get("v1/documents", { sort: order, descending, offset, limit: Math.min(limit, 1000) });
+
+function head({ total, total_passages: passages }, note) {
+  return el("div", { class: "library-head" },
+    el("h2", { id: "documents-title", tabindex: "-1" }, "Documents"),
+    el("p", { class: "hint", role: "status" }, note || `${count(total, "document")}, ${count(passages, "passage")}`),
+    total ? uploadButton() : "");
+}
+
+function sorting() {
+  const buttons = Object.entries(ORDERS).map(([key, { name, ways, descending: down }]) => {
+    const pressed = key === order;
+    const sort = async () => {
+      [order, descending] = [key, pressed ? !descending : down];
+      await openDocuments(shown);
+      byId(`sort-${key}`).focus();
+    };
+    const label = pressed ? `${name}, ${ways[Number(descending)]}` : name;
+    return el("button", { id: `sort-${key}`, type: "button", "aria-pressed": String(pressed), onclick: sort }, label);
+  });
+  return el("div", { class: "tabs", role: "group", "aria-label": "Sort by" }, ...buttons);
+}
+
+function more(list, total) {
+  const left = total - list.children.length;
+  if (left <= 0) return "";
+  const button = el("button", { type: "button", class: "quiet more", onclick: async () => {
+    const first = list.children.length;
+    const { documents } = await page(first);
+    list.append(...documents.map(line));
+    shown = list.children.length;
+    list.children[first]?.querySelector("button").focus();
+    button.replaceWith(more(list, total));
+  } }, `More (${left.toLocaleString("en")})`);
+  return button;
+}
+
+function line(each) {
+  const name = each.title || each.source;
+  const open = () => openReader({ source: each.source, title: each.title, start: 0, end: 0 });
+  const labels = Object.entries(each.metadata).filter(([key]) => !NO_LABELS.includes(key)).slice(0, MOST_LABELS);
+  const item = el("li", {},
+    el("div", { class: "document-text" },
+      el("button", { type: "button", class: "link title", onclick: open }, name),
+      name === each.source ? null : el("span", { class: "place" }, each.source),
+      el("p", { class: "snippet" }, snippet({ title: each.title, text: each.preview }, 220)),
+      labels.length ? el("ul", { class: "labels", "aria-label": "Labels" }, ...labels.map(([key, value]) => el("li", {}, `${key}: ${[value].flat().join(", ")}`))) : null),
+    el("dl", { class: "document-facts" },
+      ...(each.date ? fact("Date", each.date) : []),
+      ...fact("Size", `${count(each.passages, "passage")}, ${count(each.characters, "character")}`),
+      ...fact("State", each.unread ? `${each.unread} of ${count(each.passages, "passage")} without statements` : "ready")),
+    el("div", { class: "document-actions" },
+      el("a", { href: nodeAddress("document", each.source), "aria-label": `Connections of ${name}` }, "Connections"),
+      takesDocuments() ? el("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, onclick: () => confirmDelete(each, name, item) }, "Delete") : null));
+  return item;
+}
+
+const fact = (name, value) => [el("dt", {}, name), el("dd", {}, value)];
+
+function confirmDelete({ source, passages }, name, item) {
+  const place = Array.from(item.parentElement.children).indexOf(item);
+  const problem = el("p", { class: "problem", role: "alert", hidden: true });
+  const confirm = el("button", { type: "button", class: "primary", onclick: async () => {
+    confirm.disabled = true;
+    try {
+      await remove(documentPath(source));
+      dialog.close();
+      await openDocuments(shown, `${name} is deleted.`);
+      (document.querySelectorAll(".documents [aria-label^='Delete ']")[place] ?? byId("documents-title"))?.focus();
+      dispatchEvent(new CustomEvent(CHANGED, { detail: HERE }));
+    } catch (error) {
+      problem.textContent = sentence(error);
+      problem.hidden = false;
+      confirm.disabled = false;
+    }
+  } }, "Delete");
+  const dialog = el("dialog", { class: "small-dialog", id: "delete", "aria-labelledby": "delete-title", onclose: () => dialog.remove() },
+    el("h2", { id: "delete-title" }, `Delete ${name}?`),
+    el("p", {}, `It is removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep what they quote. This cannot be undone.`),
+    problem,
+    el("div", { class: "buttons" },
+      el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"), confirm));
+  document.body.append(dialog);
+  dialog.showModal();
+}

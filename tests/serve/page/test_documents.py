@@ -1,0 +1,203 @@
+"""The list of documents: what each is, in the order asked for, opened and deleted; by mouse, by keys and on a phone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.build.build import build_index
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.running import Running, serving
+from tests.serve.page.conftest import HOSTILE, SAID, Visits
+
+LIBRARY = [
+    *ISLES,
+    Document(
+        "b.md",
+        "Bell law",
+        "The Bell Law was made in 1754. It lays down when the bell rings.",
+        {"year": 1754, "team": ["law", "sea"]},
+    ),
+    Document("c.eml", "Crew list", "The crew list follows on Monday.", {"date": "2024-03-01T10:00:00"}),
+    Document("long.txt", "Almanac", "The tide turns at noon. " * 400),
+    HOSTILE,
+]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Running]:
+    folder = tmp_path / "library"
+    build_index(folder, LIBRARY, IndexSettings(), lambda spec: HashEncoder())
+    with (
+        chat_server(lambda body, number: SAID) as upstream,
+        serving(folder, f"openai:tiny@{upstream.url}", writable=True) as running,
+    ):
+        yield running
+
+
+def titles(page: Any) -> list[str]:
+    found: list[str] = page.locator(".documents .title").all_inner_texts()
+    return found
+
+
+def opened(running: Running, visit: Visits, **options: Any) -> Any:
+    page = visit(running, **options).page
+    page.click("nav >> text=Documents")
+    page.wait_for_selector(".documents > li")
+    return page
+
+
+def test_each_document_is_listed_with_its_facts(library: Running, visit: Visits) -> None:
+    page = opened(library, visit)
+    assert "9 documents" in page.inner_text(".library-head") and sorted(titles(page)) == sorted(
+        each.title for each in LIBRARY
+    )
+    law = page.locator(".documents > li", has_text="Bell law").inner_text()
+    assert "b.md" in law and "The Bell Law was made in 1754." in law and "team: law, sea" in law
+    facts = page.locator(".documents > li", has_text="Bell law").locator("dd").all_inner_texts()
+    assert facts == ["1754", f"1 passage, {len(LIBRARY[5].text)} characters", "ready"]
+    assert page.locator(".documents > li", has_text="Almanac").locator("dt").all_inner_texts() == ["Size", "State"]
+    page.click(".documents >> text=Bell law")
+    page.wait_for_selector("#reader[open]")
+    assert page.inner_text("#reader-text") == LIBRARY[5].text
+    page.keyboard.press("Escape")
+    page.click("[aria-label='Connections of Bell law']")
+    page.wait_for_selector("#node h2 >> text=Bell law")
+
+
+def test_the_list_is_sorted_as_asked(library: Running, visit: Visits) -> None:
+    page = opened(library, visit)
+    by_title = sorted((each.title for each in LIBRARY), key=str.casefold)
+    assert titles(page) == by_title
+
+    def sort(name: str, label: str) -> list[str]:
+        page.click(f"#sort-{name}")
+        page.wait_for_selector(f"#sort-{name}[aria-pressed=true]:text-is('{label}')")
+        page.wait_for_function("name => document.activeElement.id === `sort-${name}`", arg=name)
+        return titles(page)
+
+    assert sort("title", "Name, Z to A") == by_title[::-1]
+    assert sort("date", "Date, newest first")[:2] == ["Crew list", "Bell law"]
+    oldest_first = sort("date", "Date, oldest first")
+    by_source = [each.title for each in sorted(LIBRARY, key=lambda each: each.source)]
+    undated = [title for title in by_source if title not in ("Bell law", "Crew list")]
+    assert oldest_first == ["Bell law", "Crew list", *undated]
+    by_size = sorted(LIBRARY, key=lambda each: (-len(each.text.strip()), each.source))
+    assert sort("size", "Size, longest first") == [each.title for each in by_size]
+
+
+def test_a_document_is_deleted_once_that_is_confirmed(library: Running, visit: Visits) -> None:
+    page = opened(library, visit)
+    page.click("[aria-label='Delete Bell law']")
+    assert "removed from the index for everyone, with its 1 passage." in page.inner_text("#delete")
+    page.click("#delete >> text=Cancel")
+    page.wait_for_selector("#delete", state="detached")
+    assert library.get("/v1/documents/b.md").status_code == 200
+    after = titles(page)[titles(page).index("Bell law") + 1]
+    page.click("[aria-label='Delete Bell law']")
+    page.click("#delete .primary")
+    page.wait_for_selector("text=Bell law is deleted.")
+    assert library.get("/v1/documents/b.md").status_code == 404 and "Bell law" not in titles(page)
+    assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {after}"
+    page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('8 documents')")
+
+
+def test_a_refused_deletion_says_why(library: Running, visit: Visits) -> None:
+    session = visit(library)
+    page = session.page
+    page.click("nav >> text=Documents")
+    page.wait_for_selector(".documents > li")
+    assert library.delete("/v1/documents/tarn").status_code == 200
+    page.click("[aria-label='Delete Tarn']")
+    page.click("#delete .primary")
+    page.wait_for_selector("#delete [role=alert] >> text=The index has no document 'tarn'")
+    session.problems.clear()  # Chromium notes the refusal.
+
+
+def test_more_documents_than_a_page_are_listed_in_turn(tmp_path: Path, visit: Visits) -> None:
+    many = [Document(f"gull-{n:02}.md", "", f"Gull number {n} nests on the rock.") for n in range(60)]
+    build_index(tmp_path / "index", many, IndexSettings(), lambda spec: HashEncoder())
+    with serving(tmp_path / "index", None) as running:
+        page = opened(running, visit)
+        assert len(titles(page)) == 50 and page.query_selector(".document-actions button, .library-head button") is None
+        page.click("text=More (10)")
+        page.wait_for_function("() => document.querySelectorAll('.documents > li').length === 60")
+        assert titles(page)[-1] == "gull-59.md" and not page.is_visible(".more")
+
+
+def test_by_keys_alone(library: Running, visit: Visits) -> None:
+    page = visit(library).page
+    page.on("filechooser", lambda chooser: None)  # From the start: Chromium takes a moment to pass choosers on.
+    page.wait_for_selector(".suggestion")
+    question = page.inner_text(".suggestion >> nth=0")
+
+    def go(name: str) -> None:
+        for _ in range(80):
+            here = page.evaluate(
+                "(() => { const at = document.activeElement; return at.ariaLabel || at.id || at.textContent.trim(); })()"
+            )
+            if here == name:
+                assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+                return
+            page.keyboard.press("Tab")
+        raise AssertionError(f"no way by Tab to {name!r}")
+
+    go(question)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".cost")
+    page.focus(".skip")
+    go("Documents")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".documents > li")
+    go("sort-date")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Date, newest first")
+    go("Delete Crew list")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#delete[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#delete", state="detached")
+    assert page.evaluate("document.activeElement.ariaLabel") == "Delete Crew list"
+    page.focus(".skip")
+    go("Add documents")
+    with page.expect_file_chooser():
+        page.keyboard.press("Enter")
+
+
+def test_on_a_phone_all_is_there(library: Running, visit: Visits) -> None:
+    session = visit(library, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = session.page
+    page.wait_for_selector(".suggestion")
+
+    def reachable(selector: str) -> None:
+        page.locator(selector).first.scroll_into_view_if_needed()
+        box = page.locator(selector).first.bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390, (selector, box)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, selector
+
+    for each in (
+        ".suggestion",
+        ".newest button",
+        "nav >> text=Documents",
+        "nav >> text=API",
+        "#history-button",
+        "#compare",
+    ):
+        reachable(each)
+    page.tap(".suggestion >> nth=0")
+    page.wait_for_selector(".cost")
+    for each in ("#k", "#where", "#fresh", "#compare", ".column-head select"):
+        reachable(each)
+    page.tap("nav >> text=Documents")
+    page.wait_for_selector(".documents > li")
+    for each in (
+        "#sort-size",
+        ".library-head .primary",
+        "[aria-label='Delete Bell law']",
+        "[aria-label='Connections of Almanac']",
+    ):
+        reachable(each)

@@ -1,0 +1,149 @@
+"""What the page shows before the first question, and documents that are dropped anywhere on it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.build.build import build_index
+from graph.config import parse_settings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
+from serve.http.keys import change_keys, make_key
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.running import Running, serving
+from tests.serve.page.conftest import SAID, Visits
+
+DATED = Document(
+    "notes/petrel.eml", "Petrel count", "The petrel count is in.", {"date": "2024-03-01T10:00:00", "team": "birds"}
+)
+
+
+@pytest.fixture
+def filling(tmp_path: Path) -> Iterator[Running]:
+    """A writable server with a model, over an index that a test may change."""
+    folder = tmp_path / "filling"
+    build_index(folder, [*ISLES, DATED], parse_settings(IndexSettings, {}, "test"), lambda spec: HashEncoder())
+    with ExitStack() as exits:
+        upstream = exits.enter_context(chat_server(lambda body, number: SAID))
+        yield exits.enter_context(serving(folder, f"openai:tiny@{upstream.url}", writable=True))
+
+
+def drag(page: Any, kind: str, paths: Sequence[Path]) -> None:
+    """A step of dragging real files over the page, as the browser gets it from the desktop."""
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    page.context.new_cdp_session(page).send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
+
+
+def drop(page: Any, *paths: Path) -> None:
+    for kind in ("dragEnter", "dragOver", "drop"):
+        drag(page, kind, paths)
+
+
+def test_the_start_says_what_is_here_and_its_questions_can_be_asked(filling: Running, visit: Visits) -> None:
+    page = visit(filling).page
+    page.wait_for_selector(".suggestion")
+    offered = page.locator(".suggestion").all_inner_texts()
+    assert tuple(offered) == filling.services.collections.live["filling"].current.suggestions and len(offered) == 3
+    text = " ".join(page.inner_text("#start").split())
+    assert text.endswith("6 documents, 6 passages. See all documents Newest: Petrel count 2024-03-01")
+    page.click(f"text={offered[1]}")
+    page.wait_for_selector(".cost")
+    assert page.inner_text(".turn-question") == offered[1] and not page.is_visible("#start")
+    page.click("#fresh")
+    assert page.is_visible("#start") and page.locator(".suggestion").all_inner_texts() == offered
+    page.click(".newest button >> nth=0")
+    page.wait_for_selector("#reader[open]")
+    assert page.inner_text("#reader-text") == DATED.text
+
+
+def test_a_key_sees_only_its_own_at_the_start(tmp_path: Path, visit: Visits) -> None:
+    folder, file = tmp_path / "index", tmp_path / "keys.json"
+    build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
+    key, text = make_key("tarn", scopes=("read",), where=("source=tarn",))
+    change_keys(file, lambda keys: [*keys, key])
+    with serving(folder, None, keys=str(file)) as running:
+        session = visit(running)
+        page = session.page
+        page.wait_for_selector("#key-dialog[open]")
+        page.fill("#key-field", text)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".suggestion")
+        assert page.locator(".suggestion").all_inner_texts() == ["What is Tarn?"]
+        start = page.inner_text("#start")
+        assert "1 document, 1 passage." in start and not any(each.title in start for each in (*ISLES[:3], DATED))
+        session.problems.clear()  # Chromium notes the first 401.
+
+
+def test_an_empty_collection_says_what_to_do_and_is_filled_by_a_drop(
+    filling: Running, visit: Visits, tmp_path: Path
+) -> None:
+    for source in [each.source for each in (*ISLES, DATED)]:
+        assert filling.delete(f"/v1/documents/{source}").status_code == 200
+    page = visit(filling).page
+    page.wait_for_selector(".empty")
+    assert "This collection is empty. Drop files or folders anywhere" in page.inner_text("#start")
+    assert page.locator("#start button").all_inner_texts() == ["Add documents"] and not page.query_selector(
+        ".suggestion"
+    )
+    folder = tmp_path / "isles"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "heron.md").write_text("# Heron\n\nHeron is a ferry. Heron was built in 1911.")
+    (folder / "inner" / "tern.md").write_text("Terns nest in the reeds.")
+    (folder / ".hidden.md").write_text("Nobody sees this.")
+    drag(page, "dragEnter", [folder])
+    drag(page, "dragOver", [folder])
+    page.wait_for_selector("#drop >> text=Drop files or folders")
+    drag(page, "drop", [folder])
+    page.wait_for_selector(".upload [role=status]:has-text('2 files indexed.')")
+    assert not page.is_visible("#drop")
+    listed = filling.get("/v1/documents").json()["documents"]
+    assert [each["source"] for each in listed] == ["isles/heron.md", "isles/inner/tern.md"]
+    page.wait_for_selector(".suggestion >> text=When was Heron built?")
+    page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('2 documents')")
+
+
+def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
+    filling: Running, visit: Visits, tmp_path: Path
+) -> None:
+    texts = {
+        "gull.md": "Gulls nest on the rock.",
+        "empty.md": " ",
+        "tool.exe": "MZ",
+        "broken.pdf": "no PDF at all",
+        "torn.docx": "x",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    session = visit(filling)
+    page = session.page
+    session.ask()
+    drop(page, *(tmp_path / name for name in texts))
+    page.wait_for_selector(".upload [role=status]:has-text('1 file indexed, 4 refused:')")
+    refused = {
+        line.partition(": ")[0]: line.partition(": ")[2] for line in page.locator(".upload li").all_inner_texts()
+    }
+    assert refused.keys() == texts.keys() - {"gull.md"}
+    assert refused["empty.md"] == "it has no text" and refused["tool.exe"].startswith(
+        "this kind of file cannot be read"
+    )
+    assert all(reason and name not in reason for name, reason in refused.items()), refused
+    assert page.is_visible(".cost") and page.url.startswith(filling.url)
+    page.click(".upload >> text=Close")
+    assert not page.is_visible(".upload")
+    session.problems.clear()  # Chromium notes the refusals.
+
+
+def test_a_page_that_takes_no_documents_ignores_a_drop(server: Running, visit: Visits, tmp_path: Path) -> None:
+    (tmp_path / "gull.md").write_text("Gulls nest on the rock.")
+    page = visit(server).page
+    page.wait_for_selector("#start h2")
+    sent: list[str] = []
+    page.on("request", lambda request: request.method != "GET" and sent.append(request.url))
+    drop(page, tmp_path / "gull.md")
+    page.wait_for_timeout(300)
+    assert sent == [] and not page.is_visible("#drop") and page.query_selector(".upload") is None
+    assert page.url.startswith(server.url) and page.query_selector("#start h2")

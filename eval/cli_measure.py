@@ -350,7 +350,7 @@ def add_alignment(commands: typer.Typer) -> None:
             typer.Option(
                 metavar="COMPONENT=WEIGHT",
                 rich_help_panel=MODEL,
-                help="Component to reward, with its weight; repeatable; default: the reward that the runs were trained for.",
+                help="Component to reward, with its weight; default: the reward that the runs were trained for. Repeatable.",
             ),
         ] = None,
         equal_within: Annotated[

@@ -62,7 +62,6 @@ class StudySettings(Settings):
     arms: dict[str, ArmSettings] = Field(min_length=2, description="systems by name")
     contrast: tuple[str, str] = Field(description="arms whose difference is tested, first minus second")
     looks: tuple[LookSettings, ...] = Field(
-        (LookSettings(seeds=6),),
         min_length=1,
         description="looks at the contrast, with more seeds from one to the next",
     )

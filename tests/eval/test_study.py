@@ -41,7 +41,8 @@ def values(**changes: Any) -> dict[str, Any]:
     numbers = {"train_prompts": 10, "dev_prompts": 5, "test_prompts": 20, "train_samples": 4, "test_samples": 3}
     assumed = {"seconds_per_sample": 2, "seed_sd": 0.03, "prompt_sd": 0.2}
     costs = {"updates": 100, "checkpoints": 3, "trial_rates": 2}
-    return {"arms": arms, "contrast": ["ms", "dpo"], **numbers, **assumed, **costs, **changes}
+    looks = {"looks": [{"seeds": 6}]}
+    return {"arms": arms, "contrast": ["ms", "dpo"], **looks, **numbers, **assumed, **costs, **changes}
 
 
 def study(**changes: Any) -> StudySettings:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from data_synth.reading.sets import ReadingQuestion
 from data_synth.rows import ReadingRow, reading_to_json
 from eval.reading import ReadingTask, answer_all
 from graph.answer.prompt import CitedSentence, answer_messages, write_answer
+from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import adapter_base, computes_in_bfloat16, is_adapter, trained_precision
@@ -27,7 +29,7 @@ from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
 from serve.engines import KINDS, fastest_kind, open_engine
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
-from train.run.settings import LoraSettings, SftSettings
+from train.run.settings import SftSettings
 
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 ANSWERING_SHARE, TRAINING_SHARE = 0.25, 0.9
@@ -146,11 +148,11 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
     """The settings of the training: an adapter is trained on, another model gets a new one; in bfloat16 where the device computes in it."""
     fast = torch.cuda.is_available() or computes_in_bfloat16()
-    return SftSettings(
-        **settings.training(data, output),
-        precision=trained_precision(settings.model) or ("bfloat16" if fast else "float32"),
-        lora=None if is_adapter(settings.model) else LoraSettings(),
-    )
+    of_model: dict[str, Any] = {
+        "precision": trained_precision(settings.model) or ("bfloat16" if fast else "float32"),
+        "lora": None if is_adapter(settings.model) else {},
+    }
+    return parse_settings(SftSettings, settings.training(data, output) | of_model, "tune")
 
 
 def model_to_train(spec: str) -> str:

@@ -16,6 +16,7 @@ from data_synth.reading.reading_rows import passage_with_answer, set_of_index
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_question
 from data_synth.rows import Dropped
 from graph.answer.context import build_context
+from graph.config import parse_settings
 from graph.documents.questions import Question, parse_question, read_questions
 from graph.errors import UserError
 from graph.index.index import Index
@@ -126,9 +127,8 @@ def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
 
 def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
     """The document of the best passage with the answer for each question, "" for none."""
-    evidences = retrieve_many(
-        index, [question.text for question in questions], RetrieveSettings(top_k=PASSAGES_SEARCHED)
-    )
+    settings = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
+    evidences = retrieve_many(index, [question.text for question in questions], settings)
     found = (
         passage_with_answer(build_context(evidence, PASSAGES_SEARCHED), question.answers)
         for question, evidence in zip(questions, evidences, strict=True)

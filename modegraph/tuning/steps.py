@@ -13,6 +13,7 @@ from data_synth.reading.reading_form import READING
 from data_synth.reading.reading_rows import ReadingSettings, Share, reading_rows, set_of_index, set_of_passages
 from data_synth.reading.sets import ReadingSet, read_set
 from eval.reading import ReadingAnswer, ReadingTask, answer_all, answers_json, over_gold, pick_questions, score_text
+from graph.config import parse_settings
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.errors import UserError
@@ -118,7 +119,8 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
     """Training rows in the form of the reader's; UserError if no question gives one."""
-    settings = ReadingSettings(context_words=tuning.settings.context_words, seed=tuning.settings.seed)
+    values = {"context_words": tuning.settings.context_words, "seed": tuning.settings.seed}
+    settings = parse_settings(ReadingSettings, values, "tune")
     rows = reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes))
     origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
     summary = write_dataset(folder, rows, READING, origin)

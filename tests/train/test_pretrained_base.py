@@ -11,6 +11,8 @@ from graph.models.catalogue import ADAPTERS, SMOLLM2, PretrainedAdapter, folder_
 from graph.models.checkpoint import adapter_base
 from serve.engines import open_model
 from train.model.load import load_policy
+from train.plan.memory import Launch
+from train.plan.plan import plan_training
 from train.preference.preference import train_ms
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
@@ -51,7 +53,7 @@ def test_adapters_name_their_base_and_open_from_another_cache(
 def test_an_adapter_without_a_tokenizer_is_trained_on_with_its_bases(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So is one of the catalogue, by its name: what ships with the package has no tokenizer of its own."""
+    """So is one of the catalogue, by its name: what ships with the package has no tokenizer of its own. Its cost is planned by its name, too."""
     few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
@@ -59,6 +61,10 @@ def test_an_adapter_without_a_tokenizer_is_trained_on_with_its_bases(
         file.unlink()
     ours = PretrainedAdapter(str(tmp_path / "sft"), SMOLLM2, "answers")
     monkeypatch.setitem(ADAPTERS, "small reader", ours)
-    train_sft(SftSettings(model="small reader", output=str(tmp_path / "on"), **few))
+    named = SftSettings(model="small reader", output=str(tmp_path / "on"), **few)
+    assert plan_training(named, Launch(), 0) == plan_training(
+        named.model_copy(update={"model": str(tmp_path / "sft")}), Launch(), 0
+    )
+    train_sft(named)
     assert adapter_base(str(tmp_path / "on")) == "smollm2"
     assert (tmp_path / "on/tokenizer.json").read_bytes() == (folder_of(SMOLLM2) / "tokenizer.json").read_bytes()

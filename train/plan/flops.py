@@ -131,7 +131,7 @@ def _output(model: Any, head: Head) -> nn.Parameter:
 
 
 def _adapter_of(settings: TrainSettings) -> LoraConfig:
-    values = json.loads((Path(settings.model) / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    values = json.loads((Path(resolve(settings.model)) / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     return LoraConfig(**{key: values[key] for key in ("r", "lora_alpha", "target_modules", "task_type")})
 
 

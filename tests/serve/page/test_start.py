@@ -144,6 +144,12 @@ def test_a_page_that_takes_no_documents_ignores_a_drop(server: Running, visit: V
     sent: list[str] = []
     page.on("request", lambda request: request.method != "GET" and sent.append(request.url))
     drop(page, tmp_path / "gull.md")
+    prevented = """() => ["dragover", "drop"].map((kind) => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File(["x"], "x.md"));
+      return !document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer }));
+    })"""
+    assert page.evaluate(prevented) == [True, True], "the browser would open the file in place of the page"
     page.wait_for_timeout(300)
     assert sent == [] and not page.is_visible("#drop") and page.query_selector(".upload") is None
     assert page.url.startswith(server.url) and page.query_selector("#start h2")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from graph.build.build import build_index
+from graph.types import Document
 from tests.corpora import ISLES
 from tests.disks import AMPLE, mounted_disk
 from tests.fakes import HashEncoder, chat_server
@@ -53,6 +54,42 @@ def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
         for source in ("more/terns.txt", "ada", "bread", "lantern", "marlow", "tarn"):
             on.client().delete(f"/documents/{source}", cast_to=object)
         assert on.post("/v1/retrieve", json={"query": "anything"}).json()["passages"] == []
+
+
+def test_the_list_gives_the_facts_of_each_document_in_the_order_asked(tmp_path: Path) -> None:
+    """Against the documents themselves; one has no sentence, one two passages, and a date may be no date."""
+    long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
+    odd = [
+        Document("aha", "", "Aha."),
+        long,
+        Document("crew", "crew list", "The crew follows.", {"date": "2024-03-01T10:00"}),
+    ]
+    build_index(tmp_path / "index", [*ISLES, *odd], SETTINGS, lambda spec: HashEncoder())
+    with serving(tmp_path / "index", None) as on:
+        listed = on.get("/v1/documents").json()
+        assert listed["total"] == 8 and listed["total_passages"] == sum(
+            each["passages"] for each in listed["documents"]
+        )
+        for each in listed["documents"]:
+            passages = on.get(f"/v1/documents/{each['source']}").json()["passages"]
+            assert (each["passages"], each["characters"]) == (len(passages), passages[-1]["end"])
+            assert passages[0]["text"].startswith(each["preview"]) and each["preview"]
+        by_source = {each["source"]: each for each in listed["documents"]}
+        assert list(by_source) == sorted(by_source) and by_source["long"]["passages"] > 1
+        assert {name for name, each in by_source.items() if each["unread"]} == {"aha"}
+        assert [by_source[name]["date"] for name in ("long", "crew", "ada")] == ["1754", "2024-03-01", None]
+
+        def order(query: str) -> list[str]:
+            return [each["source"] for each in on.get(f"/v1/documents?{query}").json()["documents"]]
+
+        assert order("descending=true") == sorted(by_source, reverse=True)
+        assert order("sort=date&descending=true")[:3] == ["crew", "long", "ada"]
+        assert order("sort=date")[:3] == ["long", "crew", "ada"] and len(order("sort=date")) == 8
+        assert order("sort=size&descending=true")[0] == "long" and order("sort=size")[0] == "aha"
+        titled = sorted(by_source, key=lambda name: (by_source[name]["title"] or name).casefold())
+        assert order("sort=title") == titled and order("sort=title&limit=3&offset=2") == titled[2:5]
+        assert order("sort=title&offset=99") == []
+        assert on.get("/v1/documents?sort=colour").status_code == 422
 
 
 def test_a_server_that_is_not_writable_changes_nothing(stack: Stack) -> None:

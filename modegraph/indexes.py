@@ -103,7 +103,7 @@ class Index:
     ) -> Answer:
         """A cited answer from what `retrieve` finds with the same settings; every citation is checked.
 
-        `verifier` finds sentences that the passages do not support (`unsupported`): a folder or hub name, "" for the one included
+        `verifier` finds sentences that the passages do not support (`unsupported`), and names those that it cannot judge (`not_checked`): a folder or hub name, "" for the one included
         in modegraph, None for none.
 
         UserError as in `retrieve`, for a model that cannot be opened or refuses, and when the model becomes unavailable.

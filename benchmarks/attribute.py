@@ -1,7 +1,8 @@
 """Attribution and the verdict on short answers: is the passage found for a right answer a gold one, and are right answers left unmarked?
 
 hotpotqa_train: each gold answer, and each gold sentence restated, over the ten passages of its question, questions of HotpotQA's official dev
-part only; gold are the passages with supporting sentences. A wrong answer is that of another question of the same type. qa_feedback:
+part only; gold are the passages with supporting sentences. A wrong answer is that of another question, or the title of a passage that is not
+gold, and so stands in the passages. qa_feedback:
 sentences of real answers over their own passages among OTHERS of other questions; gold are their own. Milliseconds are processor time of
 one thread. Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
@@ -48,7 +49,8 @@ def hotpot_cases(folder: Path, rows: int, part: str = "dev") -> dict[str, list[C
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
     questions = [row for _, row in read_jsonl(folder / "questions.jsonl") if row["official_split"] == part]
     random.Random(0).shuffle(questions)
-    cases: dict[str, list[Case]] = {"short answers": [], "yes or no": [], "restated sentences": [], "wrong answers": []}
+    kinds = ("short answers", "yes or no", "restated sentences", "another question's answers", "titles as answers")
+    cases: dict[str, list[Case]] = {kind: [] for kind in kinds}
     for row, other in zip(questions[:rows], [*questions[1:], questions[0]], strict=False):
         passages = [corpus[passage] for passage in row["context_ids"]]
         case = _hotpot_case(row, passages, row["answers"][0])
@@ -56,7 +58,9 @@ def hotpot_cases(folder: Path, rows: int, part: str = "dev") -> dict[str, list[C
         cases["yes or no" if is_polar else "short answers"].append(case)
         wrong = other["answers"][0]
         if not is_polar and wrong not in ("yes", "no", *row["answers"]):
-            cases["wrong answers"].append(_hotpot_case(row, passages, wrong))
+            cases["another question's answers"].append(_hotpot_case(row, passages, wrong))
+            title = next(passage["title"] for passage in passages if passage["id"] not in row["gold_ids"])
+            cases["titles as answers"].append(_hotpot_case(row, passages, title))
         for passage, at in row["supporting_sentences"]:
             sentences = corpus[passage]["sentences"]
             if at < len(sentences):

@@ -19,11 +19,11 @@ from graph.text.sentences import Unit
 from graph.text.word_forms import Words, form
 from graph.types import Excerpt
 
-AROUND = 0.5
+AROUND = 0.7
 """What a word counts that stands in the title or in the sentence before, instead of in the sentence itself."""
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
 """What the question's words count beside those of a fragment, and of a sentence, where only a tie is left to them."""
-LEAST_SHARE, LEAST_OF_QUESTION = 0.5, 0.3
+LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
 """Below these shares of the words of a sentence, and of its question if it is a fragment, nothing supports it."""
 MOST_STATEMENTS = 100
 """Later sentences of an answer are not attributed."""

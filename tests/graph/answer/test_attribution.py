@@ -31,6 +31,8 @@ EXCERPTS = (TRAM, YARD, LANTERN)
         ("How long does the crossing take?", "55 minutes.", LANTERN, "The Lantern works the sound"),
         ("Who founded the yard?", "Johanna Brandt", YARD, "Johanna Brandt founded it"),
         ("What is the ordinary fare of the tram?", "3 tallens", TRAM, "The ordinary fare"),
+        ("Which town has the North Quay?", "Saltmere", YARD, "The Brandt Yard occupied"),
+        ("Which town has the North Quay?", "It is at Saltmere.", YARD, "The Brandt Yard occupied"),
         ("How large was the loan?", "900 tallens", YARD, "Johanna Brandt founded it"),
         ("What is the gauge of the tram?", "It has a gauge of 760 millimetres.", TRAM, "The gauge is 760"),
         ("Tell me of the tram.", "The Corrow Tram was electrified in 1926.", TRAM, "It opened on 17 June 1893"),

@@ -31,7 +31,10 @@ class Evidence(graph.types.Evidence):
 
 @dataclass(frozen=True, repr=False)
 class Answer(serve.pipeline.Answer):
-    """A cited answer: `text`, the `reason` before it, `citations` by number, and the `evidence` that it is based on."""
+    """A cited answer: `text`, the `reason` before it, `citations` by number, and the `evidence` that it is based on.
+
+    Where the model cites nothing, the citations are `attributed`: the passages that support the answer best, found by modegraph.
+    """
 
     evidence: Evidence
 

@@ -106,7 +106,8 @@ class Index:
         If the documents do not cover the question (probability of absence at least `abstain`, by default .9), the answer is “not in
         the documents” and the model is not called.
 
-        `verifier` finds sentences that the passages do not support (`unsupported`): a folder or hub name, "" for the one included
+        `verifier` finds sentences that the passages do not support (`unsupported`), and names those that it cannot judge
+        (`not_checked`): a folder or hub name, "" for the one included
         in modegraph, None for none.
 
         UserError as in `retrieve`, for a model that cannot be opened or refuses, and when the model becomes unavailable.

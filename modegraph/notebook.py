@@ -171,8 +171,12 @@ def answer_html(answer: Answer) -> str:
     from serve.show import no_answer
 
     rows = [
-        (text(f"[{number}]"), text(excerpt.title or excerpt.source), text(excerpt.text, "text"))
-        for number, excerpt in answer.citations.items()
+        (
+            text(f"[{number}]"),
+            text(f"{each.title or each.source}{' (attributed, not cited by the model)' if each.attributed else ''}"),
+            text(each.text, "text"),
+        )
+        for number, each in answer.citations.items()
     ]
     removed = ", ".join(f"[{number}]" for number in answer.removed)
     return notebook_view(
@@ -183,6 +187,7 @@ def answer_html(answer: Answer) -> str:
         *([passages_table(answer.evidence)] if not answer.answer and not rows else []),
         *([tag("p", text(f"Removed: {removed}, cited but not among the passages.", "soft"))] if removed else []),
         *(tag("p", text(f"Not supported by the passages: {sentence.text}", "soft")) for sentence in answer.unsupported),
+        *(tag("p", text(f"Not checked: {sentence.text}", "soft")) for sentence in answer.not_checked),
         *([tag("p", text("Cut at the token limit.", "soft"))] if answer.finish_reason == "length" else []),
         cost_line(answer.evidence),
         text(f" · {answer.model} · {answer.writing.seconds:.2f} s", "soft"),

@@ -6,13 +6,16 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
+from graph.answer.attribution import Citation
 from graph.answer.citations import Mark
 from graph.types import Excerpt
 
 
-def citation(number: int, excerpt: Excerpt) -> dict[str, Any]:
-    """An excerpt in JSON form: number, title, source, start, end, page and text; for a summary its members."""
-    return {"number": number, **asdict(excerpt)}
+def citation(number: int, cited: Citation) -> dict[str, Any]:
+    """A citation in JSON form: number, title, source, start, end, page and text of the excerpt, for a summary its members; `attributed`,
+    and its `quotes`.
+    """
+    return {"number": number, **asdict(cited)}
 
 
 def passage_url(base: str, excerpt: Excerpt) -> str:

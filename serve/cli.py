@@ -88,7 +88,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         from graph.retrieve.parts.query import RetrieveSettings
         from graph.retrieve.retrieve import retrieve
         from graph.shared.jsonl import write_json
-        from serve.pipeline import answer_from, without_unsupported_parts
+        from serve.pipeline import answer_from
         from serve.show import show_answer, show_evidence, show_paths
 
         values = {
@@ -115,10 +115,8 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         if language_model is None or retrieve_only or stopped:
             result, text = asdict(evidence), show_evidence(evidence)
         else:
-            answer = answer_from(
-                evidence, top_k, max_context_tokens, language_model, max_answer_tokens, support_verifier
-            )
-            answer = without_unsupported_parts(answer) if unsupported == "drop" else answer
+            limits = (top_k, max_context_tokens, language_model, max_answer_tokens)
+            answer = answer_from(evidence, *limits, support_verifier, drops=unsupported == "drop")
             result, text = asdict(answer), show_answer(answer)
         print_json(result) if as_json else print(text)
         if explain and not as_json:

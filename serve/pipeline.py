@@ -6,26 +6,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import check_citations
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.prompt import NOT_FOUND, parse_answer
-from graph.answer.support import SupportChecker, Unsupported, without_unsupported
+from graph.answer.support import NotChecked, SupportChecker, Unsupported, without_unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.retrieve.parts.query import usage_of
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
+from graph.types import Completion, CompletionRequest, Evidence, FinishReason, LanguageModel, Trace
 from serve.conversation.prompt import Prompt, fit_prompt, halvings, is_too_long, standalone_prompt
 from serve.types import Cost
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt.
+    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt; where it cites none, they are
+    `attributed`: found by modegraph for the sentences of the answer.
 
     `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason and
-    the answer that the excerpts do not seem to support; none without a verifier. `left_out` excerpts did not fit the model's window.
+    the answer that the excerpts do not seem to support, `not_checked` those that cannot be judged; none without a verifier. `left_out` excerpts did not fit the model's window.
     `finish_reason` is "length" when the text was cut at the token limit. `retrieval` is the cost of finding the evidence, `writing` that of
     generating the answer.
     """
@@ -35,9 +37,10 @@ class Answer:
     answer: str
     well_formed: bool
     finish_reason: FinishReason
-    citations: Mapping[int, Excerpt]
+    citations: Mapping[int, Citation]
     removed: tuple[int, ...]
     unsupported: tuple[Unsupported, ...]
+    not_checked: tuple[NotChecked, ...]
     left_out: int
     evidence: Evidence
     model: str
@@ -52,13 +55,17 @@ def answer_from(
     model: LanguageModel,
     max_answer_tokens: int,
     verifier: Verifier | None = None,
+    drops: bool = False,
 ) -> Answer:
-    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model."""
+    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model.
+
+    With `drops`, the answer is without the sentences that `verifier` finds unsupported; `unsupported` has the positions where they were.
+    """
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
     prompt, answer_tokens = fit_prompt(standalone_prompt(evidence, ranked), model, max_answer_tokens)
     prompt, completion = ask_model(model, prompt, answer_tokens)
-    return cite(prompt, completion, model.name, time.perf_counter() - started, verifier)
+    return cite(prompt, completion, model.name, time.perf_counter() - started, verifier, drops)
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
@@ -79,48 +86,41 @@ def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> t
 
 
 def cite(
-    prompt: Prompt, completion: Completion, model: str, seconds: float, verifier: Verifier | None = None
+    prompt: Prompt,
+    completion: Completion,
+    model: str,
+    seconds: float,
+    verifier: Verifier | None = None,
+    drops: bool = False,
 ) -> Answer:
-    """Parse the completion of a prompt, generated in `seconds`, into an Answer; citations without an excerpt are removed from reason and answer."""
+    """Parse the completion of a prompt, generated in `seconds`, into an Answer; citations without an excerpt are removed from reason and
+    answer, and with `drops` unsupported sentences.
+    """
     evidence, excerpts = prompt.evidence, prompt.excerpts
     parsed = parse_answer(completion.text, prompt.form)
-    reason, answer = (check_citations(part, len(excerpts)) for part in (parsed.reason, parsed.answer))
-    checker = SupportChecker(excerpts, verifier)
+    checked = {part: check_citations(getattr(parsed, part), len(excerpts)) for part in ("reason", "answer")}
+    checker = SupportChecker(excerpts, verifier, evidence.query)
+    shown = {part: (each.text, tuple(checker.unsupported(part, each.text))) for part, each in checked.items()}
+    if drops:
+        shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
+    texts = {part: text for part, (text, _) in shown.items()}
+    unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
     return Answer(
         question=evidence.query,
-        reason=reason.text,
-        answer=answer.text,
+        **texts,
         well_formed=parsed.well_formed,
         finish_reason=completion.finish_reason,
-        citations={number: excerpts[number - 1] for number in (*reason.cited, *answer.cited)},
-        removed=tuple(dict.fromkeys((*reason.removed, *answer.removed))),
-        unsupported=(
-            *checker.unsupported("reason", reason.text),
-            *checker.unsupported("answer", answer.text),
+        citations=cite_excerpts(
+            evidence.query, **texts, excerpts=excerpts, unsupported={each.text for each in unsupported}
         ),
+        removed=tuple(dict.fromkeys(number for each in checked.values() for number in each.removed)),
+        unsupported=unsupported,
+        not_checked=tuple(sentence for part, text in texts.items() for sentence in checker.not_checked(part, text)),
         left_out=prompt.left_out,
         evidence=evidence,
         model=model,
         retrieval=retrieval_cost(evidence.trace),
         writing=writing_cost(completion if excerpts else None, seconds),
-    )
-
-
-def without_unsupported_parts(answer: Answer) -> Answer:
-    """The answer without its unsupported sentences and their citations; `unsupported` has the positions where they were."""
-    by_part = {part: [item for item in answer.unsupported if item.part == part] for part in ("reason", "answer")}
-    (reason, of_reason), (text, of_answer) = (
-        without_unsupported(getattr(answer, part), sentences) for part, sentences in by_part.items()
-    )
-    cited = {
-        number for part in (reason, text) for number in check_citations(part, max(answer.citations, default=0)).cited
-    }
-    return replace(
-        answer,
-        reason=reason,
-        answer=text,
-        citations={number: excerpt for number, excerpt in answer.citations.items() if number in cited},
-        unsupported=(*of_reason, *of_answer),
     )
 
 

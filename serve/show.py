@@ -46,8 +46,14 @@ def show_answer(answer: Answer) -> str:
     lines = [wrapped(answer.answer or no_answer(answer.reason), "")]
     if answer.reason:
         lines += ["", wrapped(f"Reason: {answer.reason}", "")]
-    for number, excerpt in answer.citations.items():
-        lines += ["", wrapped(f"[{number}] {excerpt.title} · {location_of(excerpt)}", ""), wrapped(excerpt.text)]
+    for number, citation in answer.citations.items():
+        origin = " · attributed, not cited by the model" if citation.attributed else ""
+        lines += [
+            "",
+            wrapped(f"[{number}] {citation.title} · {location_of(citation)}{origin}", ""),
+            wrapped(citation.text),
+        ]
+        lines += [wrapped(f"Closest: “{text}”") for text in dict.fromkeys(quote.text for quote in citation.quotes)]
     if not answer.answer and not answer.citations:
         lines += ["", "What was found:", "", show_evidence(answer.evidence)]
     costs = f"{_cost_line(answer.retrieval, 'Retrieval')} · {_cost_line(answer.writing, 'Answer')}"
@@ -99,6 +105,9 @@ def _notes(answer: Answer) -> Iterator[str]:
         missing = f" (not there: {', '.join(sentence.missing)})" if sentence.missing else ""
         left_out = "Left out: not" if sentence.start == sentence.end else "Not"
         yield wrapped(f"{left_out} supported by {sources}{missing}: “{sentence.text}”", "")
+    if answer.not_checked:
+        sentences = "; ".join(f"“{each.text}” {each.because}" for each in answer.not_checked)
+        yield wrapped(f"Not checked: {sentences}.", "")
     if answer.left_out:
         yield f"Left out: {answer.left_out:,} of the passages found, which do not fit the model's window."
     if answer.finish_reason == "length":

@@ -12,10 +12,11 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple
 
+from graph.answer.attribution import cite_excerpts
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.prompt import NOT_FOUND, FormSplitter, Part, with_title
-from graph.answer.support import Handling, SupportChecker, SupportGate, Unsupported
+from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGate, Unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.text.prompting import quote
@@ -55,6 +56,7 @@ class MessageParts:
 
     `handling` is what happens to sentences that the passages do not support: to drop them the verifier reads each as it ends, otherwise
     all of them at the end. With `fallback` a text without an answer ends with a note that there is none, and the best passage.
+    `question` is what the text answers.
     """
 
     def __init__(
@@ -64,11 +66,12 @@ class MessageParts:
         handling: Handling = "mark",
         verifier: Verifier | None = None,
         fallback: bool = False,
+        question: str = "",
     ) -> None:
-        self._excerpts = excerpts
+        self._excerpts, self._question = excerpts, question
         self._fallback = fallback and form
         self._splitter = FormSplitter() if form else None
-        checker = SupportChecker(excerpts, None if handling == "ignore" else verifier)
+        checker = SupportChecker(excerpts, None if handling == "ignore" else verifier, question)
         self._reasoning, self._content = (
             _Field(name, len(excerpts), checker, handling == "drop") for name in (REASONING, "content")
         )
@@ -84,23 +87,30 @@ class MessageParts:
         """The cited numbers without a passage, in order of first use."""
         return _union(self._reasoning.gate.removed, self._content.gate.removed)
 
-    def unsupported(self) -> list[dict[str, Any]]:
-        """The sentences that the passages do not seem to support, once the text has ended; `part` is the field of the message."""
-        return [asdict(sentence) for field in (self._reasoning, self._content) for sentence in field.unsupported()]
+    def checks(self) -> dict[str, Any]:
+        """What was found in the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
+        cannot be judged (`part` is the field of the message), and whether the model wrote an answer.
+        """
+        fields = (self._reasoning, self._content)
+        return {
+            "removed": list(self.removed),
+            "unsupported": [asdict(sentence) for field in fields for sentence in field.unsupported()],
+            "not_checked": [asdict(sentence) for field in fields for sentence in field.not_checked()],
+            "answered": self.answered,
+        }
 
     def fields(self, base: str) -> dict[str, Any]:
-        """The extra fields of a message: its citations, those of the content also as annotations, removed numbers, sentences that the
-        passages do not support, and whether the model wrote an answer.
+        """The extra fields of a message: its citations, attributed where the model cites nothing; its own in the content also as
+        annotations; its checks.
         """
-        marks = (*self._reasoning.marks, *self._content.marks)
+        checks = self.checks()
+        unsupported = {sentence["text"] for sentence in checks["unsupported"]}
+        answer = self._content.shown
+        cited = cite_excerpts(self._question, self._reasoning.shown, answer, self._excerpts, unsupported)
         return {
-            "citations": [
-                citation(number, self._excerpts[number - 1]) for number in _union([mark.number for mark in marks])
-            ],
+            "citations": [citation(number, found) for number, found in cited.items()],
             "annotations": [url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.marks],
-            "removed": list(self.removed),
-            "unsupported": self.unsupported(),
-            "answered": self.answered,
+            **checks,
         }
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
@@ -154,11 +164,10 @@ class PlainParts:
     """As MessageParts for a text that is not based on passages: it is shown unchanged."""
 
     removed: tuple[int, ...] = ()
-    answered = True
 
-    def unsupported(self) -> list[dict[str, Any]]:
-        """None: there are no passages to compare with."""
-        return []
+    def checks(self) -> dict[str, Any]:
+        """Nothing was found: there are no passages to compare with."""
+        return {"removed": [], "unsupported": [], "not_checked": [], "answered": True}
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
         """The next piece."""
@@ -192,8 +201,13 @@ class _Field:
         self._section: int | None = None
         self.has_words = False
         """Whether the model wrote any text other than citations without a passage."""
-        self._shown_chars = 0
+        self._shown: list[str] = []
         self._fallback_marks: tuple[Mark, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The text shown so far."""
+        return "".join(self._shown)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -206,26 +220,30 @@ class _Field:
             return self._support.dropped
         return self._checker.unsupported(self._name, self.gate.shown)
 
+    def not_checked(self) -> list[NotChecked]:
+        """The sentences that cannot be judged, of a text that is the model's."""
+        return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
+
     def feed(self, part: Part) -> str:
         if not part.text:
             return ""
         first = self._section in (None, part.section)
         self._section = part.section
-        return self._count_shown(self._check_support(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
+        return self._keep(self._check_support(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
 
     def finish(self) -> str:
         rest = self._check_support(self.gate.finish())
-        return self._count_shown(rest if self._support is None else rest + self._support.finish())
+        return self._keep(rest if self._support is None else rest + self._support.finish())
 
     def append_fallback(self, text: str) -> str:
         """Append a text that is not the model's, so that no verifier reads it."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
-        self._fallback_marks = tuple(mark.shifted(self._shown_chars) for mark in gate.marks)
-        return self._count_shown(checked)
+        self._fallback_marks = tuple(mark.shifted(len(self.shown)) for mark in gate.marks)
+        return self._keep(checked)
 
-    def _count_shown(self, text: str) -> str:
-        self._shown_chars += len(text)
+    def _keep(self, text: str) -> str:
+        self._shown.append(text)
         return text
 
     def _check_support(self, checked: str) -> str:

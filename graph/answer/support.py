@@ -1,8 +1,9 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
-A sentence with citations is checked against the cited passages, any other against all. Fragments, sentences of more
-than MOST_WORDS and those in a script other than Latin are not checked: no verifier is trained on such. Removing a
-sentence removes the blanks it leaves: an empty list item, the empty line after a paragraph."""
+A sentence with citations is checked against the cited passages, any other against all, a short one together with its
+question (`claim_of`). What says too little, sentences of more than MOST_WORDS and those in another language than their
+passages are not checked: no verifier is trained on such. Removing a sentence removes the blanks it leaves: an empty list
+item, the empty line after a paragraph."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from graph.answer.prompt import NOT_FOUND, parse_answer
 from graph.answer.verifier import Ground, Verifier, judge_claims, missing_words, open_verifier
 from graph.errors import UserError
 from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
-from graph.text.word_forms import Words
+from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words, form
 from graph.types import Excerpt
 
 FEWEST_WORDS, FEWEST_CONTENT_WORDS, MOST_WORDS = 4, 2, 200
@@ -28,6 +29,10 @@ CACHED_GROUNDS = 256
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
 HANDLINGS = get_args(Handling)
+Obstacle = Literal["says too little", "is too long", "is in another language"]
+"""Why a sentence cannot be checked."""
+POLAR = frozenset({"yes", "no", "maybe"})
+"""Answers whose truth no words of a passage show."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +53,33 @@ class Unsupported:
 
 
 @dataclass(frozen=True)
-class _Sentence:
-    """A sentence of a text, its claim (the text without citations), and the passages it cites."""
+class NotChecked:
+    """A sentence that no verifier can judge, neither supported nor unsupported: characters start to end of `part` of the answer."""
+
+    part: str
+    text: str
+    start: int
+    end: int
+    because: Obstacle
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence of a text: characters start to end, its `words` (the text without citations), its `claim` (`claim_of` these), and the
+    passages it cites.
+    """
 
     text: str
     start: int
     end: int
+    words: str
     claim: str
     cited: tuple[int, ...]
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether it is read together with its question."""
+        return self.claim != self.words
 
 
 def verifier_for(handling: str, spec: str) -> Verifier | None:
@@ -66,10 +90,13 @@ def verifier_for(handling: str, spec: str) -> Verifier | None:
 
 
 class SupportChecker:
-    """Checks the sentences of texts against the excerpts they were written from; without a verifier or excerpts, checks none."""
+    """Checks the sentences of texts against the excerpts they were written from; without a verifier or excerpts, checks none.
 
-    def __init__(self, excerpts: Sequence[Excerpt], verifier: Verifier | None) -> None:
-        self._excerpts, self._verifier = excerpts, verifier
+    Fragments are checked together with the `question` that they answer; without one, they are not checked.
+    """
+
+    def __init__(self, excerpts: Sequence[Excerpt], verifier: Verifier | None, question: str = "") -> None:
+        self._excerpts, self._verifier, self._question = excerpts, verifier, question
 
     def unsupported(self, part: str, checked: str) -> list[Unsupported]:
         """The sentences that the excerpts do not seem to support, of a text with checked citations; `part` names the text."""
@@ -81,10 +108,18 @@ class SupportChecker:
                 sentence.end,
                 round(probability, 3),
                 sentence.cited,
-                missing_words(sentence.claim, self._ground(sentence)),
+                self._missing(sentence),
             )
             for sentence, probability in self._judged(checked)
             if self._marks(probability)
+        ]
+
+    def not_checked(self, part: str, checked: str) -> list[NotChecked]:
+        """The sentences of such a text that cannot be judged; that something is not in the documents is no sentence to judge."""
+        return [
+            NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
+            for sentence in self._statements(checked)
+            if (obstacle := self._obstacle(sentence)) is not None
         ]
 
     def share_supported(self, response: str) -> float | None:
@@ -94,52 +129,100 @@ class SupportChecker:
         judged = [probability for part in parts for _, probability in self._judged(part)]
         return sum(not self._marks(probability) for probability in judged) / len(judged) if judged else None
 
-    def _judged(self, checked: str) -> Iterator[tuple[_Sentence, float]]:
+    def _judged(self, checked: str) -> Iterator[tuple[Statement, float]]:
         """The checkable sentences of a text with checked citations, each with the probability that it is unsupported."""
-        if self._verifier is None or not self._excerpts:
-            return
-        for sentence in _sentences(checked, len(self._excerpts)):
-            yield sentence, float(judge_claims(self._verifier, [sentence.claim], self._ground(sentence))[0])
+        for sentence in self._statements(checked):
+            if self._verifier is not None and self._obstacle(sentence) is None:
+                yield sentence, float(judge_claims(self._verifier, [sentence.claim], self._ground(sentence))[0])
+
+    def _statements(self, checked: str) -> Iterator[Statement]:
+        """The sentences to judge, without those that say that something is not in the documents."""
+        if self._verifier is not None and self._excerpts:
+            for sentence in statements_of(checked, len(self._excerpts), self._question):
+                if not refuses(sentence.words):
+                    yield sentence
+
+    def _obstacle(self, sentence: Statement) -> Obstacle | None:
+        words = Words.of(sentence.words)
+        if sentence.is_fragment and all(words.lower[at] in POLAR for at in words.content):
+            return "says too little"
+        if _is_foreign_script(words) or _is_foreign(Words.of(sentence.claim), self._ground(sentence)):
+            return "is in another language"
+        return obstacle_to(sentence.claim)
+
+    def _missing(self, sentence: Statement) -> tuple[str, ...]:
+        """The `missing_words` of the sentence itself, without those of its question."""
+        words = Words.of(sentence.words).words
+        return tuple(word for word in missing_words(sentence.claim, self._ground(sentence)) if word in words)
 
     def _marks(self, probability: float) -> bool:
         return self._verifier is not None and probability >= self._verifier.threshold
 
-    def _ground(self, sentence: _Sentence) -> Ground:
-        return Ground.joined([self._grounds[number - 1] for number in sentence.cited] or self._grounds)
+    def _ground(self, sentence: Statement) -> Ground:
+        cited = [self._grounds[number - 1] for number in sentence.cited]
+        return Ground.joined(cited) if cited else self._all_grounds
+
+    @cached_property
+    def _all_grounds(self) -> Ground:
+        return Ground.joined(self._grounds)
 
     @cached_property
     def _grounds(self) -> list[Ground]:
-        return [_ground_of(excerpt.title, excerpt.text) for excerpt in self._excerpts]
+        return [ground_of(excerpt.title, excerpt.text) for excerpt in self._excerpts]
 
 
 @lru_cache(CACHED_GROUNDS)
-def _ground_of(title: str, text: str) -> Ground:
+def ground_of(title: str, text: str) -> Ground:
     """A passage to check against; cached, as a server often uses the same ones."""
     return Ground.of([(title, text)])
 
 
-def _sentences(checked: str, passages: int) -> Iterator[_Sentence]:
+def statements_of(checked: str, passages: int, question: str = "") -> Iterator[Statement]:
+    """The sentences of a text with checked citations, which answers `question`, without headings and what has no words."""
     for unit in split_units(checked):
         gate = CitationGate(0)
-        claim = gate.feed(unit.text) + gate.finish()
-        if unit.kind == "heading" or not can_be_checked(claim):
-            continue
-        cited = tuple(number for number in gate.removed if 1 <= number <= passages)
-        yield _Sentence(unit.text, unit.start, unit.end, claim, cited)
+        words = gate.feed(unit.text) + gate.finish()
+        if unit.kind != "heading" and any(map(str.isalnum, words)):
+            cited = tuple(number for number in gate.removed if 1 <= number <= passages)
+            yield Statement(unit.text, unit.start, unit.end, words, claim_of(words, question), cited)
 
 
 def can_be_checked(claim: str) -> bool:
-    """Whether a verifier can judge a sentence: not a fragment, not too long, and in Latin script; others are not
-    checked, and never marked.
+    """Whether a verifier can judge a claim; others are not checked, and never marked.
 
     >>> [can_be_checked(each) for each in ("The ferry sank in 1911.", "In 1911.", "Паром затонул в 1911 году.")]
     [True, False, False]
     """
-    if not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS or NOT_FOUND in claim.casefold():
-        return False
+    return obstacle_to(claim) is None and not refuses(claim)
+
+
+def obstacle_to(claim: str) -> Obstacle | None:
+    """Why a verifier cannot judge a claim by itself, whatever the passages; None if it can."""
+    if len(claim.split()) > MOST_WORDS:
+        return "is too long"
     words = Words.of(claim)
-    foreign = sum(_OTHER_LETTER.search(words.words[at]) is not None for at in words.content)
-    return len(words.content) >= FEWEST_CONTENT_WORDS and 2 * foreign <= len(words.content)
+    if _is_foreign_script(words):
+        return "is in another language"
+    return "says too little" if len(claim.split()) < FEWEST_WORDS or len(words.content) < FEWEST_CONTENT_WORDS else None
+
+
+def refuses(words: str) -> bool:
+    """Whether a sentence says that something is not in the documents."""
+    return NOT_FOUND in words.casefold()
+
+
+def _is_foreign_script(words: Words) -> bool:
+    """Whether most content words are in a script other than Latin."""
+    return 2 * sum(_OTHER_LETTER.search(words.words[at]) is not None for at in words.content) > len(words.content)
+
+
+def _is_foreign(words: Words, ground: Ground) -> bool:
+    """Whether a sentence has more function words of other languages than of English, and most of its words occur nowhere in the passages."""
+    if sum(word in FOREIGN_FUNCTION_WORDS for word in words.lower) <= sum(
+        word in FUNCTION_WORDS for word in words.lower
+    ):
+        return False
+    return 2 * sum(form(stem) in ground.forms for stem in words.stems) < len(words.stems)
 
 
 def claim_of(sentence: str, question: str) -> str:

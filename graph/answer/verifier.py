@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.answer.overlap import OVERLAP, Wording, overlaps
-from graph.text.sentences import split_units
+from graph.text.sentences import Unit, split_units
 from graph.text.word_forms import OPPOSITES, Words, form
 from graph.trees import Forest, forest_from, forest_logits, probabilities, read_forests, save_forest, trained_file
 from graph.types import Floats
@@ -141,11 +141,11 @@ _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
 
 @dataclass(frozen=True)
 class Ground:
-    """Passages to check sentences against: their sentences, the words of each, the stems of their titles, the `form` of
+    """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
     all stems, the lower-case text, and the wording of each passage with its title.
     """
 
-    sentences: tuple[str, ...]
+    units: tuple[Unit, ...]
     words_N: tuple[Words, ...]
     titles: tuple[frozenset[str], ...]
     forms: frozenset[str]
@@ -156,25 +156,30 @@ class Ground:
     def of(cls, passages: Iterable[tuple[str, str]]) -> Ground:
         """The ground of `passages`, pairs of title and text."""
         pairs = list(passages)
-        sentences = tuple(unit.text for _, text in pairs for unit in split_units(text))
-        words_N = tuple(map(Words.of, sentences))
+        units = tuple(unit for _, text in pairs for unit in split_units(text))
+        words_N = tuple(Words.of(unit.text) for unit in units)
         titles = tuple(Words.of(title).stem_set for title, _ in pairs)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
         text = " ".join(text for _, text in pairs).casefold()
-        return cls(sentences, words_N, titles, forms, text, tuple(Wording.of(title, text) for title, text in pairs))
+        return cls(units, words_N, titles, forms, text, tuple(Wording.of(title, text) for title, text in pairs))
 
     @classmethod
     def joined(cls, parts: Iterable[Ground]) -> Ground:
         """The ground of the passages of all `parts`."""
         grounds = list(parts)
         return cls(
-            tuple(sentence for ground in grounds for sentence in ground.sentences),
+            tuple(unit for ground in grounds for unit in ground.units),
             tuple(words for ground in grounds for words in ground.words_N),
             tuple(title for ground in grounds for title in ground.titles),
             frozenset().union(*(ground.forms for ground in grounds)),
             " ".join(ground.text for ground in grounds),
             tuple(wording for ground in grounds for wording in ground.wordings),
         )
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The texts of the units."""
+        return tuple(unit.text for unit in self.units)
 
 
 def claim_features(claim: str, ground: Ground) -> Floats:

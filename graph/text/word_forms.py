@@ -17,6 +17,17 @@ them then there these they this those through to too under until up was we were 
 whose why will with within would you your
 """
 FUNCTION_WORDS = frozenset(_FUNCTION.split())
+_FOREIGN = """
+auf das dem den der des die ein eine einen er es für ist mit nicht sich sie und von war werden wird wurde zu zum zur
+aux avec ce dans du elle en est et il la le les par pas pour qui sur un une
+al como con del el fue las los para por que se su una y
+che da dal della di gli lo nel non per sono
+ao com da do dos em foi na não no os pelo
+aan dat de door een het niet op te van voor werd
+av att det ett för med och på som
+"""
+FOREIGN_FUNCTION_WORDS = frozenset(_FOREIGN.split()) - FUNCTION_WORDS - {"no"}
+"""Of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English words too."""
 _NEGATORS = """
 not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked
 """

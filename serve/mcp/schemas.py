@@ -122,8 +122,20 @@ class Explanation(BaseModel):
     ways: list[Path]
 
 
+class Quote(BaseModel):
+    """Characters start to end of a passage's text: the sentence that supports a sentence of the answer (`statement`) best."""
+
+    statement: str
+    text: str
+    start: int
+    end: int
+
+
 class Citation(BaseModel):
-    """A passage that the answer cites as [number], and its page, if any; for a summary, `source` is empty and `members` are its passages."""
+    """A passage that the answer cites as [number], and its page, if any; for a summary, `source` is empty and `members` are its passages.
+
+    `attributed`: the model cited nothing, and the server found the passage.
+    """
 
     number: int
     id: str
@@ -134,6 +146,8 @@ class Citation(BaseModel):
     text: str
     members: tuple[str, ...]
     page: int | None
+    attributed: bool
+    quotes: tuple[Quote, ...]
 
 
 class Answered(BaseModel):

@@ -247,16 +247,12 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TextEnd:
-    """The end of a text: OpenAI's finish reason, token counts, cited numbers without a passage, sentences that the passages do not support,
-    and whether the model wrote an answer.
-    """
+    """The end of a text: OpenAI's finish reason, token counts, and its checks, the fields of a message (`MessageParts.checks`)."""
 
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
-    removed: tuple[int, ...]
-    unsupported: list[dict[str, Any]]
-    answered: bool
+    checks: dict[str, Any]
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
@@ -288,7 +284,8 @@ async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[Pr
 def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
     """The parser for the text of one choice of this request."""
     form = uses_our_form(prepared.body)
-    return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, fallback=True)
+    question = prepared.prompt.evidence.query if prepared.prompt is not None else ""
+    return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, True, question)
 
 
 async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
@@ -315,7 +312,7 @@ async def stream_text(
     yield await feed_parts(prepared, parts.finish)
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
-    yield TextEnd(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported), parts.answered)
+    yield TextEnd(reason, *tokens, await asyncio.to_thread(parts.checks))
 
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from graph.answer.attribution import Citation, Quote
 from graph.answer.prompt import NOT_FOUND
 from graph.answer.verifier import open_verifier
 from graph.errors import UserError
-from graph.types import Absence, Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
+from graph.types import Absence, Completion, CompletionRequest, Evidence, Passage, Scored, Trace
 from serve.ledger import Ledger
-from serve.pipeline import answer_from, without_unsupported_parts
+from serve.pipeline import answer_from
 from serve.types import Cost
 from tests.fakes import ScriptedModel
 
@@ -28,8 +29,8 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     made, model_calls = answer("###Reason: It left in May [1], says [3]; the yard shut [2]. ###Answer: May 1958 [7]")
     assert (made.reason, made.answer) == ("It left in May [1], says; the yard shut [2].", "May 1958")
     assert made.citations == {
-        1: Excerpt("p1", "Lantern", LANTERN.text, "lantern.md", 0, 36),
-        2: Excerpt("p2", "Yard", YARD.text, "yard.md", 200, 227),
+        1: Citation("p1", "Lantern", LANTERN.text, "lantern.md", 0, 36),
+        2: Citation("p2", "Yard", YARD.text, "yard.md", 200, 227),
     }
     assert made.removed == (3, 7)
     assert made.well_formed and made.finish_reason == "stop"
@@ -41,6 +42,28 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     )
 
 
+def test_where_the_model_cites_nothing_the_passage_is_found_for_it() -> None:
+    made, _ = answer("###Reason: It is known. ###Answer: May 1958")
+    [(number, found)] = made.citations.items()
+    quotes = (Quote("May 1958", LANTERN.text, 0, 36),)
+    assert found == Citation("p1", "Lantern", LANTERN.text, "lantern.md", 0, 36, attributed=True, quotes=quotes)
+    assert number == 1 and made.answer == "May 1958"
+    refused, _ = answer("###Reason: It is not known. ###Answer: not in the documents")
+    assert refused.citations == {}
+
+
+def test_a_short_answer_is_judged_with_its_question_or_not_at_all() -> None:
+    def judged(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+        model = ScriptedModel(lambda request: f"###Reason: The Lantern was launched. ###Answer: {text}")
+        made = answer_from(FOUND, 5, None, model, 64, open_verifier(""))
+        return [each.text for each in made.unsupported], [(each.text, each.because) for each in made.not_checked]
+
+    assert judged("May 1958") == ([], [])
+    assert judged("Yes") == ([], [("Yes", "says too little")])
+    assert judged("Это было в мае.") == ([], [("Это было в мае.", "is in another language")])
+    assert judged(NOT_FOUND) == ([], [])
+
+
 def test_sentences_that_the_passages_do_not_say_are_told_and_can_be_dropped() -> None:
     text = (
         "###Reason: The Lantern was launched in May 1958 [1]. The yard opened in 1962 [2]. ###Answer: In May 1958 [1]."
@@ -50,7 +73,7 @@ def test_sentences_that_the_passages_do_not_say_are_told_and_can_be_dropped() ->
     (wrong,) = made.unsupported
     assert (wrong.part, wrong.text) == ("reason", "The yard opened in 1962 [2].")
     assert (wrong.cited, wrong.missing) == ((2,), ("1962",)) and made.reason[wrong.start : wrong.end] == wrong.text
-    less = without_unsupported_parts(made)
+    less = answer_from(FOUND, 5, None, model, 64, open_verifier(""), drops=True)
     assert (less.reason, less.answer) == ("The Lantern was launched in May 1958 [1].", "In May 1958 [1].")
     assert less.unsupported == (replace(wrong, start=41, end=41),) and set(less.citations) == {1}
     assert answer_from(FOUND, 5, None, model, 64).unsupported == ()

@@ -1,7 +1,8 @@
 from dataclasses import replace
 
-from graph.answer.support import Unsupported
-from graph.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
+from graph.answer.attribution import Citation, Quote
+from graph.answer.support import NotChecked, Unsupported
+from graph.types import Evidence, Passage, Scored, Summary, Trace
 from serve.pipeline import Answer
 from serve.show import show_answer, show_evidence, show_paths
 from serve.types import Cost
@@ -13,9 +14,10 @@ ANSWER = Answer(
     answer="noon",
     well_formed=True,
     finish_reason="stop",
-    citations={1: Excerpt("p1", "Tides", PASSAGE.text, "a.md", 12, 40)},
+    citations={1: Citation("p1", "Tides", PASSAGE.text, "a.md", 12, 40)},
     removed=(),
     unsupported=(),
+    not_checked=(),
     left_out=0,
     evidence=Evidence("When?"),
     model="m",
@@ -57,6 +59,24 @@ def test_what_no_passage_says_is_told_with_what_is_missing() -> None:
     assert "Left out: not supported by the passages: “It sank.”" in shown
     assert "Not supported by [1] [2] (not there: 1962): “It closed in 1962 [1] [2].”" in shown
     assert "Not supported by the passages: “It is a good yard.”" in shown
+
+
+def test_what_cannot_be_checked_is_no_mark() -> None:
+    unread = (
+        NotChecked("answer", "Yes", 0, 3, "says too little"),
+        NotChecked("reason", "Да.", 0, 3, "is in another language"),
+    )
+    shown = " ".join(show_answer(replace(ANSWER, not_checked=unread)).split())
+    assert "Not checked: “Yes” says too little; “Да.” is in another language." in shown
+    assert "Not supported" not in shown and "Not checked" not in show_answer(ANSWER)
+
+
+def test_what_the_model_did_not_cite_is_told_from_what_it_did() -> None:
+    quote = Quote("noon", "High at noon.", 0, 13)
+    attributed = replace(ANSWER.citations[1], attributed=True, quotes=(quote, replace(quote, statement="At noon.")))
+    lines = show_answer(replace(ANSWER, citations={1: attributed})).split("\n")
+    assert "[1] Tides · a.md 12–40 · attributed, not cited by the model" in lines
+    assert lines.count("    Closest: “High at noon.”") == 1
 
 
 def test_what_was_wrong_is_said() -> None:

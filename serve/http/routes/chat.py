@@ -110,9 +110,10 @@ def chat_router(services: Services) -> APIRouter:
         """A chat completion from the passages of the index.
 
         The message has extra fields: `reasoning_content` (the model's reasoning before the answer), `citations` (number, title, source,
-        start, end, text of each cited passage), `annotations` (OpenAI's url_citation for each citation in the content), `removed` (cited
+        start, end, text of each cited passage; `quotes`, its sentences that support the answer's best; `attributed`, true where the model
+        cited nothing and modegraph found the passage), `annotations` (OpenAI's url_citation for each citation in the content), `removed` (cited
         numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start, end, probability,
-        cited, missing; removed from the text when `retrieval.unsupported` is drop) and `answered` (false where the model wrote no answer:
+        cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot be judged, and why) and `answered` (false where the model wrote no answer:
         the content says so and quotes the nearest passage). The completion has `retrieval`. In a stream, reasoning and answer arrive as they
         are generated, the citations in the delta of a last chunk.
         """

@@ -201,9 +201,8 @@ class MessageWriter:
         events += self._close()
         usage = {"input_tokens": ended.prompt_tokens, "output_tokens": ended.completion_tokens}
         stop = {"stop_reason": STOP_REASONS.get(ended.finish_reason, "end_turn"), "stop_sequence": None}
-        checked = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
-        self.message |= {**stop, "usage": usage, **checked}
-        delta = {**stop, **checked}
+        self.message |= {**stop, "usage": usage, **ended.checks}
+        delta = {**stop, **ended.checks}
         return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
     @property
@@ -262,7 +261,7 @@ def messages_router(services: Services) -> APIRouter:
         """A message from the passages of the index; its text blocks have `citations` of the type search_result_location.
 
         Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
-        passages do not seem to support) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
+        passages do not seem to support), `not_checked` (sentences that cannot be judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))

@@ -83,8 +83,7 @@ class ResponseWriter:
         late = self._late_reasoning
         events = [] if self._open_item is not None else self._add_text("message", "")
         if self._is_open("message"):
-            checks = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
-            self._output[-1] |= checks
+            self._output[-1] |= ended.checks
         events += self._close(status)
         if late:
             events += [*self._add_text("reasoning", late), *self._close(status)]

@@ -41,7 +41,7 @@ function votes(turn, showStatus) {
 export function asText({ question, answer }) {
   const { answer: text, reason, citations } = answer.reply;
   const sources = [...citations].sort((one, other) => one.number - other.number).map((each) => {
-    const place = [each.title, each.source, each.page ? `p. ${each.page}` : "", each.source ? addressOf(each) : ""];
+    const place = [each.title, each.source, each.page ? `p. ${each.page}` : "", each.source ? addressOf(each) : "", each.attributed ? "not cited by the model" : ""];
     return `[${each.number}] ${place.filter(Boolean).join(", ")}`;
   });
   return [question, text || reason, sources.join("\n")].filter(Boolean).join("\n\n");

@@ -14,7 +14,7 @@ export class AnswerView {
     this.reason = el("details", { class: "reason", hidden: true, open: true }, el("summary", {}, "Reasoning"), this.reasoning);
     this.notes = el("div", {});
     this.element = el("div", { class: "answer", "aria-live": "polite" }, this.text, this.reason, this.notes);
-    this.reply = { answer: "", reason: "", citations: [], removed: [], unsupported: [], usage: null, retrieval: null, length: false };
+    this.reply = { answer: "", reason: "", citations: [], removed: [], unsupported: [], not_checked: [], usage: null, retrieval: null, length: false };
   }
 
   /** Read the events of a completion; returns the whole reply. */
@@ -31,6 +31,7 @@ export class AnswerView {
       reply.citations = choice?.delta?.citations ?? reply.citations;
       reply.removed = choice?.delta?.removed ?? reply.removed;
       reply.unsupported = choice?.delta?.unsupported ?? reply.unsupported;
+      reply.not_checked = choice?.delta?.not_checked ?? reply.not_checked;
       if (reply.answer || reply.reason) showStatus("Writing…");
       if (performance.now() - shown < SHOWN_MS) continue;
       this.show();
@@ -70,7 +71,7 @@ export class AnswerView {
   }
 }
 
-function notes({ answer, reason, length, removed, unsupported, retrieval }) {
+function notes({ answer, reason, length, removed, unsupported, not_checked: unchecked, retrieval }) {
   const lines = [];
   if (retrieval?.absence?.abstained) {
     const probability = Math.round(100 * retrieval.absence.probability);
@@ -93,5 +94,6 @@ function notes({ answer, reason, length, removed, unsupported, retrieval }) {
     const what = start === end ? `Left out${of}: not` : `Not${of && `,${of},`}`;
     lines.push(`${what} supported by ${where}${missing.length ? ` (not there: ${missing.join(", ")})` : ""}: “${text}”`);
   }
+  for (const { text, because } of unchecked) lines.push(`Not checked: “${text}” ${because}.`);
   return lines;
 }

@@ -29,14 +29,16 @@ export class EvidenceView {
   show(evidence, citations) {
     this.found = evidence;
     const numbers = new Map(citations.map((citation) => [citation.id, citation.number]));
-    const listed = evidence.passages.map((passage) => ({ ...passage, number: numbers.get(passage.id) }));
+    const attributed = citations.filter((citation) => citation.attributed);
+    const quotes = new Map(attributed.map((citation) => [citation.id, citation.quotes]));
+    const listed = evidence.passages.map((passage) => ({ ...passage, number: numbers.get(passage.id), quotes: quotes.get(passage.id) }));
     const among = new Set(listed.map((passage) => passage.id));
     const others = citations.filter((citation) => !among.has(citation.id));
     const first = [...listed.filter((each) => each.number), ...others].sort((one, other) => one.number - other.number);
     const rest = listed.filter((each) => !each.number);
     const paths = el("div", { class: "paths" });
     const lists = [];
-    if (first.length) lists.push(passageList("Cited", first), paths);
+    if (first.length) lists.push(passageList(attributed.length ? "Closest to the answer, not cited by the model" : "Cited", first), paths);
     if (rest.length) lists.push(passageList(first.length ? "Also found" : "Found", rest));
     if (!first.length) lists.push(listed.length ? paths : el("p", { class: "hint" }, "No passage was found."));
     erase(this.element);
@@ -79,13 +81,13 @@ export class EvidenceView {
   }
 }
 
-/** Open what a citation points at, the sentences closest to the statement marked; for a summary, its node in the graph. */
+/** Open what a citation points at, the sentences closest to the statement marked, or its quotes; for a summary, its node in the graph. */
 export function openCitation(citation, statement) {
   if (!citation.source) {
     location.hash = nodeAddress("summary", citation.id);
     return;
   }
-  const spans = statement ? closest(statement, citation.text) : [];
+  const spans = statement ? closest(statement, citation.text) : citation.quotes ?? [];
   const marks = spans.map(({ start, end }) => ({ start: citation.start + start, end: citation.start + end }));
   openReader({ ...citation, statement, marks });
 }

@@ -147,6 +147,49 @@ def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None
     assert SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", answer) == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "marked", "because"),
+    [
+        ("1911", False, None),
+        ("the Brandt Yard", False, None),
+        ("the Brandt Yard [1].", False, None),
+        ("Florian Achterberg", False, None),
+        ("4.44 euros", True, None),
+        ("Yes.", False, "says too little"),
+        ("no", False, "says too little"),
+        ("So it is.", False, "says too little"),
+        ("верфь", False, "is in another language"),
+        ("船。", False, "is in another language"),
+        ("Der Kapitän verkaufte die Fähre im Winter an die Stadt.", False, "is in another language"),
+        ("Le capitaine avait vendu le bateau dans la ville.", False, "is in another language"),
+        ("Florian Achterberg was elected to the council of Tarn.", True, None),
+        ("word " * 201, False, "is too long"),
+        ("Not in the documents.", False, None),
+        ("…", False, None),
+        ("", False, None),
+    ],
+)
+def test_a_sentence_is_marked_or_left_or_not_checked(answer: str, marked: bool, because: str | None) -> None:
+    """A short one is judged with its question."""
+    checker = SupportChecker(EXCERPTS, open_verifier(""), "Where was the ferry Lantern built, and when?")
+    assert [each.text for each in checker.unsupported("answer", answer)] == [answer] * marked
+    unread = checker.not_checked("answer", answer)
+    assert [(each.text, each.because) for each in unread] == [(answer.strip(), because)] * (because is not None)
+    assert [answer[each.start : each.end] for each in unread] == [each.text for each in unread]
+
+
+def test_a_sentence_in_the_language_of_its_passages_is_judged() -> None:
+    text = "Die Fähre wurde im Jahr 1911 in der Werft von Brandt gebaut. Der Kapitän war bis 1924 auf der Fähre."
+    checker = SupportChecker([Excerpt("1", "Fähre", text, "a.md", 0, 9)], open_verifier(""))
+    assert checker.not_checked("answer", "Die Fähre wurde in der Werft gebaut.") == []
+
+
+def test_what_a_short_answer_lacks_is_not_told_of_its_question() -> None:
+    checker = SupportChecker(EXCERPTS, open_verifier(""), "Who sold the Ondine to Zanzibar?")
+    [found] = checker.unsupported("answer", "Casimir Thole")
+    assert found.missing == ("Casimir", "Thole")
+
+
 def test_an_unknown_handling_is_an_error() -> None:
     assert verifier_for("ignore", "") is None and verifier_for("drop", "") is not None
     with pytest.raises(UserError, match=r"--unsupported hide\. Expected mark, drop or ignore"):

@@ -66,7 +66,7 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert shown == "1911 [2]"
     delta = deltas[-1]
     assert (
-        set(delta) == {"citations", "annotations", "removed", "unsupported", "answered"}
+        set(delta) == {"citations", "annotations", "removed", "unsupported", "not_checked", "answered"}
         and delta["answered"] is True
         and [each["number"] for each in delta["citations"]] == [1, 2]
         and delta["removed"] == [7, 12]
@@ -93,6 +93,53 @@ def test_what_the_passages_do_not_say_is_told_in_its_field(stack: Stack, stream:
     quiet, _ = stack(reply, unsupported="ignore")
     message = quiet.post("/v1/chat/completions", json={**request_body, "stream": False}).json()["choices"][0]["message"]
     assert message["unsupported"] == []
+
+
+def last_message(running: Running, stream: bool, **fields: object) -> dict[str, Any]:
+    """The message of an answer to ASK, of a stream the delta of its last chunk."""
+    body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
+    answered = running.post("/v1/chat/completions", json=body)
+    if not stream:
+        return dict(answered.json()["choices"][0]["message"])
+    events = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
+    return dict(events[-1]["choices"][0]["delta"])
+
+
+@pytest.mark.parametrize("unsupported", ["mark", "drop", "ignore"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_without_citations_is_given_the_passages_that_say_it(
+    stack: Stack, stream: bool, unsupported: str
+) -> None:
+    retrieval = {"retrieval": {"unsupported": unsupported}}
+    running, _ = stack("###Reason: It is known. ###Answer: the Marlow Yard")
+    message = last_message(running, stream, **retrieval)
+    [cited] = message["citations"]
+    assert (cited["attributed"], cited["source"], message["annotations"]) == (True, "lantern", [])
+    [quote] = cited["quotes"]
+    said = "She was built in 1911 by the Marlow Yard."
+    assert quote == {"statement": "the Marlow Yard", "text": said, "start": quote["start"], "end": quote["end"]}
+    assert cited["text"][quote["start"] : quote["end"]] == said
+    assert message["not_checked"] == []
+    for reply in (NOT_FOUND, "Florian Achterberg sold it to Zanzibar."):
+        assert last_message(stack(reply)[0], stream, **retrieval)["citations"] == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_told(stack: Stack, stream: bool) -> None:
+    running, _ = stack("The Lantern was built in 1911 by the Marlow Yard [1]. Да, это так.")
+    message = last_message(running, stream)
+    [cited] = message["citations"]
+    assert cited["attributed"] is False and cited["number"] == 1
+    assert [cited["text"][each["start"] : each["end"]] for each in cited["quotes"]] == [
+        each["text"] for each in cited["quotes"]
+    ]
+    assert [(each["part"], each["text"], each["because"]) for each in message["not_checked"]] == [
+        ("content", "Да, это так.", "is in another language")
+    ]
+    assert (
+        message["unsupported"] == []
+        and last_message(running, stream, retrieval={"unsupported": "ignore"})["not_checked"] == []
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,0 +1,156 @@
+"""Attribution and the verdict on short answers: is the passage found for a right answer a gold one, and are right answers left unmarked?
+
+hotpotqa_train: each gold answer, and each gold sentence restated, over the ten passages of its question, questions of HotpotQA's official dev
+part only; gold are the passages with supporting sentences. A wrong answer is that of another question, or the title of a passage that is not
+gold, and so stands in the passages. qa_feedback:
+sentences of real answers over their own passages among OTHERS of other questions; gold are their own. Milliseconds are processor time of
+one thread. Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks.report import Check, print_report
+from data_synth.claims.restate import PassageSentence, restate
+from graph.answer.attribution import attribute
+from graph.answer.support import SupportChecker
+from graph.answer.verifier import Verifier, open_verifier
+from graph.shared.jsonl import read_jsonl
+from graph.types import Excerpt
+
+OTHERS = 8
+"""Passages of other questions beside those of a sentence of qa_feedback."""
+LEAST_GOLD, MOST_MARKED = 0.85, 0.05
+
+
+@dataclass(frozen=True)
+class Case:
+    """An answer over numbered excerpts: the numbers of the gold ones and their supporting sentences, if these are known."""
+
+    question: str
+    answer: str
+    excerpts: tuple[Excerpt, ...]
+    gold: frozenset[int]
+    sentences: tuple[str, ...] = ()
+
+
+def hotpot_cases(folder: Path, rows: int, part: str = "dev") -> dict[str, list[Case]]:
+    """Cases by kind of answer, of at most `rows` questions of an official part."""
+    corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
+    questions = [row for _, row in read_jsonl(folder / "questions.jsonl") if row["official_split"] == part]
+    random.Random(0).shuffle(questions)
+    kinds = ("short answers", "yes or no", "restated sentences", "another question's answers", "titles as answers")
+    cases: dict[str, list[Case]] = {kind: [] for kind in kinds}
+    for row, other in zip(questions[:rows], [*questions[1:], questions[0]], strict=False):
+        passages = [corpus[passage] for passage in row["context_ids"]]
+        case = _hotpot_case(row, passages, row["answers"][0])
+        is_polar = case.answer in ("yes", "no")
+        cases["yes or no" if is_polar else "short answers"].append(case)
+        wrong = other["answers"][0]
+        if not is_polar and wrong not in ("yes", "no", *row["answers"]):
+            cases["another question's answers"].append(_hotpot_case(row, passages, wrong))
+            title = next(passage["title"] for passage in passages if passage["id"] not in row["gold_ids"])
+            cases["titles as answers"].append(_hotpot_case(row, passages, title))
+        for passage, at in row["supporting_sentences"]:
+            sentences = corpus[passage]["sentences"]
+            if at < len(sentences):
+                restated, _ = restate(
+                    PassageSentence(sentences, at, corpus[passage]["title"]), random.Random(row["id"])
+                )
+                numbers = frozenset({row["context_ids"].index(passage) + 1})
+                cases["restated sentences"].append(Case("", restated, case.excerpts, numbers, (sentences[at],)))
+    return cases
+
+
+def _hotpot_case(row: Mapping[str, Any], passages: Sequence[Mapping[str, Any]], answer: str) -> Case:
+    excerpts = tuple(excerpt_of(passage["id"], passage["title"], passage["text"]) for passage in passages)
+    gold = frozenset(row["context_ids"].index(passage) + 1 for passage in row["gold_ids"])
+    texts = {passage["id"]: passage["sentences"] for passage in passages}
+    sentences = tuple(texts[passage][at] for passage, at in row["supporting_sentences"] if at < len(texts[passage]))
+    return Case(row["question"], answer, excerpts, gold, sentences)
+
+
+def feedback_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
+    """Cases of supported and unsupported sentences."""
+    read = [row for _, row in read_jsonl(folder / "rows.jsonl")]
+    random.Random(0).shuffle(read)
+    cases: dict[str, list[Case]] = {"supported": [], "unsupported": []}
+    for row in read[:rows]:
+        draw = random.Random(row["id"])
+        foreign = [text for other in read if other["question"] != row["question"] for text in other["passages"]]
+        own = set(row["passages"])
+        texts = [*row["passages"], *draw.sample([text for text in foreign if text not in own], OTHERS)]
+        draw.shuffle(texts)
+        excerpts = tuple(excerpt_of(str(number), "", text) for number, text in enumerate(texts))
+        gold = frozenset(number for number, text in enumerate(texts, start=1) if text in own)
+        kind = "supported" if row["supported"] else "unsupported"
+        cases[kind].append(Case(row["question"], row["sentence"], excerpts, gold))
+    return cases
+
+
+def excerpt_of(identity: str, title: str, text: str) -> Excerpt:
+    """A passage that is a whole document."""
+    return Excerpt(identity, title, text, identity, 0, len(text))
+
+
+def measure(cases: Sequence[Case], verifier: Verifier) -> dict[str, float]:
+    """The share of answers that are attributed, of these the share whose passage and whose sentence is gold; the share marked."""
+    started = time.process_time()
+    found = [attribute(case.question, case.answer, case.excerpts) for case in cases]
+    milliseconds = 1000 * (time.process_time() - started) / len(cases)
+    attributed = [(case, citations) for case, citations in zip(cases, found, strict=True) if citations]
+    of_passages = [case.gold.issuperset(citations) for case, citations in attributed]
+    quoted = [
+        any(quote.text in sentence or sentence in quote.text for sentence in case.sentences)
+        for case, citations in attributed
+        for citation in citations.values()
+        for quote in citation.quotes
+        if case.sentences
+    ]
+    checkers = [(SupportChecker(case.excerpts, verifier, case.question), case.answer) for case in cases]
+    figures = {
+        "answers": len(cases),
+        "attributed": len(attributed) / len(cases),
+        "gold passage": float(np.mean(of_passages)) if of_passages else 0.0,
+        "marked": float(np.mean([bool(checker.unsupported("answer", answer)) for checker, answer in checkers])),
+        "not checked": float(np.mean([bool(checker.not_checked("answer", answer)) for checker, answer in checkers])),
+        "milliseconds": milliseconds,
+    }
+    return figures | ({"gold sentence": float(np.mean(quoted))} if quoted else {})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=400)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    sets = {
+        "hotpotqa_train": hotpot_cases(arguments.folder / "hotpotqa_train", arguments.rows),
+        "qa_feedback": feedback_cases(arguments.folder / "support" / "qa_feedback", arguments.rows),
+    }
+    verifier = open_verifier("")
+    measured = {
+        f"{name}, {kind}": measure(cases, verifier) for name, kinds in sets.items() for kind, cases in kinds.items()
+    }
+    figures = {f"{name}: {figure}": value for name, figures in measured.items() for figure, value in figures.items()}
+    right = ("hotpotqa_train, short answers", "hotpotqa_train, restated sentences", "qa_feedback, supported")
+    checks = [
+        *(Check(f"gold passage, {name}", measured[name]["gold passage"], LEAST_GOLD, True) for name in right),
+        *(Check(f"marked, {name}", measured[name]["marked"], MOST_MARKED, False) for name in right),
+    ]
+    return print_report("attribute", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""The sentences of passages that support the sentences of an answer best: in the passages that it cites, or, if it cites none, in all.
+
+Support is the weighted share of a sentence's words that stand in a passage's sentence. It shows where to look; whether the passage says
+it, the verifier judges (support.py)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from graph.answer.citations import check_citations
+from graph.answer.prompt import is_no_answer
+from graph.answer.support import MOST_WORDS, POLAR, Statement, ground_of, refuses, statements_of
+from graph.answer.verifier import NAME_WEIGHT
+from graph.text.sentences import Unit
+from graph.text.word_forms import Words, form
+from graph.types import Excerpt
+
+AROUND = 0.7
+"""What a word counts that stands in the title or in the sentence before, instead of in the sentence itself."""
+QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
+"""What the question's words count beside those of a fragment, and of a sentence, where only a tie is left to them."""
+LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
+"""Below these shares of the words of a sentence, and of its question if it is a fragment, nothing supports it."""
+MOST_STATEMENTS = 100
+"""Later sentences of an answer are not attributed."""
+_REFUSING = frozenset(
+    [
+        *("context", "document", "documents", "excerpt", "excerpts", "passage", "passages", "text", "information"),
+        *("know", "mention", "mentioned", "provide", "provided", "specified", "specify", "stated"),
+    ]
+)
+"""With a negator, these say that the passages do not have the answer."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A sentence of a passage, characters start to end of its text, and the sentence of the answer that it supports (`statement`)."""
+
+    statement: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Citation(Excerpt):
+    """A cited excerpt, and its sentences that support the answer's best.
+
+    `attributed`: found by modegraph, since the model cited nothing.
+    """
+
+    attributed: bool = False
+    quotes: tuple[Quote, ...] = ()
+
+
+def cite_excerpts(
+    question: str,
+    reason: str,
+    answer: str,
+    excerpts: Sequence[Excerpt],
+    unsupported: Collection[str] = (),
+) -> dict[int, Citation]:
+    """The excerpts that a reason and its answer, both with checked citations, cite, by number in order of first use; if they cite none,
+    those attributed to the sentences of the answer that are not among the `unsupported`.
+    """
+    parts = (reason, answer)
+    cited = dict.fromkeys(number for part in parts for number in check_citations(part, len(excerpts)).cited)
+    if not cited:
+        return attribute(question, answer, excerpts, unsupported)
+    finder, quotes = _Finder(question, excerpts), dict[int, list[Quote]]()
+    statements = chain(*(statements_of(part, len(excerpts), question) for part in parts))
+    for statement in islice(statements, MOST_STATEMENTS):
+        for number in statement.cited:
+            if found := finder.best(statement, (number,)):
+                quotes.setdefault(number, []).append(found[1])
+    return {number: _citation(excerpts[number - 1], quotes.get(number, ())) for number in cited}
+
+
+def attribute(
+    question: str, answer: str, excerpts: Sequence[Excerpt], unsupported: Collection[str] = ()
+) -> dict[int, Citation]:
+    """The excerpts, by number in the order of the answer, that support its sentences best; none for a refusal.
+
+    Only excerpts of documents count: no summary, and no finding of a model.
+
+    >>> passages = [Excerpt("1", "Tarn", "Tarn is a village.", "a.md"), Excerpt("2", "Ferry", "It was built in Tarn. It sank.", "b.md")]
+    >>> [(number, found.quotes[0].text) for number, found in attribute("Where was the ferry built?", "Tarn", passages).items()]
+    [(2, 'It was built in Tarn.')]
+    """
+    if is_no_answer(answer):
+        return {}
+    finder, quotes = _Finder(question, excerpts), dict[int, list[Quote]]()
+    documents = [number for number, excerpt in enumerate(excerpts, start=1) if excerpt.source]
+    for statement in islice(statements_of(answer, len(excerpts), question), MOST_STATEMENTS):
+        if statement.text in unsupported or _refuses(statement) or len(statement.words.split()) > MOST_WORDS:
+            continue
+        if found := finder.best(statement, documents):
+            quotes.setdefault(found[0], []).append(found[1])
+    return {number: _citation(excerpts[number - 1], found, attributed=True) for number, found in quotes.items()}
+
+
+def _citation(excerpt: Excerpt, quotes: Sequence[Quote], attributed: bool = False) -> Citation:
+    return Citation(**vars(excerpt), attributed=attributed, quotes=tuple(dict.fromkeys(quotes)))
+
+
+def _refuses(statement: Statement) -> bool:
+    """Whether a statement says, in whichever words, that the passages do not have the answer."""
+    words = Words.of(statement.words)
+    return refuses(statement.words) or bool(words.negators and _REFUSING.intersection(words.lower))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A sentence of an excerpt, the forms of its words, and those of the title and the sentence before."""
+
+    number: int
+    unit: Unit
+    forms: frozenset[str]
+    around: frozenset[str]
+
+
+def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
+    ground, before = ground_of(excerpt.title, excerpt.text), frozenset[str]()
+    title = frozenset(map(form, Words.of(excerpt.title).stem_set))
+    for unit, words in zip(ground.units, ground.words_N, strict=True):
+        forms = frozenset(map(form, words.stem_set))
+        if unit.kind != "heading":
+            yield _Candidate(number, unit, forms, title | before)
+        before = forms
+
+
+class _Finder:
+    """Finds the sentence of some excerpts that shares most with a statement, and with the question that it answers."""
+
+    def __init__(self, question: str, excerpts: Sequence[Excerpt]) -> None:
+        self._candidates = [
+            candidate for number, excerpt in enumerate(excerpts, start=1) for candidate in _candidates(number, excerpt)
+        ]
+        self._sentences_with = Counter(chain.from_iterable(candidate.forms for candidate in self._candidates))
+        self._question = self._weights(question)
+
+    def best(self, statement: Statement, numbers: Collection[int]) -> tuple[int, Quote] | None:
+        """The number of the excerpt and its sentence, among excerpts `numbers`; None where nothing shares enough."""
+        said = self._said(statement)
+        asked = {word: weight for word, weight in self._question.items() if word not in said}
+        of_question = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
+        least_of_question = LEAST_OF_QUESTION if statement.is_fragment else 0.0
+
+        def score(candidate: _Candidate) -> float:
+            share, share_of_question = _share(said, candidate), _share(asked, candidate)
+            enough = share >= LEAST_SHARE and share_of_question >= least_of_question
+            return share + of_question * share_of_question if enough else 0.0
+
+        among = [candidate for candidate in self._candidates if candidate.number in numbers]
+        chosen = max(among, key=score, default=None)
+        if chosen is None or not said or score(chosen) == 0.0:
+            return None
+        return chosen.number, Quote(statement.text, chosen.unit.text, chosen.unit.start, chosen.unit.end)
+
+    def _said(self, statement: Statement) -> dict[str, float]:
+        """The words of a statement; those of its question for a yes or no."""
+        is_polar = statement.is_fragment and bool(POLAR.intersection(Words.of(statement.words).lower))
+        return self._weights(statement.words) or (self._question if is_polar else {})
+
+    def _weights(self, text: str) -> dict[str, float]:
+        """The forms of the content words of a text, weighted by rarity, names and numbers more."""
+        words = Words.of(text)
+        return {
+            form(words.stems[at]): self._rarity(form(words.stems[at]))
+            * (NAME_WEIGHT if words.is_name(at) or words.is_number(at) else 1)
+            for at in words.content
+            if words.lower[at] not in POLAR
+        }
+
+    def _rarity(self, word: str) -> float:
+        """ln(1 + sentences ÷ (1 + sentences with the word))."""
+        return math.log(1 + len(self._candidates) / (1 + self._sentences_with[word]))
+
+
+def _share(weights: Mapping[str, float], candidate: _Candidate) -> float:
+    """The weighted share of words that a sentence has, or has around it; 1 of none."""
+    found = sum(
+        weight * (1 if word in candidate.forms else AROUND if word in candidate.around else 0)
+        for word, weight in weights.items()
+    )
+    return found / sum(weights.values()) if weights else 1.0

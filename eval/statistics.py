@@ -100,19 +100,26 @@ def holm_intervals(
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """`bootstrap_difference` of several systems: as wide as Holm's step of each demands, so that 0 lies outside one exactly if it is rejected.
-
-    The i-th smallest (from 0) bootstrap p of m has the level 0.05 / (m − i); after the first that is not rejected, the level stays.
-    """
+    """`bootstrap_difference` of several systems: as wide as Holm's step of each demands, so that 0 lies outside one exactly if it is rejected."""
     differences = {name: _differences(*pair) for name, pair in systems.items()}
     means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
-    p_values = {name: bootstrap_p(means_B) for name, means_B in means.items()}
-    levels: dict[str, float] = {}
-    for rank, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
-        last = next(reversed(levels), None)
-        stopped = last is not None and p_values[last] > levels[last]
-        levels[name] = levels[last] if last is not None and stopped else LEVEL / (len(p_values) - rank)
+    levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
     return {name: _percentiles(differences[name].mean(), means[name], levels[name]) for name in systems}
+
+
+def holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
+    """The level that each p is held to: 0.05 / (m − i) for the i-th smallest (from 0) of m, and no larger after the first that is not rejected.
+
+    >>> holm_levels({"a": 0.03, "b": 0.01, "c": 0.5}), holm_levels({"a": 0.026, "b": 0.027})
+    ({'b': 0.016666666666666666, 'a': 0.025, 'c': 0.025}, {'a': 0.025, 'b': 0.025})
+    """
+    levels: dict[str, float] = {}
+    level, stopped = 0.0, False
+    for rank, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
+        level = level if stopped else LEVEL / (len(p_values) - rank)
+        stopped = stopped or p_values[name] > level
+        levels[name] = level
+    return levels
 
 
 def bootstrap_p(means_B: NDArray[np.float64]) -> float:

@@ -20,13 +20,13 @@ from typing import Any
 from graph.build.build import Edit, EditResult, edit_index
 from graph.index.filters import Condition
 from graph.index.index import Index, NodeKind, open_index, row_of
+from graph.opening_questions import suggest_questions
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.ids import content_id
 from graph.shared.modes import Mode
 from graph.store.lock import IndexBusy
 from graph.store.manifest import read_manifest
-from graph.suggest import suggest_questions
 from graph.types import OpenEncoder
 from serve.engines import open_model
 from serve.http.errors import ApiError

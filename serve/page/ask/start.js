@@ -38,7 +38,7 @@ function contents({ documents, total, total_passages: passages }) {
   return el("section", { "aria-labelledby": "contents-title" },
     el("h2", { id: "contents-title" }, "In this collection"),
     el("p", {}, `${count(total, "document")}, ${count(passages, "passage")}. `, el("a", { href: "#documents" }, "See all documents")),
-    takesDocuments() ? el("p", {}, "Drop files or folders anywhere on this page to add them.") : null,
+    takesDocuments() ? el("p", { class: "drop-note" }, "Drop files or folders anywhere on this page to add them.") : null,
     el("p", { class: "place" }, dated.length ? "Newest:" : total > documents.length ? "Some of them:" : "They are:"),
     el("ul", { class: "newest" }, ...lines));
 }

@@ -9,10 +9,10 @@ from graph.build.build import build_index
 from graph.documents.read import read_documents
 from graph.index.filters import parse_condition
 from graph.index.index import Index, open_index
+from graph.opening_questions import ask_described, ask_named, suggest_questions
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
-from graph.suggest import ask_described, ask_named, suggest_questions
 from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

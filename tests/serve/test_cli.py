@@ -74,6 +74,19 @@ def test_with_a_model_the_answer_is_cited(index: Path) -> None:
     assert full["citations"]["1"]["source"] in shown
 
 
+def test_where_the_model_cites_nothing_the_passage_is_told_as_attributed(index: Path) -> None:
+    arguments = (index, "Where was Ada Marlow born?", "--model", "scripted")
+    text = "###Reason: It is known. ###Answer: Tarn"
+    shown = " ".join(run(*arguments, text=text).split())
+    assert shown.count("attributed, not cited by the model") == 1
+    assert "Closest: “She was born in Tarn and died on 4 May 1931.”" in shown
+    [cited] = json.loads(run(*arguments, "--json", text=text))["citations"].values()
+    [quote] = cited["quotes"]
+    assert (cited["source"], cited["attributed"], quote["statement"]) == ("ada", True, "Tarn")
+    assert cited["text"][quote["start"] : quote["end"]] == quote["text"]
+    assert "Not checked: “Yes” says too little." in run(*arguments, text="###Reason: It is known. ###Answer: Yes")
+
+
 def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) -> None:
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
     arguments = (index, QUESTION, "--model", "scripted")

@@ -86,7 +86,8 @@ def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None
         assert (answer["answer"], answer["reason"]) == ("the Marlow Yard [2]", "The yard did [1], says.")
         assert answer["removed"] == [9] and [each["number"] for each in answer["citations"]] == [1, 2]
         for cited in answer["citations"]:
-            assert TEXTS[cited["source"]][cited["start"] : cited["end"]] == cited["text"]
+            assert TEXTS[cited["source"]][cited["start"] : cited["end"]] == cited["text"] and not cited["attributed"]
+            assert all(cited["text"][each["start"] : each["end"]] == each["text"] for each in cited["quotes"])
         assert "available: tiny" in await refused(client, "ask", question=QUESTION, model="other")
 
     with_client(running, mode, session)

@@ -147,6 +147,23 @@ def test_what_was_left_out_of_prompt_reasoning_and_answer_is_told(isles_and_host
         assert nothing == "Nothing is left of what the model wrote."
 
 
+def test_what_the_model_did_not_cite_and_what_is_not_checked_are_told(isles_and_hostile: Path, visit: Visits) -> None:
+    with (
+        chat_server(lambda body, number: "###Reason: It is known. ###Answer: the Marlow Yard\n\nДа.") as upstream,
+        serving(isles_and_hostile, f"openai:tiny@{upstream.url}") as running,
+    ):
+        session = visit(running)
+        session.ask()
+        page = session.page
+        assert page.inner_text(".answer .hint >> nth=0") == "Not checked: “Да.” is in another language."
+        assert page.inner_text(".evidence h3 >> nth=0") == "Closest to the answer, not cited by the model"
+        assert page.query_selector(".cite") is None
+        page.click(".evidence .passage >> nth=0")
+        page.wait_for_selector("#reader mark")
+        marks = page.eval_on_selector_all("#reader mark", "all => all.map((each) => each.textContent)")
+        assert marks == ["She was built in 1911 by the Marlow Yard."]
+
+
 def test_what_is_not_in_the_documents_is_said_and_no_model_asked(isles_and_hostile: Path, visit: Visits) -> None:
     with (
         chat_server(lambda body, number: SAID) as upstream,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import tempfile
 import time
@@ -102,6 +103,7 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
         write_jsonl(Path(folder) / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
         training = plan_training(sft_settings(settings, Path(folder), Path(folder) / "run"), Launch(), TRIAL_STEPS)
     assert training.calibration is not None
+    gc.collect()  # the trainer's model forms reference cycles, and the engine needs the memory
     model = open_engine(spec_to_ask(settings.model))
     answer_all(model, tasks[:1], model.form)
     started = time.perf_counter()

@@ -32,24 +32,24 @@ STAGE = "tune"
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a tune: `folder`, and `record`, the content of its recommended.json.
-
-    `model` is the recommended model, for `ask`; `is_tuned` says whether it is the tuned one, `why` what decided.
-    """
+    """The result of a tune: `folder`, and `record`, the content of its recommended.json."""
 
     folder: Path
     record: Mapping[str, Any]
 
     @property
     def model(self) -> str:
+        """The recommended model, for `ask` and `serve`."""
         return str(self.record["model"])
 
     @property
     def is_tuned(self) -> bool:
+        """Whether the recommended model is the tuned one."""
         return bool(self.record["is_tuned"])
 
     @property
     def why(self) -> str:
+        """The conditions that decided, with what was found."""
         return str(self.record["why"])
 
     @property

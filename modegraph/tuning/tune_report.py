@@ -101,7 +101,7 @@ def data_table(tuning: Tuning) -> Table:
         rows.append((f"questions, {kind or 'of no kind'}", *(f"{found.count(split):,}" for split in ("train", "test"))))
     rows.append(("training rows", f"{sum(1 for _ in read_jsonl(tuning.out / ROWS / 'train.jsonl')):,}", NONE))
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
-    note = "No document, and no sentence that answers a question, is in both parts."
+    note = "No document, and no sentence that answers a test question, is in both parts."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
     return Table("Data", ("what", "to learn from", "to test on"), tuple(rows), note)
 

@@ -30,7 +30,8 @@ PLACES = {"model": "m", "data": "d", "output": "o"}
         (DpoSettings, {"rewards": {"correct": 0, "supported": 0}}, "no component has a weight"),
         (DpoSettings, {"rewards": {}}, "no component has a weight"),
         (MsSettings, {"label_smoothng": 0.1}, "Did you mean 'label_smoothing'"),
-        (DpoSettings, {"label_smoothing": 0.1}, "unknown key 'label_smoothing'"),
+        (DpoSettings, {"label_smoothing": 0.5}, "label_smoothing = 0.5"),
+        (DpoSettings, {"loss": "lambda", "trainer": "trl"}, "TRL has no loss lambda"),
         (SftSettings, {"beta": 0.1}, "unknown key 'beta'"),
     ],
 )

@@ -49,7 +49,8 @@ def test_the_start_says_what_is_here_and_its_questions_can_be_asked(filling: Run
     offered = page.locator(".suggestion").all_inner_texts()
     assert tuple(offered) == filling.services.collections.live["filling"].current.suggestions and len(offered) == 3
     text = " ".join(page.inner_text("#start").split())
-    assert text.endswith("6 documents, 6 passages. See all documents Newest: Petrel count 2024-03-01")
+    assert "6 documents, 6 passages. See all documents Drop files" in text
+    assert text.endswith("Newest: Petrel count 2024-03-01")
     page.click(f"text={offered[1]}")
     page.wait_for_selector(".cost")
     assert page.inner_text(".turn-question") == offered[1] and not page.is_visible("#start")

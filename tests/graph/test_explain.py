@@ -26,7 +26,7 @@ from tests.places import ROOT
 
 READ = ("*brandt*.md", "ferry-*.md", "grey-heron*.md", "*petrel*.md", "lantern-*.md", "bell-survey-1998.md", "ida-*.md")
 QUESTION = "Who founded the yard that built the Lantern?"
-EVERYTHING = RetrieveSettings(mode="hops", top_k=100)
+EVERYTHING = RetrieveSettings(mode="hops", top_k=100, selector="none")
 PLAIN = "How many burrows of the lamp petrel were counted?"
 ANSWERS = {QUESTION: "brandt-yard.md", PLAIN: "petrel-count-final.md"}
 
@@ -98,7 +98,7 @@ def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
 
 
 def test_before_a_passage_stand_those_that_the_question_gets_before_it(harbour: Index) -> None:
-    explanation = explained(harbour, QUESTION, "brandt-yard.md", mode="auto")
+    explanation = explained(harbour, QUESTION, "brandt-yard.md", mode="auto", selector="none")
     assert explanation.standings[0].rank == 2 and [each.item.source for each in explanation.before] == [
         "ferry-lantern.md"
     ]
@@ -107,7 +107,7 @@ def test_before_a_passage_stand_those_that_the_question_gets_before_it(harbour: 
 
 
 def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:
-    explanation = explained(harbour, QUESTION, "brandt-yard.md")
+    explanation = explained(harbour, QUESTION, "brandt-yard.md", selector="none")
     lead = explanation.leads[0]
     assert (lead.passage.source, lead.rank, lead.by_title, lead.followed) == ("ferry-lantern.md", 1, True, True)
     assert lead.entity == "brandt yard" and "at the Brandt Yard" in lead.proposition

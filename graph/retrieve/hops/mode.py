@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import expit
 
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity
@@ -230,14 +231,16 @@ def search_hops(index: Index, query: Query) -> HopSearch:
 
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, each with the path that led to it. UserError for a trained hop of another encoder."""
+    """Top k passages, each with the path that led to it, scored by a trained hop's probability if there is one.
+
+    UserError for a trained hop of another encoder.
+    """
     hop = find_hop(settings.selector, index.encoder_source.fingerprint)
     search = search_hops(index, query)
     alone, links, reached_P, led = search.alone, search.links, search.reached_P, search.led
-    ranking = HopRanking(reached_P, {}, 0)
-    if hop is not None:
-        ranking = rank_by_hop(hop, index, query, alone, reached_P)
+    ranking = HopRanking(reached_P, {}, 0) if hop is None else rank_by_hop(hop, index, query, alone, reached_P)
     rows = top_rows(ranking.scores_P, settings.top_k)
+    scores = ranking.scores_P[rows] if hop is None else expit(ranking.scores_P[rows])
     name_of = {document: name for name, document in alone.named}
     steps = (
         f"{len(alone.named)} documents named by the question",
@@ -252,7 +255,9 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
         paths.append((*path, *describe_terms(words)) if alone.lift_P[row] > 0 else path)
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(row), float(ranking.scores_P[row])) for row in rows.tolist()),
+        passages=tuple(
+            Scored(index.passage(row), score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
+        ),
         paths=tuple(paths),
         trace=Trace("hops", steps),
     )

@@ -29,12 +29,8 @@ class Selection(ReplyModel):
 def find_selector(name: str, query: Query) -> Select:
     """The selector `name` for one question: one of SELECTORS, or the folder or hub name of a trained one.
 
-    UserError if it needs a model and the question has none, for `none`, and for a folder without a selector.
+    UserError if it needs a model and the question has none, and for a folder without a selector.
     """
-    if name == "none":
-        raise UserError(
-            "selector = 'none' in local or global", "what selects", "use --selector threshold, or --mode hops"
-        )
     if name == "llm" and query.model is None:
         raise UserError(
             "selector = 'llm' without a model", "a model to ask", "give --model SPEC, or --selector threshold"
@@ -115,4 +111,9 @@ def _distinct(rows: Ints) -> Ints:
     return rows[np.sort(first)]
 
 
-SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model}
+SELECTORS: dict[str, Select] = {
+    "threshold": select_by_threshold,
+    "llm": select_by_model,
+    "none": select_by_threshold,
+}
+"""`none` differs from `threshold` in `hops` alone, which then uses no trained hop."""

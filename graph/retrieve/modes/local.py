@@ -18,10 +18,10 @@ from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.hops.mode import describe_path, find_links, reach
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
-from graph.retrieve.learned.selectors import Select, find_selector, list_statements
+from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, list_statements
 from graph.retrieve.parts.mentions import named_documents
 from graph.retrieve.parts.passage_scores import Scores, own_scores, score_passages
-from graph.retrieve.parts.query import BUILT_IN_SELECTORS, ModelUnavailable, Query, RetrieveSettings, SuggestSettings
+from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
 from graph.text.prompting import read_prompt
@@ -186,7 +186,7 @@ WALK_GAIN = 0.6
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, ranked by their own score plus a gain for propositions that the walk suggests."""
-    if query.model is None and settings.selector not in BUILT_IN_SELECTORS:
+    if query.model is None and settings.selector not in SELECTORS:
         return retrieve_by_selector(index, query, open_selector(settings.selector), settings.top_k)
     data = index.data
     select = find_selector(settings.selector, query)

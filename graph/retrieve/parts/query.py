@@ -223,7 +223,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops, in place of the shipped one; none: hops without",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops, in place of the shipped one; none: threshold, and hops without a trained hop",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(

@@ -118,7 +118,7 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
     assert sorted(before) == sorted(after), "nothing is lost"
     assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “orsa bell”")
     scores = [found.score for found in learned.passages]
-    assert scores == sorted(scores, reverse=True) and scores[0] == 2
+    assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
     assert learned.trace.steps[-1].endswith("judged by a trained hop")
     automatic = asked(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
     assert automatic.passages == learned.passages
@@ -174,9 +174,12 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
     assert search(other, "threshold").passages == search(other, "none").passages
 
 
-def test_none_is_no_selector_of_local(isles: Index) -> None:
-    with pytest.raises(UserError, match="none"):
-        retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector="none"))
+def test_none_is_the_threshold_in_local(isles: Index) -> None:
+    found = [
+        retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=selector))
+        for selector in ("none", "threshold")
+    ]
+    assert found[0].passages == found[1].passages
 
 
 def test_a_hop_of_another_encoder_is_refused(isles: Index, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import best_in_passage, expand_rows
 from graph.retrieve.retrieve import retrieve
 
-HOPS = RetrieveSettings(mode="hops", top_k=5)
+HOPS = RetrieveSettings(mode="hops", top_k=5, selector="none")
 
 
 def ranked(index: Index, question: str, mode: str) -> list[str]:

@@ -80,7 +80,7 @@ class Spending(BaseModel):
 class Retrieved(BaseModel):
     """Everything found for a question, each list best first.
 
-    `absence` is null unless `abstain` was set. `index` identifies the index; `generation` counts its changes, and another index may have the same number.
+    `absence` is null for a question about the whole collection. `index` identifies the index; `generation` counts its changes, and another index may have the same number.
     """
 
     question: str

@@ -103,7 +103,7 @@ def test_before_a_passage_stand_those_that_the_question_gets_before_it(harbour: 
         "ferry-lantern.md"
     ]
     assert explanation.standings[0].steps[0].startswith("hops, because")
-    assert explained(harbour, QUESTION, "ferry-lantern.md").before == ()
+    assert explained(harbour, QUESTION, "ferry-lantern.md", selector="none").before == ()
 
 
 def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:

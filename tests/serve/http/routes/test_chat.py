@@ -156,10 +156,11 @@ def test_a_question_about_something_else_is_answered_so_without_the_model(stack:
     assert len(upstream.asked) == 2
 
 
-def test_without_abstain_nothing_is_judged(stack: Stack) -> None:
+def test_the_default_declines_only_what_is_almost_certain(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": FOREIGN}
-    assert running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"] is None
+    absence = running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"]
+    assert 0.7 < absence["probability"] < 0.9 and not absence["abstained"] and len(upstream.asked) == 1
     completion = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
     assert completion["retrieval"]["absence"]["abstained"] and len(upstream.asked) == 1
 

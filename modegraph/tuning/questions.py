@@ -93,7 +93,7 @@ def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: in
     """The split of each document, copies of one text together: a `share` of the askable texts is for the test.
 
     >>> split_documents({"a": "x", "b": "y", "c": "x"}, ["x", "y"], 0, 0.5)
-    {'a': 'test', 'b': 'train', 'c': 'test'}
+    {'a': 'train', 'b': 'test', 'c': 'train'}
     """
     order = sorted(askable, key=lambda text: content_id("tune", str(seed), text))
     test = set(order[: max(1, round(share * len(order)))])

@@ -64,7 +64,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def shown_by(client: httpx2.Client, case: Case, mode: str, stream: bool) -> tuple[str, dict[str, Any]]:
     """The text that a client sees and the extra fields of its message."""
-    body = {"model": "tiny", "messages": [{"role": "user", "content": case.question}], "retrieval": {"mode": mode}}
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": case.question}],
+        "retrieval": {"mode": mode, "abstain": 1},
+    }
     made = client.post("/v1/chat/completions", json={**body, "stream": stream})
     assert made.status_code == 200, made.text
     if not stream:

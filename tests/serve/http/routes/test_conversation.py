@@ -133,7 +133,7 @@ def test_a_remark_before_anything_was_said_is_a_question(stack: Stack) -> None:
 
 
 def test_a_long_conversation_is_taken_from_its_end(stack: Stack) -> None:
-    running, upstream = stack()
+    running, upstream = stack(abstain=1)
     talk = [
         turn
         for number in range(40)

@@ -1,4 +1,4 @@
-# make demo · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
+# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
 # make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
 # make test-machines: the tests of several machines in small: Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL.
 # make test-clients: the tests with clients that want an older openai than ours, in an environment of theirs (.venv-clients, 0.3 GB).
@@ -17,10 +17,14 @@ BENCH_ASKING := $(addprefix benchmarks/,cpu_engines.py extraction.py follow_ups.
 TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
-.PHONY: demo study test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
+.PHONY: demo study quick test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
+
+# What needs no server, process, browser or neural network (NEEDS in tests/conftest.py).
+quick: $(READY)
+	@HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not (machines or slow or server or browser or process or model)" $(TWO)
 
 # Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring. Files go out in the order of
 # tests/conftest.py, and are compiled once, not by every process that a test starts.

@@ -23,6 +23,8 @@ UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("repeatable", derandomize=True, **UNTIMED)
 # Other examples each time, to look for what nobody thought of: HYPOTHESIS_PROFILE=explore.
 settings.register_profile("explore", **UNTIMED)
+# Few examples, for a first look: make quick.
+settings.register_profile("quick", derandomize=True, max_examples=10, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 WANTED = {
@@ -45,7 +47,9 @@ NEEDS = {
     "server": {"stack", "server", "unmodelled", "talker", "opinionated", "locked", "postgres"},
     "model": {"minilm", "tiny", "tiny_llama", "tiny_adapter", "learner", "base", "world", "fetched"},
 }
-"""Markers of tests, by the fixtures that they use, directly or not. A test whose file imports subprocess or multiprocessing is marked `process`."""
+"""Markers of tests, by the fixtures that they use, directly or not. Those in tests/serve/http are marked `server`, those whose file imports
+subprocess or multiprocessing `process`."""
+HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,6 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name, needed in NEEDS.items():
             if fixtures & needed:
                 item.add_marker(name)
+        if item.path.is_relative_to(HTTP_TESTS):
+            item.add_marker("server")
         if {"subprocess", "multiprocessing"} & set(vars(getattr(item, "module", None) or object)):
             item.add_marker("process")
     slow = {item.path for item in items if item.get_closest_marker("slow")}

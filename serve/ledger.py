@@ -32,6 +32,7 @@ from graph.store.ledger_file import (
     LEDGER_TABLE,
     CallRow,
     decode,
+    is_cut,
     is_damage,
     is_intact,
     ledger_damage,
@@ -71,6 +72,9 @@ class SqliteCalls:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        if is_cut(file):
+            self._renew()
+            return
         try:
             self._database = _open_database(file)
         except sqlite3.DatabaseError:

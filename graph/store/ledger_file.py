@@ -53,6 +53,19 @@ def is_damage(problem: sqlite3.Error) -> bool:
     return getattr(problem, "sqlite_errorcode", 0) & 0xFF in _DAMAGE_CODES
 
 
+def is_cut(file: Path) -> bool:
+    """Whether a file is shorter than its header says (sqlite.org/fileformat.html, 1.3): SQLite opens it and finds the missing rows absent.
+
+    Also true for a moment while another process folds its write-ahead log.
+    """
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        header = opened.read(100)
+    page_bytes, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+    return file.stat().st_size < pages * (65_536 if page_bytes == 1 else page_bytes)
+
+
 def fold_ledger(folder: Path) -> None:
     """Fold the write-ahead log of an index's ledger into its file, if there is a ledger and it is not damaged."""
     if (folder / LEDGER).exists():

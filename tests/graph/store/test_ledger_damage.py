@@ -70,7 +70,7 @@ def test_whatever_byte_flips_answers_are_right_and_most_calls_are_kept(
     assert sum(count == 0 for count in again) > 10 and sum(count <= 1 for count in again) > len(places) // 2
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.99])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.98, 0.99, 0.999])
 def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_path: Path, share: float) -> None:
     left = whole[: int(len(whole) * share)]
     (tmp_path / LEDGER).write_bytes(left)

@@ -321,6 +321,37 @@ class Sampler(StrEnum):
     vllm = "vllm"
 
 
+SamplerName = Annotated[
+    Sampler,
+    typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm."),
+]
+Measured = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=OUTPUT,
+        help="Folder that caches measured figures, for this and other commands; default: below --out.",
+    ),
+]
+Rewards = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COMPONENT=WEIGHT",
+        rich_help_panel=MODEL,
+        help="Component to reward, with its weight; default: the reward that the runs were trained for. Repeatable.",
+    ),
+]
+EqualWithin = Annotated[
+    float | None,
+    typer.Option(
+        metavar="REWARD",
+        min=0,
+        rich_help_panel=MODEL,
+        help="Test whether systems differ by less than this: two one-sided tests over seeds.",
+    ),
+]
+
+
 def add_alignment(commands: typer.Typer) -> None:
     """Add `alignment` to the commands of `eval`."""
 
@@ -333,35 +364,10 @@ def add_alignment(commands: typer.Typer) -> None:
         seed: Seed = 0,
         out: Out = Path("alignment"),
         as_json: AsJson = False,
-        sampler: Annotated[
-            Sampler,
-            typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm."),
-        ] = Sampler.hf,
-        measured: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FOLDER",
-                rich_help_panel=OUTPUT,
-                help="Folder that caches measured figures, for this and other commands; default: below --out.",
-            ),
-        ] = None,
-        reward: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="COMPONENT=WEIGHT",
-                rich_help_panel=MODEL,
-                help="Component to reward, with its weight; default: the reward that the runs were trained for. Repeatable.",
-            ),
-        ] = None,
-        equal_within: Annotated[
-            float | None,
-            typer.Option(
-                metavar="REWARD",
-                min=0,
-                rich_help_panel=MODEL,
-                help="Test whether systems differ by less than this: two one-sided tests over seeds.",
-            ),
-        ] = None,
+        sampler: SamplerName = Sampler.hf,
+        measured: Measured = None,
+        reward: Rewards = None,
+        equal_within: EqualWithin = None,
         limit: Limit = None,
         max_answer_tokens: MaxAnswerTokens = 128,
     ) -> None:

@@ -145,23 +145,23 @@ class _Finder:
 
     def best(self, statement: Statement, numbers: Collection[int]) -> tuple[int, Quote] | None:
         """The number of the excerpt and its sentence, among excerpts `numbers`; None where nothing shares enough."""
-        said = self._said(statement)
-        asked = {word: weight for word, weight in self._question.items() if word not in said}
+        claim = self._claim(statement)
+        question = {word: weight for word, weight in self._question.items() if word not in claim}
         of_question = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
         least_of_question = LEAST_OF_QUESTION if statement.is_fragment else 0.0
 
         def score(candidate: _Candidate) -> float:
-            share, share_of_question = _share(said, candidate), _share(asked, candidate)
+            share, share_of_question = _share(claim, candidate), _share(question, candidate)
             enough = share >= LEAST_SHARE and share_of_question >= least_of_question
             return share + of_question * share_of_question if enough else 0.0
 
         among = [candidate for candidate in self._candidates if candidate.number in numbers]
         chosen = max(among, key=score, default=None)
-        if chosen is None or not said or score(chosen) == 0.0:
+        if chosen is None or not claim or score(chosen) == 0.0:
             return None
         return chosen.number, Quote(statement.text, chosen.unit.text, chosen.unit.start, chosen.unit.end)
 
-    def _said(self, statement: Statement) -> dict[str, float]:
+    def _claim(self, statement: Statement) -> dict[str, float]:
         """The words of a statement; those of its question for a yes or no."""
         is_polar = statement.is_fragment and bool(POLAR.intersection(Words.of(statement.words).lower))
         return self._weights(statement.words) or (self._question if is_polar else {})

@@ -157,22 +157,22 @@ def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, st
             candidates.append(row)
     source = set_of_index(index, [parse_question(row, row["id"]) for row in candidates])
     shared = shared_facts(source, splits)
-    kept = []
+    used = []
     for row, question in zip(candidates, source.questions, strict=True):
         if question.is_answerable and not question.gold_ids:
             left_out[NO_PASSAGE] += 1
         elif question.id in shared:
             left_out[SHARED_FACT] += 1
         else:
-            kept.append(row)
-    return SplitQuestions(kept, splits, left_out)
+            used.append(row)
+    return SplitQuestions(used, splits, left_out)
 
 
 def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
     """The test questions whose evidence a training document states word for word, or that training asks in the same words."""
     passages = [passage for passage in source.passages.values() if splits[passage.source] == "train"]
     text = folded(" ".join(passage.text for passage in passages))
-    asked = {normalise_question(question.text) for question in source.questions if question.split == "train"}
+    trained_on = {normalise_question(question.text) for question in source.questions if question.split == "train"}
 
     def facts(question: ReadingQuestion) -> Sequence[str]:
         return question.evidence or [source.passages[passage_id].text for passage_id in question.gold_ids]
@@ -181,7 +181,7 @@ def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
         question.id
         for question in source.questions
         if question.split == "test"
-        and (normalise_question(question.text) in asked or any(folded(fact) in text for fact in facts(question)))
+        and (normalise_question(question.text) in trained_on or any(folded(fact) in text for fact in facts(question)))
     }
 
 

@@ -30,7 +30,7 @@ class TuneSettings(Settings):
         description="reading set about other documents, on which the tuned model may not be worse; null takes modegraph's examples, if they are beside the code",
     )
     most_questions: int = Field(default=500, ge=2, description="most questions to make by rules")
-    test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents that are kept for testing")
+    test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions that a verdict may rest on")
     passes: int = Field(default=3, ge=1, description="times that a question is learned, each time among other passages")
     epochs: float = Field(default=1, gt=0, description="passes over the training rows, as far as the time allows")

@@ -99,3 +99,14 @@ def test_the_functions_behind_give_the_same(isles: mg.Index, tiny: mg.Run) -> No
     model = open_model(f"hf:{tiny.folder}")
     wanted = answer_from(isles.retrieve(QUESTION, top_k=2), 2, None, model, 16)
     assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (wanted.answer or wanted.reason)
+
+
+def test_by_default_absence_is_judged_and_at_zero_every_question_is_declined(isles: mg.Index, tiny: mg.Run) -> None:
+    model = ScriptedModel(lambda request: REPLY)
+    absence = isles.ask(QUESTION, model=model).evidence.absence
+    assert absence is not None and absence.abstained == (absence.probability >= 0.9) and len(model.asked) == 1
+    declined = isles.ask(QUESTION, model=model, abstain=0)
+    assert declined.text == "not in the documents" and len(model.asked) == 1
+    stream = isles.ask_stream(QUESTION, model=tiny, max_answer_tokens=4)
+    list(stream)
+    assert stream.answer.evidence.absence == absence

@@ -134,5 +134,6 @@ def test_browsing_and_the_routes_by_keys_alone(keys: Keys) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelector('#node .kind')?.textContent.toLowerCase() === 'entity'")
+    assert page.locator("#shelf a").inner_text().casefold().startswith("marlow yard")
     keys.press("API")
     page.wait_for_selector("details.route")

@@ -209,3 +209,10 @@ def test_selectors_of_other_kinds_leave_hops_as_it_is(isles: Index, tmp_path: Pa
     save_hop(tmp_path, stump("own", 0.5, "any"))
     with pytest.raises(UserError, match=r"no selector\.safetensors"):
         retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=f"{tmp_path}/"))
+
+
+@given(st.integers(0, 5000), st.integers(1, 6), st.integers(1, 4))
+def test_the_highest_of_each_column_equal_those_of_a_sort(seed: int, rows: int, count: int) -> None:
+    values_RK = np.random.default_rng(seed).permutation(rows * 3).reshape(rows, 3).astype(np.float32)
+    found = hop_features.highest(values_RK, count).reshape(-1, 3)
+    assert np.array_equal(found, np.argsort(-values_RK, axis=0)[:count])

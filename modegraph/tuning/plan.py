@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from data_synth.reading.sets import ReadingQuestion
 from data_synth.rows import ReadingRow, reading_to_json
 from eval.reading import ReadingTask, answer_all
@@ -20,7 +18,7 @@ from graph.answer.prompt import CitedSentence, answer_messages, write_answer
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.catalogue import MODELS
-from graph.models.checkpoint import adapter_base, computes_in_bfloat16, is_adapter, trained_precision
+from graph.models.checkpoint import adapter_base, is_adapter
 from graph.shared.console import duration
 from graph.shared.jsonl import write_jsonl
 from graph.text.prompting import quote
@@ -148,12 +146,8 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 
 
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
-    """The settings of the training: an adapter is trained on, another model gets a new one; in bfloat16 where the device computes in it."""
-    fast = torch.cuda.is_available() or computes_in_bfloat16()
-    of_model: dict[str, Any] = {
-        "precision": trained_precision(settings.model) or ("bfloat16" if fast else "float32"),
-        "lora": None if is_adapter(settings.model) else {},
-    }
+    """The settings of the training: an adapter is trained on, another model gets a new one."""
+    of_model: dict[str, Any] = {"precision": "auto", "lora": None if is_adapter(settings.model) else {}}
     return parse_settings(SftSettings, settings.training(data, output) | of_model, "tune")
 
 

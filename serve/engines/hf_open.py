@@ -44,7 +44,7 @@ def open_hf(target: str) -> HfModel:
 def _open(target: str, where: str, base_model: str, cached: bool) -> HfModel:
     """The model `base_model`, with the adapter in `where` if that differs; `cached` avoids requests to the hub.
 
-    On a CPU, models trained here have the precision of their training; all others have bfloat16 where the processor supports it.
+    On a CPU with instructions for bfloat16, models trained here have the precision of their training, and all others bfloat16; on any other CPU, float32.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -55,7 +55,7 @@ def _open(target: str, where: str, base_model: str, cached: bool) -> HfModel:
 
     quiet_loading()
     spec = f"hf:{target}"
-    precision = trained_precision(where) or ("bfloat16" if computes_in_bfloat16() else "float32")
+    precision = (trained_precision(where) or "bfloat16") if computes_in_bfloat16() else "float32"
     dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, precision)
     model = load_whole(AutoModelForCausalLM, base_model, spec, dtype=dtype, local_files_only=cached)
     if where != base_model:

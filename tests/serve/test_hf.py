@@ -160,18 +160,24 @@ def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) ->
         assert adapted.complete([ask("bread")]) == model.complete([ask("bread")])
 
 
-def test_an_adapter_has_the_precision_of_its_training_and_else_that_of_the_processor(
-    tiny_adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("able", "record", "dtype"),
+    [
+        (True, {"settings": {"precision": "bfloat16"}}, torch.bfloat16),
+        (True, {"settings": {"precision": "float32"}}, torch.float32),
+        (True, [], torch.bfloat16),
+        (False, {"settings": {"precision": "bfloat16"}}, torch.float32),
+        (False, [], torch.float32),
+    ],
+)
+def test_an_adapter_has_the_precision_of_its_training_where_the_processor_computes_in_it(
+    able: bool, record: object, dtype: torch.dtype, tiny_adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(tiny_adapter, folder)
-    for precision, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
-        (folder / "run.json").write_text(json.dumps({"settings": {"precision": precision}}))
-        assert open_hf(str(folder))._model.get_input_embeddings().weight.dtype == dtype
-    (folder / "run.json").write_text("[]")
-    for able, dtype in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr("serve.engines.hf_open.computes_in_bfloat16", lambda able=able: able)
-        assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
+    (folder / "run.json").write_text(json.dumps(record))
+    monkeypatch.setattr("serve.engines.hf_open.computes_in_bfloat16", lambda: able)
+    assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 
 def test_a_run_says_which_form_of_answers_its_model_gives(tiny_adapter: Path, tmp_path: Path, model: HfModel) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from graph.config import parse_settings
 from graph.errors import UserError
@@ -39,6 +40,15 @@ def test_a_bad_value_is_named(kind: type[SftSettings], change: dict[str, Any], m
     with pytest.raises(UserError) as problem:
         parse_settings(kind, {**PLACES, **change}, "run.yaml")
     assert message in str(problem.value)
+
+
+@pytest.mark.parametrize(("able", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_is_the_precision_that_the_machine_computes_in(
+    able: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("train.run.settings.computes_in_bfloat16", lambda: able)
+    settings = parse_settings(SftSettings, {**PLACES, "precision": "auto"}, "run.yaml")
+    assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
 
 
 def test_a_missing_place_is_named() -> None:

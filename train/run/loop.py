@@ -43,7 +43,7 @@ from train.run.save import (
     run_record,
     save_run,
 )
-from train.run.settings import LoraSettings, TrainSettings
+from train.run.settings import LoraSettings, TrainSettings, machine_precision
 
 
 class SingleCastMixin:
@@ -121,6 +121,8 @@ def check_start(settings: TrainSettings) -> None:
     quiet_libraries()
     check_output(Path(settings.output))
     check_tracker(settings.report_to)
+    if settings.precision == "bfloat16" and machine_precision() == "float32":
+        say("this processor has no instructions for bfloat16 and is many times slower in it: set precision=auto")
 
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:

@@ -5,12 +5,25 @@ the dev splits of two public sets. No torch and no scikit-learn here: settings a
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import BeforeValidator, Field, FiniteFloat, field_validator, model_validator
 
 from graph.config import Settings
+from graph.models.checkpoint import computes_in_bfloat16
 from train.shared.labelled import Folders
+
+
+def machine_precision() -> Literal["float32", "bfloat16"]:
+    """bfloat16 on a GPU and on processors with instructions for it; without these it is 6 to 90 times slower than float32 (docs/log.md)."""
+    import torch
+
+    return "bfloat16" if torch.cuda.is_available() or computes_in_bfloat16() else "float32"
+
+
+def _resolve_auto(precision: Any) -> Any:
+    """`auto` as the number format that it stands for here, so that run.json records which one was used."""
+    return machine_precision() if precision == "auto" else precision
 
 
 class TinySettings(Settings):
@@ -69,7 +82,10 @@ class TrainSettings(Settings):
     weight_decay: float = Field(default=0.0, ge=0, description="weight decay of AdamW")
     max_grad_norm: float = Field(default=1.0, gt=0, description="norm that gradients are clipped to")
     seed: int = Field(0, description="seed of every random choice")
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="number format of the computation")
+    precision: Annotated[Literal["float32", "bfloat16"], BeforeValidator(_resolve_auto)] = Field(
+        "float32",
+        description="number format of the computation; auto takes bfloat16 where the machine computes in it, and float32 elsewhere",
+    )
     gradient_checkpointing: bool = Field(False, description="compute activations twice, to save memory")
     lora: LoraSettings | None = Field(
         None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from graph.shared.cli_app import LIMITS, OUTPUT, TRAINING, command
+from graph.shared.cli_app import LIMITS, MODEL, OUTPUT, TRAINING, command
 from graph.shared.cli_options import AsJson, Config, Documents, Out, Set, SomeModel, SomeQuestions
 from train.cli import settings_of
 
@@ -15,6 +15,19 @@ Hours = Annotated[
     typer.Option(
         "--hours", metavar="H", rich_help_panel=LIMITS, help="Time for all steps together; 2 hours by default."
     ),
+]
+Teacher = Annotated[
+    str | None,
+    typer.Option(
+        "--teacher",
+        metavar="SPEC",
+        rich_help_panel=MODEL,
+        help="A larger model that writes questions besides those by rules, as openai:NAME@URL.",
+    ),
+]
+Serve = Annotated[
+    bool,
+    typer.Option("--serve", metavar="", rich_help_panel=OUTPUT, help="Serve the recommended model at the end."),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", metavar="", rich_help_panel=OUTPUT, help="Print the plan, and write nothing.")
@@ -31,7 +44,9 @@ def register(app: typer.Typer) -> None:
         model: SomeModel = None,
         questions: SomeQuestions = None,
         hours: Hours = None,
+        teacher: Teacher = None,
         dry_run: DryRun = False,
+        serve: Serve = False,
         config: Config = None,
         settings: Set = None,
         as_json: AsJson = False,
@@ -43,16 +58,24 @@ def register(app: typer.Typer) -> None:
         reader, or another one that can be trained. An interrupted run resumes when the command is repeated; --out then holds
         report.html, the models' answers and recommended.json.
         """
+        import os
+        import sys
         from dataclasses import asdict
 
         from graph.shared.console import print_json
         from modegraph.tuning.settings import TuneSettings
         from modegraph.tuning.tune import plan_run, run_tune
+        from modegraph.tuning.tune_report import serve_arguments
 
-        chosen = settings_of(TuneSettings, config, settings, model=model, questions=questions, hours=hours)
+        chosen = settings_of(
+            TuneSettings, config, settings, model=model, questions=questions, hours=hours, teacher=teacher
+        )
         if dry_run:
             plan = plan_run(documents, chosen)
             print_json(asdict(plan)) if as_json else print(plan)
             return
         result = run_tune(documents, out, chosen)
-        print_json(result.record) if as_json else print(result)
+        print_json(result.record) if as_json else print(result, flush=True)
+        if serve:
+            command_line = serve_arguments(result.folder, result.model)
+            os.execv(sys.executable, [sys.executable, "-P", "-m", *command_line])

@@ -1,6 +1,6 @@
 """Questions by a model (HLG §5.2): one writes question, answer and needed passages, a second one judges them.
 
-They are written over groups of 3 to 5 articles that share a topic or an entity. A question is used only if the words of its answer
+They are written over groups of 3 to 5 articles that share a topic or an entity, or over single passages. A question is used only if the words of its answer
 occur in the snippets that retrieval finds for it. Every reply is structured and requested at most twice; dropped questions are counted
 by reason.
 
@@ -111,10 +111,11 @@ def model_questions(
 def write_questions(
     groups: Sequence[tuple[Passage, ...]], writer: LanguageModel, hops: Sequence[int], splits: Mapping[str, str]
 ) -> list[QuestionRow | Dropped]:
-    """One question for each group of passages; Dropped for an unusable reply."""
+    """One question for each group of passages, about one fact where the groups are single passages; Dropped for an unusable reply."""
     prompts = [_numbered(group) for group in groups]
     caller = Caller(writer)
-    replies = caller.ask(WrittenQuestion, read_prompt("data_synth/ask.txt"), prompts, MAX_QUESTION_TOKENS)
+    prompt = "data_synth/ask_one.txt" if all(len(group) == 1 for group in groups) else "data_synth/ask.txt"
+    replies = caller.ask(WrittenQuestion, read_prompt(prompt), prompts, MAX_QUESTION_TOKENS)
     return [
         Dropped(UNUSABLE, caller.first_unusable or "")
         if reply is None
@@ -219,6 +220,12 @@ def _critique_message(row: QuestionRow, group: tuple[Passage, ...]) -> str:
 def _numbered(passages: Sequence[Passage]) -> str:
     quoted = (f"[{number}] {quote_passage(passage.title, passage.text)}" for number, passage in enumerate(passages, 1))
     return "\n\n".join(quoted)
+
+
+def single_passages(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:
+    """Every passage as a group of its own, in an order drawn by `seed`."""
+    count = len(index.data.passage_document_P)
+    return ((index.passage(row),) for row in Random(seed).sample(range(count), count))
 
 
 def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[tuple[Passage, ...]]:

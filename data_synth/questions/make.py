@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from data_synth.questions.by_model import Writers, article_groups, model_questions
+from data_synth.questions.by_model import Writers, article_groups, model_questions, single_passages
 from data_synth.questions.by_rules import template_questions
 from data_synth.questions.question_form import QuestionRow
 from data_synth.relevance.split import spread_documents
@@ -49,7 +49,8 @@ def question_rows(
         rows = template_questions(index, spec.count, spec.hops, spec.seed, spec.unanswerable)
     else:
         splits = spread_documents(index.sources(), spec.seed)
-        groups = article_groups(index, spec.seed, splits)
+        alone = spec.hops == (1,)
+        groups = single_passages(index, spec.seed) if alone else article_groups(index, spec.seed, splits)
         written = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops, splits)
         rows = track(written, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
     made, dropped = 0, []

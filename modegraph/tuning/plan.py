@@ -24,15 +24,15 @@ from graph.shared.jsonl import write_jsonl
 from graph.text.prompting import quote
 from graph.types import Document, Excerpt
 from modegraph.tuning.questions import check_distinct
-from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
+from modegraph.tuning.settings import SECONDS_AN_HOUR, SFT, TuneSettings
 from serve.engines import KINDS, fastest_kind, open_engine
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
 from train.run.settings import SftSettings
 
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
-ANSWERING_SHARE, TRAINING_SHARE = 0.25, 0.9
-"""Share of the time for answers, if there are enough questions; share of what remains that training may use."""
+TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
+"""Share of the time for a teacher's questions, and for answers, if there are enough questions; share of what remains that training may use."""
 MOST_TEST, MOST_GENERAL, MODELS_ASKED = 100, 40, 2
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
@@ -82,16 +82,22 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     test = min(MOST_TEST, max(settings.least_test, answers - general))
     answering = pace.answer_s * (test + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
-    before = index + OTHER_S + MODELS_ASKED * answering
+    questions = OTHER_S + teacher_seconds(settings)
+    before = index + questions + MODELS_ASKED * answering
     training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - before)
     if training < pace.step_s:
         needed = math.ceil((before + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
         found = f"hours = {settings.hours:g}: {duration(before)} for the index and the answers, {pace.step_s:.3g} s for a training step"
         raise UserError(found, f"{needed:g} hours at least", "give more --hours, or a smaller --model")
-    seconds = {"index": index, "questions": OTHER_S, "baseline": answering, "model": training, "tuned": answering}
+    seconds = {"index": index, "questions": questions, "baseline": answering, "model": training, "tuned": answering}
     return TunePlan(
         len(documents), words, test, general, pace, seconds, RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
     )
+
+
+def teacher_seconds(settings: TuneSettings) -> float:
+    """How long the teacher may write questions; 0 without one."""
+    return TEACHER_SHARE * settings.hours * SECONDS_AN_HOUR if settings.teacher else 0.0
 
 
 def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
@@ -108,7 +114,7 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
     answer_all(model, tasks[1:2] or tasks, model.form)
     answer_s = time.perf_counter() - started
     timed = training.calibration
-    return Pace(timed.seconds_a_token, timed.seconds / timed.steps, answer_s)
+    return Pace(timed.seconds_a_token, SFT["gradient_accumulation"] * timed.seconds / timed.steps, answer_s)
 
 
 def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:

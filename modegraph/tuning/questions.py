@@ -1,17 +1,20 @@
-"""The questions of a tune, by rules or of the user, in two parts that share neither documents nor facts: one to learn from, one to test on."""
+"""The questions of a tune, by rules, by a teacher or of the user, in two parts that share neither documents nor facts: one to learn from, one to test on."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from data_synth.contexts import check_gold
 from data_synth.questions.by_rules import UNANSWERABLE, template_questions
-from data_synth.questions.question_form import question_to_json
+from data_synth.questions.make import QuestionSpec, question_rows
+from data_synth.questions.question_form import QuestionRow, question_to_json
 from data_synth.reading.reading_rows import passage_with_answer, set_of_index
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_question
 from data_synth.rows import Dropped
@@ -24,6 +27,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
+from graph.types import LanguageModel
 from modegraph.tuning.settings import TuneSettings
 
 Row = dict[str, Any]
@@ -34,6 +38,7 @@ LARGER_SHARES = (0.4, 0.5)
 PASSAGES_SEARCHED = 10
 NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
+NOT_WORDS_OF_IT = "the teacher's answer is not words of its passage"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "no single passage has its evidence"
 SHARED_FACT = "its sentence, or the question, is in both parts"
@@ -52,12 +57,12 @@ class SplitQuestions:
         return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
 
 
-def split_questions(index: Index, settings: TuneSettings) -> SplitQuestions:
-    """The questions for training and testing; UserError when there are too few documents or questions."""
+def split_questions(index: Index, settings: TuneSettings, taught: Sequence[Row | Dropped] = ()) -> SplitQuestions:
+    """The questions for training and testing, `taught` ones besides those by rules; UserError when there are too few documents or questions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
     }
-    make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(rule_rows, index, settings)
+    make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(made_rows, index, settings, taught)
     askable: Iterable[str] = text_of
     if settings.questions is not None:
         own = list(own_rows(index, Path(settings.questions)))
@@ -100,11 +105,39 @@ def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: in
     return {source: "test" if text in test else "train" for source, text in text_of.items()}
 
 
+def made_rows(
+    index: Index, settings: TuneSettings, taught: Iterable[Row | Dropped], splits: Mapping[str, str]
+) -> Iterator[Row | Dropped]:
+    """The teacher's questions, then those by rules."""
+    yield from own_rows_split(taught, splits)
+    yield from rule_rows(index, settings, splits)
+
+
 def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -> Iterator[Row]:
     """Questions from the index's sentences; an unanswerable one belongs to the documents of the question that it was made from."""
     for row in template_questions(index, settings.most_questions, HOPS, settings.seed, UNANSWERABLE_SHARE, splits):
         near = dict.fromkeys(step.source for step in row.near)
         yield question_to_json(row) | {"gold_ids": list(row.sources or near)}
+
+
+def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
+    """Questions about one passage each that `teacher` writes within some `seconds`; their answers, found again by retrieval, are words of that passage."""
+    spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
+    search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
+    ends = time.monotonic() + seconds
+    written = question_rows(index, spec, teacher, None, search)
+    return [
+        row if isinstance(row, Dropped) else taught_row(index, row)
+        for row in takewhile(lambda _: time.monotonic() < ends, written)
+    ]
+
+
+def taught_row(index: Index, row: QuestionRow) -> Row | Dropped:
+    """A written question, or Dropped if its passage does not have its answer word for word."""
+    texts = [folded(passage.text) for source in row.sources for passage in index.passages_of(source)]
+    if not any(folded(answer) in text for answer in row.answers for text in texts):
+        return Dropped(NOT_WORDS_OF_IT, row.text)
+    return question_to_json(row) | {"gold_ids": list(row.sources)}
 
 
 def own_rows(index: Index, file: Path) -> list[Row | Dropped]:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from graph.config import Settings
 
 SECONDS_AN_HOUR = 3600.0
-SFT: dict[str, Any] = {"batch_size": 4, "warmup_share": 0.03, "logging_steps": 5, "save_steps": 20}
-"""What the reader was trained with (its card is in graph/models/reader)."""
+SFT: dict[str, Any] = {
+    "batch_size": 1,
+    "gradient_accumulation": 4,
+    "warmup_share": 0.03,
+    "logging_steps": 5,
+    "save_steps": 20,
+}
+"""What the reader was trained with (its card is in graph/models/reader), a row at a time: activations of four took 14 GB in float32."""
 
 
 class TuneSettings(Settings):
@@ -24,6 +30,10 @@ class TuneSettings(Settings):
     hours: float = Field(default=2, gt=0, description="time for all steps together")
     questions: str | None = Field(
         None, description="file of your own questions with answers; null makes questions from the documents by rules"
+    )
+    teacher: str | None = Field(
+        None,
+        description="model (a SPEC) that writes questions besides those by rules, for a tenth of the time; null: rules alone",
     )
     general: str | None = Field(
         None,
@@ -38,6 +48,12 @@ class TuneSettings(Settings):
     context_words: int = Field(default=600, ge=50, description="most words in the passages of a training row")
     max_length_tokens: int = Field(default=1536, ge=64, description="longest training row, in tokens")
     seed: int = Field(default=0, ge=0, description="seed of every random choice")
+
+    @model_validator(mode="after")
+    def _one_source_of_questions(self) -> TuneSettings:
+        if self.teacher and self.questions:
+            raise ValueError("teacher writes questions, and questions gives them: drop one of the two")
+        return self
 
     def training(self, data: Path, output: Path) -> dict[str, Any]:
         """The settings of `train sft` that do not depend on the model."""

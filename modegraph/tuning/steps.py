@@ -12,6 +12,7 @@ from data_synth.dataset.write import write_dataset
 from data_synth.reading.reading_form import READING
 from data_synth.reading.reading_rows import ReadingSettings, Share, reading_rows, set_of_index, set_of_passages
 from data_synth.reading.sets import ReadingSet, read_set
+from data_synth.rows import Dropped
 from eval.reading import ReadingAnswer, ReadingTask, answer_all, answers_json, over_gold, pick_questions, score_text
 from graph.config import parse_settings
 from graph.documents.questions import read_questions
@@ -24,8 +25,8 @@ from graph.types import Document, Excerpt
 from modegraph.indexes import Index
 from modegraph.indexes import index as make_index
 from modegraph.tuning.gate import AnswerPair
-from modegraph.tuning.plan import TunePlan, sft_settings, spec_to_ask
-from modegraph.tuning.questions import split_questions
+from modegraph.tuning.plan import TunePlan, sft_settings, spec_to_ask, teacher_seconds
+from modegraph.tuning.questions import Row, split_questions, teacher_rows
 from modegraph.tuning.settings import TuneSettings
 from serve.engines import open_model
 from train.plan.memory import Launch
@@ -102,7 +103,12 @@ def write_index(tuning: Tuning, folder: Path) -> None:
 
 def write_questions(tuning: Tuning, folder: Path) -> None:
     """The questions of both parts, the part of each document, and how many questions were left out."""
-    found = split_questions(Index(tuning.out / INDEX).current(), tuning.settings)
+    settings, index = tuning.settings, Index(tuning.out / INDEX).current()
+    taught: list[Row | Dropped] = []
+    if settings.teacher is not None:
+        teacher = open_model(settings.teacher, tuning.out / LEDGER)
+        taught = teacher_rows(index, settings, teacher, teacher_seconds(settings))
+    found = split_questions(index, settings, taught)
     write_jsonl(folder / QUESTIONS_FILE, found.rows)
     write_jsonl(folder / DOCUMENTS_FILE, [dict(found.documents)])
     write_json(folder / LEFT_OUT_FILE, found.left_out)

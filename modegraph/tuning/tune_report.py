@@ -162,6 +162,11 @@ def card(tuning: Tuning, headline: str, model: str, tables: list[Table]) -> str:
     return "\n\n".join([opening, escape_markdown(headline), f"```console\n{use}\n```", *sections(tables, ())]) + "\n"
 
 
+def serve_arguments(out: Path, model: str) -> list[str]:
+    """The words of the command that serves the documents with a model."""
+    return ["modegraph", "serve", str(out / INDEX), "--model", model]
+
+
 def serve_command(out: Path, model: str) -> str:
-    """The command that serves the documents with a model."""
-    return shlex.join(["modegraph", "serve", str(out / INDEX), "--model", model])
+    """The command that serves the documents with a model, for a shell."""
+    return shlex.join(serve_arguments(out, model))

@@ -218,3 +218,29 @@ def test_too_few_questions_are_the_writers_fault_where_it_failed(examples: Index
     )
     assert "One reply: “Let me think.”" in why and "larger model" in why and "this index" not in why
     assert shortage(0, 0, lost, "scripted") == "" and "sentences of this index" in shortage(9, 1, [], None)
+
+
+def fact_of_passage(request: CompletionRequest) -> str:
+    """A writer that is shown one passage and asks for its second to fifth words."""
+    (text,) = [
+        json.loads(line.split("Passage: ", 1)[1])
+        for line in request.messages[1].content.splitlines()
+        if "Passage: " in line
+    ]
+    answer = " ".join(text.lstrip("# ").split()[1:5])
+    return json.dumps(
+        {
+            "question": f"What does the page of {len(text)} letters about it say first?",
+            "answer": answer,
+            "passages": [1],
+        }
+    )
+
+
+def test_for_one_hop_each_question_is_about_a_passage_of_its_own(examples: Index) -> None:
+    model = ScriptedModel(fact_of_passage)
+    settings = RetrieveSettings(mode="lexical", top_k=10)
+    rows = list(question_rows(examples, QuestionSpec(6, (1,), 0), model, None, settings))
+    assert {row.why for row in rows if isinstance(row, Dropped)} <= {by_model.NOT_REBUILT, by_model.NEAR_DUPLICATE}
+    assert len({request.messages[1].content for request in model.asked}) == len(model.asked) >= 6
+    assert all("one numbered passage" in request.messages[0].content for request in model.asked)

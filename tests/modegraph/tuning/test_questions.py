@@ -1,23 +1,29 @@
 """The questions of a tune: the two parts share no document and no sentence, and small or odd corpora are refused with what to do."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import modegraph as mg
+from data_synth.rows import Dropped
 from graph.shared.jsonl import write_jsonl
+from graph.types import CompletionRequest
 from modegraph.tuning.questions import (
     BOTH_PARTS,
     NO_ANSWER,
     NO_PASSAGE,
     NOT_FOUND,
+    NOT_WORDS_OF_IT,
     SHARED_FACT,
     SplitQuestions,
     split_questions,
+    teacher_rows,
 )
 from modegraph.tuning.settings import TuneSettings
 from tests.corpora import guild_documents
+from tests.fakes import ScriptedModel
 from tests.modegraph.tuning.conftest import DOCUMENTS, QUESTIONS
 
 
@@ -72,6 +78,30 @@ def test_a_sentence_that_both_parts_state_is_not_tested(tmp_path: Path) -> None:
     found = split(tmp_path, documents, [*QUESTIONS, *rows])
     assert found.left_out == {SHARED_FACT: sum(part == "test" for part in found.documents.values())}
     assert not any(row["id"].startswith("pier") for row in found.rows if row["split"] == "test")
+
+
+def reply_from_the_passage(request: CompletionRequest) -> str:
+    """A teacher whose answer is words of its passage, in another order for every second title."""
+    title, text = (
+        json.loads(request.messages[1].content.split(label, 1)[1].splitlines()[0]) for label in ("Title: ", "Passage: ")
+    )
+    words = text.split()[3:6]
+    answer = " ".join(words if len(title) % 2 else reversed(words))
+    return json.dumps({"question": f"What does {title} begin with?", "answer": answer, "passages": [1]})
+
+
+def test_a_teachers_questions_go_to_the_part_of_their_document(tmp_path: Path) -> None:
+    index = mg.index(guild_documents(), tmp_path / "index").current()
+    settings = TuneSettings(least_test=1, test_share=0.4)
+    taught = teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 60)
+    made_up = [row for row in taught if isinstance(row, Dropped) and row.why == NOT_WORDS_OF_IT]
+    assert made_up and any(not isinstance(row, Dropped) for row in taught)
+    found = split_questions(index, settings, taught)
+    written = [row for row in found.rows if row["writer"] == "scripted"]
+    assert written and found.left_out[NOT_WORDS_OF_IT] == len(made_up)
+    assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in written)
+    assert any(row["writer"] != "scripted" for row in found.rows), "those by rules are there too"
+    assert teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 0) == [], "no time, no questions"
 
 
 def test_own_questions_are_located_and_what_cannot_be_used_is_counted(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration,
         changes |= {"reference_cache": None, "sample_steps": None}
     if isinstance(settings, SftSettings):
         changes |= {"eval_steps": None, "patience": None}
-    say(f"calibration: {steps} steps and one to measure memory, {settings.batch_size} rows each")
+    say(f"calibration: {steps} steps and one to measure memory, rows a step: {settings.batch_size}")
     with tempfile.TemporaryDirectory() as folder:
         trainer = job.trainer_of(distinct, settings.model_copy(update=changes), Path(folder))
         packed = job.packs and trainer.logps_of is not plain_layout

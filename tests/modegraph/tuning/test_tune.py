@@ -1,7 +1,13 @@
 """A tune end to end with a real, tiny model: a verdict that follows the answers, steps that are done once, and refusals by name."""
 
+import contextlib
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,6 +170,24 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
     assert "There was no general set" in (tmp_path / "out/report.html").read_text()
+    assert serves([*map(str, words), "--serve"], "http://127.0.0.1:8080/health")
+
+
+def serves(words: list[str], address: str) -> bool:
+    """Whether a command answers at an address within a minute; ends it."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "modegraph", *words], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    deadline = time.monotonic() + 60
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as reply:
+                return bool(reply.status == 200)
+            time.sleep(0.2)
+        return False
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def test_the_examples_are_the_general_set_unless_they_are_tuned_on(monkeypatch: pytest.MonkeyPatch) -> None:

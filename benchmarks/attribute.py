@@ -2,7 +2,7 @@
 
 hotpotqa_train: each gold answer, and each gold sentence restated, over the ten passages of its question, questions of HotpotQA's official dev
 part only; gold are the passages with supporting sentences. A wrong answer is that of another question, or the title of a passage that is not
-gold, and so stands in the passages. qa_feedback:
+gold, which therefore occurs in the passages. qa_feedback:
 sentences of real answers over their own passages among OTHERS of other questions; gold are their own. Milliseconds are processor time of
 one thread. Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
@@ -29,7 +29,7 @@ from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 OTHERS = 8
-"""Passages of other questions beside those of a sentence of qa_feedback."""
+"""Passages of other questions in addition to those of a sentence of qa_feedback."""
 LEAST_GOLD, MOST_MARKED = 0.85, 0.05
 
 

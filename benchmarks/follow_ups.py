@@ -5,7 +5,7 @@
 INDEX is of examples/documents. Recall@5 of `hops`, by rule alone (no model), with the history
 * for the questions of examples/questions.jsonl: asked alone, and after one and two others with different documents;
 * for examples/follow_ups.jsonl: by the rule, by its predecessor (the entities of all turns in brackets), without history, and rewritten
-  by hand as standalone questions. The rule was developed on the half called dev.
+  by people as standalone questions. The rule was developed on the dev half.
 Answers of earlier turns are given as most clients send them, alone, and in the form of training.
 """
 

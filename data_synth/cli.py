@@ -90,7 +90,7 @@ def register_data(data: typer.Typer) -> None:
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Turn a published set into documents and questions or into training rows; feedback, too.
+        """Convert a published set, or readers' feedback, to documents and questions or to training rows.
 
         `feedback` is what `modegraph serve --feedback` stored: entries with consent become the folders preferences and relevance
         below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support` makes claims

@@ -67,7 +67,7 @@ Beside = Annotated[
     typer.Option(
         metavar="FOLDER",
         rich_help_panel=INPUT,
-        help="Relevance data to train on alongside: no question or passage of another split there is used. Repeatable.",
+        help="Relevance data to train on as well: questions and passages that are in another split there are left out. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -75,7 +75,7 @@ SplitBy = Annotated[
     typer.Option(
         metavar="WHAT",
         rich_help_panel=INPUT,
-        help="What splits do not share: passages and questions, or with `questions` only questions, for facts that all questions draw on.",
+        help="What no two splits share: passages and questions, or with `questions` only questions, for facts that all questions need.",
     ),
 ]
 Negatives = Annotated[

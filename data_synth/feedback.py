@@ -315,7 +315,7 @@ def _gold_question(text: str, right: Sequence[Quote], shown: Iterable[str]) -> G
 
 NEGATIVES = 64
 SEED = 0
-"""As `synth relevance` has them."""
+"""The defaults of `synth relevance`."""
 DATASETS: Mapping[str, Form[Any]] = {"preferences": PREFERENCES, "relevance": RELEVANCE}
 """The folders below --out."""
 

@@ -1,6 +1,6 @@
 """The evaluation commands outside `eval …`: `modegraph compare`, `demo`, `lab modes`, `runs` and `serve check`.
 
-`serve check` lives here and not with `modegraph serve`, because it computes with training's own functions, which serve/ may not import."""
+`serve check` is here and not with `modegraph serve`, because it uses functions of train/, which serve/ may not import."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def add_demo(app: typer.Typer) -> None:
     ) -> None:
         """Run everything on the example documents with a fetched model; no network, key or GPU.
 
-        Steps of an earlier demo in --out are reused where command, inputs and code have not changed; questions are asked again.
+        Steps of an earlier demo in --out are reused if command, inputs and code have not changed; the questions are answered again.
         """
         from eval.demo.demo import counts_text, demo_json, run_demo
 

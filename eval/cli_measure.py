@@ -203,7 +203,7 @@ Unread = Annotated[
         "--no-passages",
         metavar="",
         rich_help_panel=INPUT,
-        help="Ask without passages, to measure what a model knows by heart.",
+        help="Ask without passages, to measure what a model knows from training.",
     ),
 ]
 FormOption = Annotated[
@@ -374,7 +374,7 @@ def add_alignment(commands: typer.Typer) -> None:
         """Compare preference runs by expected reward at equal KL to the reference, seed by seed.
 
         Samples the prompts of --data (scored responses) and replaces the report in --out; cached measurements are reused.
-        Longer samples are cut. Refuses prompts that a run was trained on (but for the split `train`, which flatters the runs), a
+        Longer samples are cut. Refuses prompts that a run was trained on (except for the split `train`, which flatters the runs), a
         seed that one system lacks, and a reward with a component that cannot be measured. --sampler vllm is much faster.
         """
         from functools import partial

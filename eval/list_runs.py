@@ -1,6 +1,6 @@
 """`modegraph runs`: find runs below a folder by the files they leave, and list them in a table. Only these files are read; nothing is written.
 
-run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
+run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: a running or stopped run (graph/shared/progress.py)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def find_runs(folder: Path) -> list[FoundRun]:
 
 
 def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
-    """The run in a folder below `root`, or None. A run under way takes precedence over what an earlier run left there."""
+    """The run in a folder below `root`, or None. An unfinished run takes precedence over the files of an earlier one."""
     name = folder.relative_to(root).as_posix()
     if PROGRESS in files and (under_way := read_progress(folder)) is not None:
         return unfinished_run(name.removesuffix(PARTIAL), under_way, folder / PROGRESS)

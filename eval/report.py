@@ -1,6 +1,6 @@
 """Reports on disk: tables and figures as Markdown and as one self-contained HTML page; and the report of a comparison.
 
-A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; each is replaced once its new version is finished, and any other file is left alone."""
+A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; each is replaced once its new version is finished; other files are not changed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NOTHING = '<span class="note">(nothing)</span>'
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A PNG of a report: its heading, its file name beside the page, its bytes, an alternative text and a caption."""
+    """A PNG of a report: its heading, its file name in the report's folder, its bytes, an alternative text and a caption."""
 
     title: str
     file: str

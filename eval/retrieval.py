@@ -25,7 +25,7 @@ from graph.types import Evidence
 def replayed_note(count: int) -> str:
     """A note on calls replayed from a ledger, "" if there are none."""
     return (
-        f"{count:,} model calls were answered from the ledger and cost what they did when they were made."
+        f"{count:,} model calls were answered from the ledger; their cost is that of the original calls."
         if count
         else ""
     )

@@ -39,7 +39,7 @@ from graph.types import Evidence, Ints, LanguageModel
 
 
 def read_with_sentences(file: Path) -> list[Question]:
-    """The questions; numbered gold sentences become quotes if their corpus is beside the questions file."""
+    """The questions; numbered gold sentences become quotes if their corpus is in the folder of the questions file."""
     questions, corpus = read_gold_questions(file), file.parent / CORPUS
     return [question.question for question in (with_sentences(questions, corpus) if corpus.is_file() else questions)]
 

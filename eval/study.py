@@ -25,13 +25,13 @@ SECONDS_AN_HOUR = 3600.0
 
 
 class ArmSettings(Settings):
-    """One system: the stage that trains it, the file that its runs share, and settings laid over the file."""
+    """One system: the stage that trains it, the settings file of its runs, and settings that override the file's."""
 
     stage: Literal["ms", "dpo"] = Field(description="stage of its runs: ms or dpo")
-    config: str = Field("", description="YAML file of settings of its runs, relative to the working folder")
-    settings: dict[str, Any] = Field({}, description="settings of its runs, laid over `config`")
+    config: str = Field("", description="YAML file of settings of its runs, relative to the working directory")
+    settings: dict[str, Any] = Field({}, description="settings of its runs, which override those of `config`")
     seconds_per_update: float | None = Field(
-        None, gt=0, description="seconds of an update; null times a few steps of a run, as `plan train` does"
+        None, gt=0, description="seconds of an update; null: measured over a few steps, as by `plan train`"
     )
 
 
@@ -56,14 +56,14 @@ class LookSettings(Settings):
 class StudySettings(Settings):
     """A study: its arms, its primary contrast and the looks at it, its prompts, and what its costs and spreads are assumed to be.
 
-    The first look trains all arms, later ones the two arms of the contrast alone, where the looks before did not decide.
+    The first look trains all arms; if it does not decide, later ones train only the two arms of the contrast.
     """
 
     arms: dict[str, ArmSettings] = Field(min_length=2, description="systems by name")
     contrast: tuple[str, str] = Field(description="arms whose difference is tested, first minus second")
     looks: tuple[LookSettings, ...] = Field(
         min_length=1,
-        description="looks at the contrast, with more seeds from one to the next",
+        description="looks at the contrast, each with more seeds than the one before",
     )
     equal_within: float = Field(0.03, gt=0, description="margin within which the arms of the contrast are called equal")
     train_prompts: int = Field(ge=1, description="prompts to train on")
@@ -102,7 +102,7 @@ class StudySettings(Settings):
 
 @dataclass(frozen=True)
 class LookPlan:
-    """What a look costs, with all before it, and shows: the smallest difference found with a power of 80 %, and the share of studies that show equality if there is none."""
+    """The cost of a look, including all earlier ones, and what it can show: the smallest difference found with a power of 80 %, and the share of studies that show equality if there is no difference."""
 
     seeds: int
     level: float
@@ -125,7 +125,7 @@ class StudyPlan:
 
 
 def plan_study(study: StudySettings, time_update: Callable[[ArmSettings], float]) -> StudyPlan:
-    """The plan; `time_update` measures the seconds of an update of an arm that does not say them."""
+    """The plan; `time_update` measures the seconds of an update for an arm without `seconds_per_update`."""
     pace = {name: arm.seconds_per_update or time_update(arm) for name, arm in study.arms.items()}
     prompts = study.train_prompts * study.train_samples + study.test_prompts * study.test_samples
     sampling = (prompts + study.dev_prompts * study.test_samples) * study.seconds_per_sample
@@ -221,5 +221,5 @@ def check_study(study: StudySettings) -> None:
 
 
 def train_settings(arm: ArmSettings) -> dict[str, Any]:
-    """The settings of an arm's runs: those of its file, with its own laid over them."""
+    """The settings of an arm's runs: those of its file, overridden by its own."""
     return {**(read_yaml(Path(arm.config)) if arm.config else {}), **arm.settings}

@@ -60,7 +60,7 @@ def measure_table(comparison: Comparison) -> Table:
         f"{len({row.question_id for row in comparison.prompts})} held-out questions. Answers are greedy, at most "
         f"{comparison.max_answer_tokens} tokens. log π is summed over the tokens of a completion with its end token "
         "(nats). The chosen side is longer than the rejected one unless a row names a length-matched hard negative in "
-        "brackets, so read the figures per token beside the sums."
+        "brackets, so read the figures per token as well as the sums."
     )
     return Table("Results", ("measure", *names), tuple(rows), note)
 

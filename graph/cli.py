@@ -311,7 +311,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Finish an interrupted run, without repeating finished work.
 
-        An index whose language model has moved takes its new address with --extractor-model or --summary-model.
+        If the language model has a new address, give it with --extractor-model or --summary-model.
         """
         from graph.build.lifecycle import resume_build
         from graph.models.encoder import open_encoder
@@ -338,7 +338,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Retry the passages that the language model could not read.
 
-        An index whose language model has moved takes its new address with --extractor-model or --summary-model.
+        If the language model has a new address, give it with --extractor-model or --summary-model.
         """
         from graph.build.lifecycle import index_status, retry_failed
         from graph.models.encoder import open_encoder

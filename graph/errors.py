@@ -35,7 +35,7 @@ def nearest(given: str, known: Iterable[str]) -> str:
 class UserError(Exception):
     """Bad input, in up to three sentences: what was found (with the value, unless it is a secret), what was expected, what to do.
 
-    `expected` and `remedy` may be empty. No full stop at the end, where a command to copy may stand.
+    `expected` and `remedy` may be empty. There is no full stop at the end, where a command to copy may be.
 
     >>> str(UserError("corpus.jsonl line 3: 'text' is missing", "a row with an id and a text", "add the field"))
     "corpus.jsonl line 3: 'text' is missing. Expected a row with an id and a text. Add the field"

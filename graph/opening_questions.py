@@ -1,7 +1,7 @@
 """Questions that a collection answers, for readers who do not know it yet: templates over statements near the beginning of documents.
 
-By rules and for English only. Each question comes from one proposition that answers it, names its subject, and asks about nothing that two
-documents call by the same name; other statements give no question, so a collection may have none.
+By rules and for English only. Each question comes from one proposition that answers it, names its subject, and does not ask about a name
+that two documents share; other statements give no question, so a collection may have none.
 Legend: U documents, P passages.
 """
 

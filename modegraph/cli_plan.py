@@ -29,7 +29,7 @@ Accelerate = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=INPUT,
-        help="Configuration of `accelerate launch`: the number of processes, and what is split among them.",
+        help="Configuration of `accelerate launch`: the number of processes, and what is sharded among them.",
     ),
 ]
 Steps = Annotated[
@@ -81,7 +81,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
     def plan_study(file: File, settings: Set = None, trial_steps: Steps = 3, as_json: AsJson = False) -> None:
         """Plan a study of training: runs, hours, and the smallest difference that it finds with a power of 80 %.
 
-        Refuses a study that a fault would spoil: a test prompt in the training data, arms with seeds or rewards of their own, a reward
+        Refuses a study with a fault: a test prompt in the training data, arms with different seeds or rewards, a reward
         component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
         folder called study, write `modegraph plan ./study`.
         """
@@ -98,7 +98,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
 
 
 def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
-    """Seconds of an update of an arm's run, from a few steps of it; UserError where none may be taken."""
+    """Seconds of an update of an arm's run, from a few steps of it; UserError if --trial-steps is 0."""
     from eval.study import train_settings
     from graph.config import parse_settings
     from graph.errors import UserError

@@ -65,8 +65,8 @@ class Index:
         """The evidence for a question; a language model is only called if one is given and the mode can use it.
 
         `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, layers,
-        suggestions, max_context_tokens, and abstain: with it the evidence has the probability that the documents contain nothing on the
-        question (`absence`), and from that probability on `ask` says so without calling the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
+        suggestions, max_context_tokens, and abstain. With abstain, the evidence has the probability that the documents do not answer
+        the question (`absence`); from the set probability on, `ask` abstains without calling the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
         """
         chosen = _retrieve_settings("retrieve", mode, top_k, where, settings)
         return public_evidence(retrieve(self.current(), question, chosen, _optional_model(model)))
@@ -255,7 +255,7 @@ def index(
     """Read documents into the index in `out`, creating or extending it, and open it.
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
-    `store` keeps the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
+    `store` puts the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
     `whole_pages` also reads what surrounds the main text of HTML pages: navigation, footers, cookie notices.
     `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …) and override those of the YAML file `config`.

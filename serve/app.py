@@ -150,7 +150,7 @@ def _lifespan(services: Services, mcp: McpRoute):  # type: ignore[no-untyped-def
 
 
 RESERVED_FILES = 256
-"""Files that may be open beside client connections: the index, the store, connections to the model's server."""
+"""Files that may be open besides client connections: the index, the store, connections to the model's server."""
 
 
 def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:

@@ -32,7 +32,7 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
 def file_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins; the file is the document.
 
-    Beside OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it.
+    Besides OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it.
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
     location = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
@@ -49,7 +49,7 @@ def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
 def search_result_location(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     """A citation as Anthropic attaches it to a block of text: the passages are the search results, counted from 0.
 
-    Beside Anthropic's fields, `url` opens the passage.
+    Besides Anthropic's fields, `url` opens the passage.
     """
     location = {"search_result_index": mark.number - 1, "start_block_index": 0, "end_block_index": 1}
     source_fields = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": excerpt.title}

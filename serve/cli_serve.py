@@ -35,7 +35,7 @@ Adapters = Annotated[
         "--adapter",
         metavar="NAME=FOLDER",
         rich_help_panel=MODEL,
-        help="Offer a LoRA adapter as a model of its own; NAME alone for one that the openai: server has. Repeatable.",
+        help="Serve a LoRA adapter as a separate model; NAME alone for an adapter of the openai: server. Repeatable.",
     ),
 ]
 VllmPython = Annotated[
@@ -100,7 +100,7 @@ Feedback = Annotated[
         "--feedback",
         metavar="",
         rich_help_panel=SERVER,
-        help="Store votes and corrections of readers beside the index, for `modegraph data import feedback`.",
+        help="Store readers' votes and corrections with the index, for `modegraph data import feedback`.",
     ),
 ]
 OtlpEndpoint = Annotated[
@@ -239,8 +239,8 @@ def register_mcp(app: typer.Typer) -> None:
     ) -> None:
         """Serve one index, or several, to MCP clients, over standard input and output.
 
-        The tools are search, fetch and explain, with --model ask, and with --writable add_document; documents are
-        resources. `modegraph serve` has the same at /mcp, beside its other routes; with --http this server has only /mcp.
+        The tools are search, fetch and explain; --model adds ask, --writable adds add_document. Documents are resources.
+        `modegraph serve` offers the same at /mcp, with its other routes; with --http this server offers only /mcp.
         """
         import os
         import sys

@@ -1,9 +1,9 @@
 """The call ledger: a language model that stores every finished call and never repeats it.
 
-Rows lie in one SQLite file, or in the database that holds the index beside it. A row exists only for a call that finished with "stop" and is
-committed when the call returns, so a crash loses calls in flight and no finished one. It carries the hash of its content: a row that has
-changed is dropped and its call made again, and a file that SQLite cannot read is put aside (graph/store/ledger_file.py). It also stores the seconds of the call, so that a replay is billed what the call itself took;
-rows written before times were recorded have none."""
+Rows are in one SQLite file, or in the index's database. A row exists only for a call that finished with "stop" and is committed when
+the call returns, so a crash loses only calls in progress. It has the hash of its content: a changed row is dropped and its call
+repeated, and a file that SQLite cannot read is renamed (graph/store/ledger_file.py). It also has the seconds of the call, so that a
+replay counts the time of the original call; rows written before times were recorded have none."""
 
 from __future__ import annotations
 
@@ -139,13 +139,13 @@ def _open_database(file: Path) -> sqlite3.Connection:
 
 @stamina.retry(on=_is_locked, attempts=None, timeout=LOCK_TIMEOUT_S, wait_initial=0.01, wait_max=0.2)
 def _write_ahead(database: sqlite3.Connection) -> None:
-    """Switch to WAL. Two processes that open a new file at once conflict here, and SQLite does not wait by itself."""
+    """Switch to WAL. Two processes that open a new file at once conflict here, and SQLite does not wait."""
     database.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
 def _as_user_error(file: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the disk into UserError, DiskFull where there is no space; damage is raised as it is."""
+    """Turn errors of SQLite and the disk into UserError, DiskFull where there is no space; damage is raised unchanged."""
     try:
         with report_full_disk(file):
             yield

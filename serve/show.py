@@ -154,13 +154,13 @@ def show_explanation(explanation: Explanation) -> str:
         list(_rank_table(explanation.standings)),
         [f"How {explanation.mode} found it", *_path(explanation.standings[0])],
         [
-            "What it has of the question (and how many passages do)",
+            "What it shares with the question (and how many passages do)",
             *_clues("words", explanation.words),
             *_clues("names", explanation.names),
         ],
         ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
         [
-            f"What leads to it (hops): by itself it is no. {explanation.own_rank:,} with {explanation.own_score:.3f}",
+            f"What leads to it (hops): without its links it ranks {explanation.own_rank:,} with {explanation.own_score:.3f}",
             *_word_bonus(explanation),
             *(wrapped(_lead(lead), "- ") for lead in explanation.leads),
             *(

@@ -1,4 +1,4 @@
-"""`make release-check`: build the sdist, build a wheel from it, install that in an empty environment under constraints.txt, and try it there.
+"""`make release-check`: build the sdist, build a wheel from it, install that in an empty environment under constraints.txt, and test it there.
 
 PYTHONPATH=. python -P -m tools.release [--extras offline] [--keep FOLDER]"""
 

@@ -176,7 +176,7 @@ def export(
             "--merge",
             metavar="",
             rich_help_panel=OUTPUT,
-            help="Merge the adapter into its base, in bf16 or in the type of --gguf, which merges by itself.",
+            help="Merge the adapter into its base, in bf16 or in the type of --gguf, which implies --merge.",
         ),
     ] = False,
     adapter_only: Annotated[

@@ -294,7 +294,7 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
 
 
 def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
-    """The Trainer's arguments that measure every `eval_steps` and keep the checkpoint of the best F1 beside the last one."""
+    """The Trainer's arguments that measure every `eval_steps` and keep the checkpoint with the best F1 and the last one."""
     return {
         "eval_strategy": "steps",
         "eval_steps": settings.eval_steps,

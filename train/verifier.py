@@ -1,6 +1,6 @@
-"""`modegraph train verifier`: from claims to a folder for `--verifier`. Seconds on one core.
+"""`modegraph train verifier`: trains a verifier, a folder for `--verifier`, from claims, in seconds on one core.
 
-Trees grow on train; dev stops them and sets temperature and threshold; test is only for measuring. With sentences that
+Trees are fitted on train; dev stops them early and sets temperature and threshold; test only measures. With sentences that
 people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their
 train rows, and their dev rows set the threshold. Unusable data is rejected before training. Legend: n claims, S inputs of the second stage."""
 

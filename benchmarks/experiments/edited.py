@@ -1,6 +1,6 @@
 """The life of one index: edited at random, repeatedly killed (SIGKILL), and read all the time. Does it end up as an index built from its final documents?
 
-Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process, written beside the
+Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process, written as patches of the
 existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a random moment. A reader that runs
 from the start checks every generation, and the three before it: each must be complete and one that the edits made. Then the index is compacted and compared, to the byte,
 with one built from the final documents.

@@ -1,1 +1,1 @@
-"""Restated sentences that a passage supports, and the same sentences broken on purpose: training data for a verifier."""
+"""Restated sentences that a passage supports, and the same sentences falsified: training data for a verifier."""

@@ -98,7 +98,7 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
         "short answer follows its question. `dataset` names the set of a row, `kind` its kind there; the splits are the sets' own, "
         "`val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
-        "that the sets state; what is learned from a set that states none may not be yours to pass on."
+        "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."
     ),
     made_by="data import support",
 )

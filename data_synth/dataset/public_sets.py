@@ -102,7 +102,7 @@ def support_sets(folder: Path) -> dict[str, Path]:
 
 
 def support_origin(files: Mapping[str, Path]) -> dict[str, str]:
-    """What the card says of where the sentences are from: each set with the licence that its README states."""
+    """The origin of the sentences for the card: each set with the licence that its README states."""
     return {f"Set {name}, licence": _licence(file.parent / ABOUT_SET) for name, file in files.items()}
 
 

@@ -1,7 +1,7 @@
 """Answerable questions made unanswerable by changing a name, a number, or a word for its opposite.
 
 After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822, table 3: entity swap, number swap, antonym), by rules.
-The model sees both questions over the same passages, so that it cannot answer by the look of a question."""
+The model is trained on both questions over the same passages, so that the question alone does not reveal whether it can be answered."""
 
 from __future__ import annotations
 

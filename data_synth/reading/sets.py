@@ -1,4 +1,4 @@
-"""Questions with the passages that answer them, as published sets have them: a folder of corpus.jsonl and questions.jsonl.
+"""Questions with the passages that answer them, in the layout of public sets: a folder with corpus.jsonl and questions.jsonl.
 
 Fields of a question: "id", "question", "answers" (empty: unanswerable), "gold_ids", and if known "context_ids" (passages of the same document
 or found by retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or val,

@@ -162,7 +162,7 @@ def measure_rewards(rows: Sequence[ResponseRow]) -> dict[str, float]:
     for component in dict.fromkeys(component for row in rows for component in row.rewards):
         groups = [row.rewards[component] for row in rows if component in row.rewards]
         measures[f"mean reward, {component}"] = mean(value for values in groups for value in values)
-        measures[f"prompts told apart by {component}"] = mean(len(set(values)) > 1 for values in groups)
+        measures[f"prompts whose responses differ in {component}"] = mean(len(set(values)) > 1 for values in groups)
     return measures
 
 

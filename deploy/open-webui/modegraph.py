@@ -35,7 +35,7 @@ class Pipe:
     async def pipe(
         self, body: dict[str, Any], __event_emitter__: Emit | None = None, __task__: str | None = None
     ) -> AsyncIterator[str]:
-        """The answer as it is written; its sources are told when it is whole. A task of Open WebUI's own is not searched for."""
+        """The answer as it is generated, with its sources at the end. For Open WebUI's own tasks there is no search."""
         async with self._session() as session:
             asked = {"model": body["model"].split(".", 1)[-1], "stream": True}
             if __task__:
@@ -82,7 +82,7 @@ class Pipe:
 class Renumbered:
     """A text whose citations are counted in the order in which they first come, as Open WebUI counts its sources.
 
-    The newest piece waits until the events behind it have told which of its brackets are citations.
+    The newest piece is held back until later events show which of its brackets are citations.
     """
 
     def __init__(self) -> None:

@@ -148,7 +148,7 @@ def align_runs(
 ) -> Alignment:
     """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL.
 
-    UserError, before anything is measured, for a prompt that a run was trained on (but for the split train), for an unpaired seed, and
+    UserError, before anything is measured, for a prompt that a run was trained on (except for the split train), for an unpaired seed, and
     for a reward component that cannot be measured.
     """
     rows = read_responses(data / f"{split}.jsonl")[:limit]

@@ -226,7 +226,7 @@ CONSTANTS = ("yes", "no")
 
 @dataclass(frozen=True)
 class ConstantAnswer:
-    """What one answer would score that is always given, in the form that each prompt asks for and citing its first passage."""
+    """The figures of one constant answer, in the form that each prompt asks for and citing its first passage."""
 
     answer: str
     reward: float

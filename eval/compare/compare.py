@@ -242,7 +242,7 @@ def compare_runs(
     """Compare the runs and their untuned model on held-out rows; with `responses`, also reward, KL and entropy of the preference runs.
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is not a finished run, for data without such rows, and for
-    rows that a run was trained on (but for the split train).
+    rows that a run was trained on (except for the split train).
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

@@ -149,7 +149,7 @@ def counts_text(report: Mapping[str, Any]) -> str:
 
 
 NO_PRETRAINED = (
-    f"No model has been fetched (modegraph models get {BASES[0].name}): a tiny one, trained here from nothing, takes its place. "
+    f"No model has been fetched (modegraph models get {BASES[0].name}): the demo trains a tiny one instead. "
     "Its answers have the right form at best."
 )
 

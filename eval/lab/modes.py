@@ -85,7 +85,7 @@ PAIR_SMOOTHINGS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: an exact KL divergence (K is None), or a loss over groups of K responses.
+    """The minimised function: an exact KL divergence (K is None), or a loss over groups of K responses.
 
     `label_smoothing` is the ε of pairs with hard labels (DPO: 0); None means soft labels, softmax(r / β_r).
     """
@@ -205,7 +205,7 @@ def exact_losses(line: Line, objective: Objective) -> Losses:
 
 
 def sampled_losses(line: Line, objective: Objective, generators: Sequence[Generator], responses: int) -> Losses:
-    """log π [S, T, X] to the mean loss [S, T] over groups that each call draws anew: the same for all starts of a seed."""
+    """log π [S, T, X] to the mean loss [S, T] over groups drawn again by each call: the same for all starts of a seed."""
 
     def losses(log_policy_STX: Tensor) -> Tensor:
         groups_SGK = torch.stack([draw_groups(line, objective, responses, generator) for generator in generators])

@@ -1,4 +1,4 @@
-"""Measures as pure functions, one kind per file; everything that the comparisons print is a mean of one of these over questions."""
+"""Measures as pure functions, one kind per file; comparisons print means of these over questions."""
 
 from eval.metrics.answers import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank

@@ -16,12 +16,12 @@ from graph.store.index_settings import IndexSettings
 
 
 class TaskSettings(Settings):
-    """One task: its questions, and the documents to index (by default corpus.jsonl beside the questions, or the documents that come with the task)."""
+    """One task: its questions, and the documents to index (by default corpus.jsonl in the folder of the questions, or the documents that come with the task)."""
 
     task: str = Field(description="a name of `modegraph eval tasks`")
     source: str = Field(description="file or folder of the questions, below `data`")
     documents: str = Field("", description="what `modegraph index` would read, below `data`")
-    index: str = Field("", description="a finished index of the documents, below `data`; none: one is made of them")
+    index: str = Field("", description="a finished index of the documents, below `data`; empty: one is built")
     split: Literal["train", "dev", "test"] | None = Field(None, description="only questions of this split")
     limit: int | None = Field(None, ge=1, description="only the first questions")
 
@@ -33,35 +33,37 @@ class StepSettings(Settings):
     """
 
     run: str = Field(description="the command line, without the program's name")
-    makes: str = Field(description="a file that is there once the command has ended well")
+    makes: str = Field(description="a file that exists once the command has succeeded")
     each: dict[str, tuple[str, ...]] = Field(
         {}, description="values by name: the command is run for every combination of them, several at a time"
     )
 
 
 class MatrixSettings(Settings):
-    """Systems are indexes × retrievers × models, by their names; a retriever null asks the model without passages."""
+    """Systems are indexes × retrievers × models, combined by name; with the retriever null, the model answers without passages."""
 
     data: str = Field(".", description="folder that sources start from; relative to the configuration's file")
-    tasks: dict[str, TaskSettings] = Field(min_length=1, description="what is asked, by name")
+    tasks: dict[str, TaskSettings] = Field(min_length=1, description="tasks, by name")
     retrievers: dict[str, RetrieveSettings | None] = Field(
-        min_length=1, description="how to retrieve, by name; null asks the model without passages"
+        min_length=1, description="how to retrieve, by name; null: the model answers without passages"
     )
     indexes: dict[str, dict[str, Any]] = Field({"": {}}, min_length=1, description="settings of the index, by name")
-    models: dict[str, str] = Field({}, description="SPEC by name; none: retrieval alone is measured")
-    helper: str = Field("", description="SPEC of a model that modes ask while retrieving")
-    metrics: tuple[str, ...] = Field((), description="names; the first that applies leads. None: each task's own")
-    baseline: str = Field("", description="the system that differences are from; the first by default")
+    models: dict[str, str] = Field({}, description="SPEC by name; empty: only retrieval is measured")
+    helper: str = Field("", description="SPEC of a model that modes call while retrieving")
+    metrics: tuple[str, ...] = Field(
+        (), description="names of metrics, of which the first that applies is compared; empty: each task's own"
+    )
+    baseline: str = Field("", description="the baseline of differences; the first system by default")
     max_answer_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
     empty_answers: Literal["refuse", "wrong"] = Field(
-        "refuse", description="an empty answer ends its cell, or scores 0"
+        "refuse", description="what to do with an empty answer: refuse fails its cell, wrong scores it 0"
     )
     shown_questions: int = Field(12, ge=0, description="questions of each task whose evidence the report shows")
     workers: int = Field(2, ge=1, description="processes; each has one index at a time")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
-    variables: dict[str, str] = Field({}, description="what {name} stands for in `prepare`, by name")
+    variables: dict[str, str] = Field({}, description="values of {name} in `prepare`, by name")
     prepare: tuple[StepSettings, ...] = Field(
-        (), description="commands to run before: `run`, unless the file `makes` is there"
+        (), description="commands to run first: `run`, unless the file `makes` exists"
     )
 
 

@@ -80,7 +80,7 @@ def _last_encoder(open_encoder: OpenEncoder, spec: str, documents: Path, fingerp
 def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel) -> Index:
     """The index of a cell in `folder`, made if it is missing, unfinished, or made by other code.
 
-    A finished index that the task names is used as it is.
+    A finished index that the task names is used unchanged.
     """
     if cell.task.index is not None:
         return open_index(folder, open_encoder)

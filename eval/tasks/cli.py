@@ -133,7 +133,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Have a model write abstract questions over a whole collection (LightRAG's recipe).
 
-        --out is the questions file. Exits with 1 when the model gave fewer than asked for.
+        --out is the questions file. Exits with 1 when the model wrote fewer questions than requested.
         """
         from eval.tasks.catalogue import describe_collection, write_questions
         from eval.tasks.sets.abstract import generate_questions

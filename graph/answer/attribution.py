@@ -1,7 +1,7 @@
-"""The sentences of passages that support the sentences of an answer best: in the passages that it cites, or, if it cites none, in all.
+"""The passage sentences that best support the sentences of an answer: of the passages that it cites, or, if it cites none, of all passages.
 
-Support is the weighted share of a sentence's words that stand in a passage's sentence. It shows where to look; whether the passage says
-it, the verifier judges (support.py)."""
+Support is the weighted share of a sentence's words that occur in a passage sentence. It shows where to look; the verifier judges whether
+the passage supports the sentence (support.py)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from graph.text.word_forms import Words, form
 from graph.types import Excerpt
 
 AROUND = 0.7
-"""What a word counts that stands in the title or in the sentence before, instead of in the sentence itself."""
+"""Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
-"""What the question's words count beside those of a fragment, and of a sentence, where only a tie is left to them."""
+"""Weight of the question's words in the score of a fragment, and of a full sentence, where they only break ties."""
 LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
 """Below these shares of the words of a sentence, and of its question if it is a fragment, nothing supports it."""
 MOST_STATEMENTS = 100
@@ -134,7 +134,7 @@ def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
 
 
 class _Finder:
-    """Finds the sentence of some excerpts that shares most with a statement, and with the question that it answers."""
+    """Finds the sentence of some excerpts that shares most words with a statement and the question that it answers."""
 
     def __init__(self, question: str, excerpts: Sequence[Excerpt]) -> None:
         self._candidates = [
@@ -182,7 +182,7 @@ class _Finder:
 
 
 def _share(weights: Mapping[str, float], candidate: _Candidate) -> float:
-    """The weighted share of words that a sentence has, or has around it; 1 of none."""
+    """The weighted share of words in a sentence and its surroundings; 1 if there are no words."""
     found = sum(
         weight * (1 if word in candidate.forms else AROUND if word in candidate.around else 0)
         for word, weight in weights.items()

@@ -1,8 +1,8 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
 A sentence with citations is checked against the cited passages, any other against all, a short one together with its
-question (`claim_of`). What says too little, sentences of more than MOST_WORDS and those in another language than their
-passages are not checked: no verifier is trained on such. Removing a sentence removes the blanks it leaves: an empty list
+question (`claim_of`). Sentences that say too little, have more than MOST_WORDS words or are in another language than their
+passages are not checked: verifiers are not trained on such sentences. Removing a sentence removes the blanks it leaves: an empty list
 item, the empty line after a paragraph."""
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class SupportChecker:
         ]
 
     def not_checked(self, part: str, checked: str) -> list[NotChecked]:
-        """The sentences of such a text that cannot be judged; that something is not in the documents is no sentence to judge."""
+        """The sentences of such a text that cannot be judged, without statements that something is not in the documents."""
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
             for sentence in self._statements(checked)
@@ -178,7 +178,7 @@ def ground_of(title: str, text: str) -> Ground:
 
 
 def statements_of(checked: str, passages: int, question: str = "") -> Iterator[Statement]:
-    """The sentences of a text with checked citations, which answers `question`, without headings and what has no words."""
+    """The sentences of a text with checked citations, which answers `question`, without headings and sentences without words."""
     for unit in split_units(checked):
         gate = CitationGate(0)
         words = gate.feed(unit.text) + gate.finish()
@@ -197,7 +197,7 @@ def can_be_checked(claim: str) -> bool:
 
 
 def obstacle_to(claim: str) -> Obstacle | None:
-    """Why a verifier cannot judge a claim by itself, whatever the passages; None if it can."""
+    """Why a verifier cannot judge a claim, regardless of the passages; None if it can."""
     if len(claim.split()) > MOST_WORDS:
         return "is too long"
     words = Words.of(claim)

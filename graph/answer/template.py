@@ -84,7 +84,7 @@ def _is_open(prompt: str) -> bool:
 
 
 def _continuation_ids(tokenizer: Any, prompt: str, text: str) -> list[int]:
-    """The tokens of `text` after those of `prompt`; if a token would span both, `text` is tokenised by itself."""
+    """The tokens of `text` after those of `prompt`; if a token would span both, `text` is tokenised separately."""
     before, both = _ids(tokenizer, prompt), _ids(tokenizer, prompt + text)
     return both[len(before) :] if both[: len(before)] == before else _ids(tokenizer, text)
 

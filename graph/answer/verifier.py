@@ -359,7 +359,7 @@ SHIPPED = Path(__file__).parent / VERIFIER_FILE
 SECOND_STAGE = ("logit of trees", *OVERLAP, *FEATURES)
 """The inputs of the second stage."""
 MOST_DEVIATIONS = 3.0
-"""Standardised inputs are clipped at this many standard deviations: no endless sentence is judged by its length alone."""
+"""Standardised inputs are clipped at this many standard deviations, so that a very long sentence is not judged by its length alone."""
 _SECOND_STAGE_ARRAYS = ("weight_S", "mean_S", "scale_S")
 
 

@@ -45,7 +45,7 @@ MAX_CHANGED_SHARE = 0.1
 """Share of the passages: when more were added or removed since communities were detected, they are detected again in any case."""
 
 PATCHED_FROM_PASSAGES, MAX_PATCHED_SHARE = 20_000, 0.02
-"""From so many passages, edits are written beside the arrays, until more than this share of the documents has changed: then all are rewritten."""
+"""From this number of passages on, edits are written as patches next to the arrays, until more than this share of the documents has changed; then all arrays are rewritten."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def open_tools(
 def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
     """The steps after documents were put or deleted: extract, encode, derive, save the next generation.
 
-    With `compact`, communities are detected anew whatever `layers_on_edit` is, and vectors are merged into one segment.
+    With `compact`, communities are detected again regardless of `layers_on_edit`, and vectors are merged into one segment.
     """
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split, tools.workers)

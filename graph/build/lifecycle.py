@@ -1,4 +1,4 @@
-"""The later life of an index: delete, resume, status, verify, repair, compact."""
+"""Operations on an existing index: delete, resume, status, verify, repair, compact."""
 
 from collections.abc import Collection, Sequence
 from contextlib import closing
@@ -244,8 +244,8 @@ def _store_damage(folder: Path) -> list[Damage]:
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild damaged arrays from index.sqlite, and damaged ANN indexes from their segments; returns the damage found.
 
-    Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is put aside; a new
-    one has its sound calls. UserError when index.sqlite itself is damaged: nothing can replace it.
+    Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
+    one gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
     """
     folder = Path(folder)
     damage = verify_index(folder)

@@ -1,6 +1,6 @@
 """Exports an index into a separate schema in PostgreSQL, to be queried by SQL and pgvector.
 
-One transaction: tables are filled beside the previous export, indexed, analysed and renamed into its place; a failure leaves the previous
+One transaction: new tables are filled next to the previous export, indexed, analysed and renamed into its place; a failure leaves the previous
 export unchanged. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and the kind of an edge determines
 the kinds of its ends (`EDGES` in docs/postgres.md).
 Legend: N rows, D dimensions."""

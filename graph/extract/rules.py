@@ -3,7 +3,7 @@
 De-contextualising: a sentence, list item or table row that does not name the document's title (in long documents: the nearest heading) gets it
 as a prefix, which claims nothing; a table row becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
 its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the previous
-sentence. A title or heading that is a topic ("Leave and holidays") is no entity.
+sentence. A title or heading that is a topic ("Leave and holidays") is not an entity.
 """
 
 import re

@@ -65,7 +65,7 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class PretrainedModel(Pretrained):
-    """A language model as GGUF, stored beside its conversion, whose greedy reply to `question` must be `reply_ids`.
+    """A language model as GGUF, stored next to its conversion, whose greedy reply to `question` must be `reply_ids`.
 
     The reply has wide margins, so that engines with other rounding give it, too.
 
@@ -247,7 +247,7 @@ def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
 
 
 RECORD = "pretrained.json"
-"""The record beside the weights: the file they came from, and checksum, size and time of every file. Written last."""
+"""The record next to the weights: the file they came from, and checksum, size and time of every file. Written last."""
 
 
 def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:

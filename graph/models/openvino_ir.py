@@ -1,6 +1,6 @@
-"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO: 8-bit weights, made once, beside the base.
+"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO: 8-bit weights, made once and stored next to the base.
 
-OpenVINO GenAI reads GGUF, but not every quantisation: the file is requantised to Q8_0, which loses next to nothing of 4 or 5 bits."""
+OpenVINO GenAI reads GGUF, but not every quantisation: the file is requantised to Q8_0, with almost no loss for 4-bit and 5-bit weights."""
 
 from __future__ import annotations
 

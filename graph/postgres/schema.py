@@ -76,7 +76,7 @@ def _check_newest(connection: Connection, database: str) -> int:
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
-    """Make a new folder that of an index with its rows in this database, and create the tables there; an existing one stays as it is.
+    """Make a new folder the index with its rows in this database, and create the tables there; an existing index is unchanged.
 
     UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and
     when the connection string contains a password.

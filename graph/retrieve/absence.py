@@ -1,8 +1,8 @@
-"""The probability that the documents hold nothing on a question, estimated from the passages retrieved for it. No model is called.
+"""The probability of absence: that the documents do not cover a question, estimated from the passages retrieved for it. No model is called.
 
 Three values from 0 to 1 measure how far the retrieved passages are about the question (`signs`), independent of the encoder's and the collection's
-scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ alone (`benchmarks/abstain.py --fit`), with
-half of the questions asked of a collection that lacks their documents.
+scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`), with
+half of the questions run on a collection without their documents.
 
 Legend: F signs, R passages.
 """
@@ -27,9 +27,9 @@ COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 
 
 def judge_absence(index: Index, query: Query, evidence: Evidence, threshold: float) -> Absence | None:
-    """The probability that the documents hold nothing on a question, given its evidence, and whether it reaches `threshold`.
+    """The probability that the documents do not cover a question, given its evidence, and whether it reaches `threshold`.
 
-    None for a question about the whole collection, and for evidence of summaries alone: these are no guide to single words.
+    None for a question about the whole collection, and for evidence of summaries only, which need not contain single words.
     """
     if broad_sign(index, query.text) or (evidence.summaries and not evidence.passages):
         return None
@@ -49,7 +49,7 @@ def absence(signs_F: Floats) -> float:
 
 def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
     """How far passages are about a question: the share of its words in the passage that has most of them, the share in all passages
-    together, and the nearness of the nearest: float32[3].
+    together, and the similarity of the nearest: float32[3].
     """
     weights = word_weights(index, query.text)
     forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in passages]
@@ -81,7 +81,7 @@ def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
 
 
 def nearest(index: Index, query: Query, passages: Sequence[Passage]) -> float:
-    """The nearness of the nearest passage to the question; 0 without passages."""
+    """The similarity of the nearest passage to the question; 0 without passages."""
     if not passages:
         return 0.0
     cosines_R = index.data.passage_vectors_PD[index.rows_of(passages)] @ query.vector_D

@@ -108,7 +108,7 @@ def retrieve_many(
     """`retrieve` for each query. All are encoded in one batch; each is charged an equal share of the encoder's seconds.
 
     With a reranker, the mode returns RERANK_DEPTH times as many items and the reranker chooses among them. With `abstain`, the evidence
-    includes the probability that the documents hold nothing on the question (graph/retrieve/absence.py).
+    includes the probability of absence (graph/retrieve/absence.py).
     """
     stripped = [query.strip() for query in queries]
     if not all(stripped):

@@ -1,1 +1,1 @@
-"""What every room uses: nouns, errors, ids, settings, lines on the console. Imports no other room."""
+"""Shared by all packages: commands and their options, console output, ids, JSON lines, progress, paths. Imports only graph/errors.py and graph/config.py."""

@@ -1,4 +1,4 @@
-"""What every command of the suite has in common, whichever folder brings it: its class, its errors, its help page."""
+"""Shared by every command of every package: its class, its errors, its help page."""
 
 import inspect
 from collections.abc import Collection, Sequence
@@ -22,11 +22,11 @@ class Group(TyperGroup):
     """A group of commands; a misspelt one names the nearest."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """--help, as typer makes it, in our words."""
+        """typer's --help, with our text."""
         return _in_our_words(super().get_help_option(ctx))
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """As typer does; a flag has no value to name."""
+        """typer's parameters, with no value name for flags."""
         params = super().get_params(ctx)
         for flag in params:
             if getattr(flag, "is_flag", False):
@@ -43,14 +43,14 @@ class Group(TyperGroup):
         return sorted(super().list_commands(ctx), key=place)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As typer does; UserError for an option that there is not."""
+        """As in typer; UserError for an unknown option."""
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as problem:
             _tell(problem, ctx, self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer does, a command of two words first; UserError for a command that there is not."""
+        """As in typer, a command of two words first; UserError for an unknown command."""
         if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
             return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
@@ -72,7 +72,7 @@ class Command(TyperCommand):
     """`module:Class` of the settings that --config and --set give, listed on the command's page."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        """As typer does; paragraphs of the description flow, and an argument's name says enough without its type."""
+        """As in typer, with wrapped paragraphs in the description and arguments without their type."""
         super().__init__(*given, **named)
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -81,7 +81,7 @@ class Command(TyperCommand):
                 argument.display_type_rich = lambda ctx: ""  # type: ignore[attr-defined]
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """As typer does, arguments first and options in the order of OPTION_PANELS."""
+        """typer's parameters, arguments first and options in the order of OPTION_PANELS."""
         order = {panel: place for place, panel in enumerate(OPTION_PANELS)}
 
         def place(param: Any) -> float:
@@ -91,15 +91,15 @@ class Command(TyperCommand):
         return sorted(super().get_params(ctx), key=place)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """As typer does, with arguments as INDEX instead of {INDEX}."""
+        """As in typer, with arguments as INDEX instead of {INDEX}."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def get_help_option(self, ctx: Any) -> Any:
-        """--help, as typer makes it, in the last group of the page."""
+        """typer's --help, in the last group of the page."""
         return _in_our_words(super().get_help_option(ctx), OUTPUT)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Spread what takes several values, then parse; UserError for an option that there is not."""
+        """Spread options with several values, then parse; UserError for an unknown option."""
         try:
             return super().parse_args(ctx, spread(args, self.several))
         except typer.TyperException as problem:
@@ -162,7 +162,7 @@ def _in_our_words(option: Any, panel: str | None = None) -> Any:
 
 
 def _tell(problem: typer.TyperException, ctx: Any, command: Any) -> NoReturn:
-    """An unknown option as a UserError that names the one to write instead; every other problem as it is."""
+    """A UserError that names the nearest option, for an unknown option; any other problem unchanged."""
     if not hasattr(problem, "possibilities"):
         raise problem
     given = str(getattr(problem, "option_name", ""))

@@ -189,7 +189,7 @@ Where = Annotated[
 _SELECTOR = typer.Option(
     metavar="NAME",
     rich_help_panel=RETRIEVAL,
-    help="What picks propositions: threshold, llm (asks --model), or a trained selector, as a folder or hub name; one of size hop ranks in hops. none: hops without its trained hop.",
+    help="What selects propositions: threshold, llm (calls --model), or a trained selector, as a folder or hub name; a selector of size hop reranks in hops. none: hops without its trained hop.",
 )
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]
@@ -312,7 +312,7 @@ OcrProgram = Annotated[
         "--ocr",
         metavar="NAME",
         rich_help_panel=INPUT,
-        help="Read pages of a PDF that have no text (scans) by OCR: tesseract, with pdftoppm, both installed beside modegraph.",
+        help="Read pages of a PDF that have no text (scans) by OCR: tesseract, with pdftoppm, which must both be installed.",
     ),
 ]
 OcrLanguages = Annotated[

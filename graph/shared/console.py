@@ -140,7 +140,7 @@ def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], in
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    """The pace is that after the first item, which often waits for something to start."""
+    """Log progress in lines; the pace is measured after the first item, which often includes start-up time."""
     done = first = 0
     last = started = time.monotonic()
     for item in items:

@@ -21,7 +21,7 @@ class IndexSettings(Settings):
     summary_model: str = Field(
         "", description="SPEC of the language model that writes summaries; by default, sentences are extracted"
     )
-    neighbours: int = Field(10, ge=1, le=1000, description="k of the similarity graph")
+    neighbours: int = Field(10, ge=1, le=1000, description="k: nearest neighbours of a node in the similarity graph")
     min_similarity: float = Field(
         0.5, ge=-1, le=1, description="τ: edges of the similarity graph have at least this cosine"
     )
@@ -49,20 +49,22 @@ class IndexSettings(Settings):
     synonym_neighbours: int = Field(
         10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"
     )
-    min_synonym_similarity: float = Field(0.9, ge=0, le=1, description="least cosine of two entities that are synonyms")
+    min_synonym_similarity: float = Field(
+        0.9, ge=0, le=1, description="lowest cosine of two entities that count as synonyms"
+    )
     seed: int = Field(0, ge=0, description="seed of Leiden")
     extractor: Literal["rules", "llm", "import"] = Field(
         "rules", description="what extracts propositions from passages"
     )
     extractor_model: str = Field("", description="SPEC of the language model of extractor llm")
     extractor_examples: str = Field(
-        "", description="text file of few-shot examples for it, instead of the built-in ones"
+        "", description="text file of few-shot examples for that model, instead of the built-in ones"
     )
     max_reply_tokens: int = Field(2048, ge=64, description="longest reply of that model for one passage")
     infer_domain: bool = Field(
-        True, description="whether it infers entity types and topics once, from five passages of the first run"
+        True, description="whether that model infers entity types and topics once, from five passages of the first run"
     )
-    import_file: str = Field("", description="extraction made elsewhere (.jsonl), for extractor import")
+    import_file: str = Field("", description="external extraction (.jsonl), for extractor import")
     max_failed_share: float = Field(
         0.0, ge=0, le=1, description="share of passages in quarantine above which a run ends with exit status 1"
     )

@@ -72,7 +72,7 @@ SealState = Literal["intact", "unfinished", "damaged", "illegible"]
 
 
 class Sealing:
-    """What a writer tells of index.sqlite: which pages it is about to write there, where the file was sealed by blocks."""
+    """Records which pages of index.sqlite a writer is about to write, if the file was sealed by blocks."""
 
     def __init__(self, folder: Path, before: BlockSums | None) -> None:
         self._file, self.before, self._written = folder / SQLITE_FILE, before, set[int]()

@@ -300,7 +300,7 @@ class RayWorkers:
     """The Workers of a cluster. See Cluster for the arguments.
 
     Each processor has a worker for code and models; with GPUs, each GPU has one for models instead. Encoders run on the GPU workers, or
-    in separate workers beside the others, which are idle meanwhile.
+    in separate workers in addition to the others, which are idle meanwhile.
     """
 
     def __init__(self, address: str | None = None, cpus: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The plan of a tune: how long its steps take at most, from a few training steps and answers of the model over the documents' own words. Nothing is written."""
+"""The plan of a tuning run: the longest time of each step, from a few training steps and an answer of the model over the documents' text. Nothing is written."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class TunePlan:
-    """What a tune will do: the questions to answer at most, and the most seconds that each step takes."""
+    """The plan: the most questions to answer, and the most seconds of each step."""
 
     documents: int
     words: int
@@ -118,7 +118,7 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
 
 
 def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:
-    """Tasks over the first words of the longest documents, each over its own order of them."""
+    """Tasks over the first words of the longest documents, each in a different order."""
     longest = sorted(documents, key=lambda document: -len(document.text))[:TRIAL_PASSAGES]
     words = context_words // len(longest)
     excerpts = [
@@ -152,7 +152,7 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 
 
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
-    """The settings of the training: an adapter is trained on, another model gets a new one."""
+    """The settings of the training: an adapter continues training, any other model gets a new one."""
     of_model: dict[str, Any] = {"precision": "auto", "lora": None if is_adapter(settings.model) else {}}
     return parse_settings(SftSettings, settings.training(data, output) | of_model, "tune")
 

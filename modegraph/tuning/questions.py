@@ -1,4 +1,4 @@
-"""The questions of a tune, by rules, by a teacher or of the user, in two parts that share neither documents nor facts: one to learn from, one to test on."""
+"""The questions of a tuning run, made by rules, by a teacher or given by the user, in two parts without common documents or facts: for training and for testing."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
 
 
 def own_rows_split(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Iterator[Row | Dropped]:
-    """The questions with the split of their documents; those without documents, which nothing answers, are for the test."""
+    """The questions with the split of their documents; unanswerable ones, without documents, are for the test."""
     for row in rows:
         if isinstance(row, Dropped):
             yield row
@@ -180,7 +180,7 @@ def own_rows_split(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> 
 
 
 def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> SplitQuestions:
-    """The questions whose passages are known, without test questions about facts that the other part has too."""
+    """The questions whose passages are known, without test questions about facts that are also in the training part."""
     left_out: Counter[str] = Counter()
     candidates: list[Row] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The settings of `modegraph tune`, and the recipe of its training. No torch here: the help page shows them."""
+"""The settings of `modegraph tune`, and those of its training. Imports no torch, because the help page shows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SFT: dict[str, Any] = {
 
 
 class TuneSettings(Settings):
-    """Everything that `modegraph tune` can be given besides the documents and the folder."""
+    """All inputs of `modegraph tune` except the documents and the folder."""
 
     model: str = Field(
         "reader",
@@ -37,13 +37,13 @@ class TuneSettings(Settings):
     )
     general: str | None = Field(
         None,
-        description="reading set about other documents, on which the tuned model may not be worse; null takes modegraph's examples, if they are beside the code",
+        description="reading set about other documents, on which the tuned model must not be worse; null: modegraph's examples, if they are next to the code",
     )
     most_questions: int = Field(default=500, ge=2, description="most questions to make by rules")
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
-    least_test: int = Field(default=15, ge=1, description="fewest test questions that a verdict may rest on")
-    passes: int = Field(default=3, ge=1, description="times that a question is learned, each time among other passages")
-    epochs: float = Field(default=1, gt=0, description="passes over the training rows, as far as the time allows")
+    least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
+    passes: int = Field(default=3, ge=1, description="training rows per question, each with other passages")
+    epochs: float = Field(default=1, gt=0, description="passes over the training rows, if the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")
     context_words: int = Field(default=600, ge=50, description="most words in the passages of a training row")
     max_length_tokens: int = Field(default=1536, ge=64, description="longest training row, in tokens")

@@ -1,4 +1,4 @@
-"""The steps of a tune. Each fills one folder below --out, which appears when it is complete: a step whose folder is there is done."""
+"""The steps of a tuning run. Each fills one folder below --out, which is renamed into place when complete: a step whose folder exists is done."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DISTRACTORS = 3
 
 @dataclass(frozen=True)
 class Tuning:
-    """A tune under way: what it was given, its plan, and its folder."""
+    """A tuning run in progress: its inputs, its plan, and its folder."""
 
     settings: TuneSettings
     documents: Sequence[Document]
@@ -57,7 +57,7 @@ class Tuning:
         return str(self.out / MODEL)
 
     def questions_of(self, split: str) -> ReadingSet:
-        """The questions of a split over the index; those to learn from over passages of their own documents alone."""
+        """The questions of a split over the index; training questions only over passages of training documents."""
         questions = read_questions(self.out / QUESTIONS / QUESTIONS_FILE)
         source = set_of_index(
             Index(self.out / INDEX).current(), [question for question in questions if question.split == split]
@@ -80,7 +80,7 @@ class Tuning:
         }
 
     def answers(self) -> dict[str, AnswerPair]:
-        """The answers of both models, by set, as their files have them."""
+        """The answers of both models by set, from their files."""
         return {
             name: AnswerPair(
                 read_answers(self.out / BASELINE / f"{name}.jsonl", tasks),
@@ -136,7 +136,7 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
 
 
 def train(tuning: Tuning) -> None:
-    """As many steps as the time allows, at most those of `epochs`; an interrupted run goes on from its last checkpoint."""
+    """Train for as many steps as the time allows, at most those of `epochs`; an interrupted run resumes from its last checkpoint."""
     settings = sft_settings(tuning.settings, tuning.out / ROWS, tuning.out / MODEL)
     counts = plan_training(settings, Launch(), 0).counts
     step_s = tuning.plan.pace.token_s * counts.tokens / counts.steps
@@ -166,7 +166,7 @@ def run_step(name: str, tuning: Tuning) -> None:
 
 
 def general_set(settings: TuneSettings, documents: Sequence[Document]) -> ReadingSet | None:
-    """The reading set in the settings, else modegraph's examples; None where these are not installed, or are the documents themselves."""
+    """The reading set in the settings, else modegraph's examples; None if these are not installed, or are the documents themselves."""
     if settings.general is not None:
         return read_set(Path(settings.general))
     folder = HOME / "examples"

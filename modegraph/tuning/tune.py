@@ -1,4 +1,4 @@
-"""`mg.tune` and `modegraph tune`: the steps in order, each once, whatever interrupts them; then the verdict."""
+"""`mg.tune` and `modegraph tune`: the steps in order, each done once even if interrupted, then the verdict."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STAGE = "tune"
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a tune: `folder`, and `record`, the content of its recommended.json."""
+    """The result of a tuning run: `folder`, and `record`, the content of its recommended.json."""
 
     folder: Path
     record: Mapping[str, Any]
@@ -70,10 +70,10 @@ class Tuned:
 def tune(
     documents: Documents, out: str | Path, *, config: Config = None, progress: bool = False, **settings: Any
 ) -> Tuned:
-    """Tune a model to answer from documents, and say whether it became better; works as `modegraph tune`, with its settings as keywords.
+    """Tune a model to answer from documents, and report whether it improved; works as `modegraph tune`, with its settings as keywords.
 
     Finished steps of an earlier, interrupted call with the same arguments are used. UserError for documents that cannot be split or asked
-    about, for a model that cannot be trained, for too few hours, and for a folder of something else.
+    about, for a model that cannot be trained, for too few hours, and for a folder with other contents.
     """
     with show_progress(progress):
         return run_tune(documents, local_path(out), settings_of(TuneSettings, "tune", config, None, settings))
@@ -93,7 +93,7 @@ def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
 
 
 def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
-    """Run the steps that are not done yet, then judge and report; UserError as in `tune`."""
+    """Run the unfinished steps, then judge and report; UserError as in `tune`."""
     if isinstance(documents, str | Path) and out.resolve().is_relative_to(Path(documents).resolve()):
         raise UserError(f"{out}: inside {documents}", "a folder outside of the documents", "choose another --out")
     chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
@@ -136,7 +136,7 @@ def run_steps(tuning: Tuning) -> None:
 
 
 def check_folder(out: Path, about: Mapping[str, Any]) -> None:
-    """UserError unless `out` is new, empty, or a tune of the same documents and settings that no other process works on."""
+    """UserError unless `out` is new, empty, or an earlier tuning run of the same documents and settings that no other process is working on."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file", "a folder to write to", "choose another --out")
     if not out.is_dir() or {file.name for file in out.iterdir()} <= {f"{PLAN}.partial"}:
@@ -161,12 +161,12 @@ def check_folder(out: Path, about: Mapping[str, Any]) -> None:
 
 
 def read_plan(out: Path) -> TunePlan:
-    """The plan that a tune was begun with: it decides how many questions are answered and how long training takes."""
+    """The plan that the tuning run began with: it determines how many questions are answered and how long training takes."""
     values = read_json(out / PLAN)["plan"]
     return TunePlan(**{**values, "pace": Pace(**values["pace"])})
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a file that a tune wrote."""
+    """The object in a JSON file of a tuning run."""
     values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return values

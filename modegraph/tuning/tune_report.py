@@ -1,4 +1,4 @@
-"""What a tune leaves for people: report.html, a card, and recommended.json, which names the model to serve. Texts of documents and models are escaped."""
+"""The report of a tuning run: report.html, a card, and recommended.json, which names the model to serve. Texts of documents and models are escaped."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def verdict_table(gate: Gate) -> Table:
 
 
 def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
-    """The figures of both models on each set; what was not measured is said."""
+    """The figures of both models on each set, with a note on what was not measured."""
     held_out = reading_table("Held-out questions", figures[HELD_OUT])
     if tuning.general is None or GENERAL not in figures:
-        note = f"{held_out.note}. There was no general set: what the model may have unlearned was not measured."
+        note = f"{held_out.note}. There was no general set, so loss of general abilities was not measured."
         yield replace(held_out, note=note)
     else:
         yield held_out
@@ -107,7 +107,7 @@ def data_table(tuning: Tuning) -> Table:
 
 
 def cost_table(tuning: Tuning) -> Table:
-    """The seconds of each step, as far as they were noted: a kill may come between a step and its note."""
+    """The recorded seconds of each step; a kill between a step and its record leaves none."""
     file = tuning.out / SECONDS
     spent = {row["step"]: f"{row['seconds']:,.1f}" for _, row in read_jsonl(file)} if file.exists() else {}
     rows = tuple((step, spent.get(step, NONE)) for step in STEPS)

@@ -40,7 +40,7 @@ MAX_EXCHANGES, MAX_CHARACTERS = 20, 24_000
 
 @dataclass(frozen=True)
 class Exchange:
-    """A user's turn and the reply to it, without citations: their numbers refer to other passages than the next prompt's."""
+    """A user's turn and the reply to it, without citations, since their numbers do not refer to the next prompt's passages."""
 
     question: str
     reply: str
@@ -139,7 +139,7 @@ class Prompt:
 
 
 class Halvable(Protocol):
-    """What can be asked with less."""
+    """A prompt or task that can be shortened."""
 
     def halved(self) -> Self | None: ...
 
@@ -148,7 +148,7 @@ H = TypeVar("H", bound=Halvable)
 
 
 def halvings(whole: H) -> Iterator[H]:
-    """The prompt, half of it, and so on while something can be left out: what to ask with in turn while an engine finds it too long."""
+    """The prompt, half of it, and so on while something can be left out: to be tried in turn while the engine finds it too long."""
     part: H | None = whole
     while part is not None:
         yield part
@@ -220,7 +220,7 @@ class Task:
 
 
 def read_task(turns: Sequence[str], system: str) -> Task | None:
-    """The task in a conversation whose user turns are `turns`; None where it asks the documents.
+    """The task in a conversation whose user turns are `turns`; None for a question to the documents.
 
     >>> task = read_task(["### Task:\\nFind a title.\\n<chat_history>\\nUSER: Hi\\n</chat_history>"], "")
     >>> task is not None and task.history, read_task(["What is a ### Task:?"], "")

@@ -42,7 +42,7 @@ class ChildBackend(OpenAIBackend):
         await self.child.stop()
 
     async def check(self) -> None:
-        """As OpenAIBackend; 503 without asking while the child is not ready."""
+        """As OpenAIBackend, but 503 without a request while the child is not ready."""
         if not self.child.ready.is_set():
             message = "the model is loading; /v1/retrieve works already"
             raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})

@@ -74,7 +74,7 @@ class LlamaSpec:
         return {**os.environ, KEY: key}
 
     def extra(self, name: str) -> dict[str, Any]:
-        """Extra fields of a request for the model `name`, beside OpenAI's: prompts as in training, and the scale of each adapter."""
+        """Extra fields of a request for the model `name`, besides OpenAI's: prompts as in training, and the scale of each adapter."""
         lora = [{"id": index, "scale": float(adapter == name)} for index, adapter in enumerate(self.adapters)]
         return {"chat_template_kwargs": WITHOUT_THINKING, **({"lora": lora} if lora else {})}
 
@@ -118,7 +118,7 @@ def gguf_file(path: Path, label: str) -> Path:
 
 
 def _base_of(file: Path) -> tuple[Path, str] | None:
-    """The base model of an exported adapter and its name, from the run.json beside it; None for a full model."""
+    """The base model of an exported adapter and its name, from the run.json in its folder; None for a full model."""
     if not file.name.startswith(ADAPTER_PREFIX):
         return None
     try:

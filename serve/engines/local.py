@@ -24,7 +24,7 @@ Watcher = Callable[[list[int]], bool]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling parameters beside temperature and seed, with vLLM's names and meaning; the defaults change nothing."""
+    """Sampling parameters besides temperature and seed, with vLLM's names and meaning; the defaults change nothing."""
 
     top_k: int = 0
     top_p: float = 1.0

@@ -120,7 +120,7 @@ class OpenAIBackend:
         self._last_response_s = float("-inf")
 
     async def start(self) -> None:
-        """Nothing: the server runs by itself."""
+        """Do nothing: the server is already running."""
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -1,4 +1,4 @@
-"""Additions to /openapi.json: the key that routes require, and that a response may be a stream."""
+"""Additions to /openapi.json: the key that routes require, and responses that may be streams."""
 
 from __future__ import annotations
 

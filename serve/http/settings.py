@@ -29,7 +29,7 @@ class ServerSettings(Settings):
         description="address under which readers reach the page, for links to passages; that of the request by default",
     )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
-    feedback: bool = Field(False, description="whether feedback of readers on answers is stored, beside the index")
+    feedback: bool = Field(False, description="whether readers' feedback on answers is stored with the index")
     max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to store; more is refused")
     capacity: int = Field(8, ge=1, le=1024, description="requests processed at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
@@ -80,7 +80,7 @@ class ServerSettings(Settings):
         ABSTAIN_AT,
         ge=0,
         le=1,
-        description="decline to answer when the probability that the documents hold nothing on a question is at least this, unless the request sets it",
+        description="answer “not in the documents” from this probability of absence on, unless the request sets another",
     )
     max_context_tokens: int | None = Field(None, ge=1, description="longest context, unless the request sets one")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer, unless the request sets one")

@@ -20,7 +20,7 @@ OWN_FIELDS = frozenset({"messages", "retrieval", "stream", "stream_options"})
 MESSAGE_FIELDS = frozenset(
     {"role", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content"}
 )
-"""Fields of a message that the engine gets beside its text."""
+"""Fields of a message that the engine gets besides its text."""
 
 
 class TextPart(BaseModel):
@@ -31,7 +31,7 @@ class TextPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One turn. Beside its text the engine gets only MESSAGE_FIELDS, and those only when retrieval is off."""
+    """One turn. Besides its text the engine gets only MESSAGE_FIELDS, and those only when retrieval is off."""
 
     model_config = ConfigDict(extra="allow")
 

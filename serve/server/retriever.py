@@ -41,18 +41,18 @@ class RetrievalOptions(Settings):
         (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
     selector: Literal["threshold", "llm", "none", "trained"] = Field(
-        "threshold", description="what selects propositions, in modes that do so"
+        "threshold", description="what selects propositions, in modes with a selector"
     )
     reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
     abstain: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="decline to answer, without a model, when the probability that the documents hold nothing on a question is at least this",
+        description="answer “not in the documents”, without a model, from this probability of absence on",
     )
     max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
     use_model: bool = Field(
-        False, description="whether the model may be asked while searching (local, global, plan): slower"
+        False, description="whether modes may call the model while searching (local, global, plan): slower"
     )
 
 

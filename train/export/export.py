@@ -1,6 +1,6 @@
 """Exports a finished run for others: its adapter merged into the base in bf16, or the adapter alone, with a model card without local paths.
 
-The loss by merging and rounding is measured on the saved model: its KL divergence from the trained one.
+The loss from merging and rounding is measured on the saved model, as its KL divergence from the trained one.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Turns:
 
 
 def modelfile(gguf: str, tokenizer: Any, context_tokens: int) -> tuple[str, bool]:
-    """The text of a Modelfile for the file `gguf` beside it, and whether it holds the chat template."""
+    """The text of a Modelfile for the file `gguf` in the same folder, and whether it contains the chat template."""
     turns = turns_of(tokenizer)
     template = (
         f'TEMPLATE """{go_template(turns)}"""'

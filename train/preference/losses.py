@@ -121,7 +121,7 @@ def descending_ranks(values_QK: Tensor, ties_QK: Tensor) -> Tensor:
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """float64 as it is, anything else as float32."""
+    """float64 unchanged, anything else as float32."""
     return values if values.dtype == torch.float64 else values.float()
 
 

@@ -156,7 +156,7 @@ def check_tracker(report_to: str) -> None:
 def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig | None:
     """PEFT's form of our settings; None trains the full model, or the adapter that the model already has.
 
-    A scoring head is new, so it is fully trained besides the adapter.
+    A scoring head is new, so it is fully trained in addition to the adapter.
     """
     if lora is None:
         return None

@@ -1,6 +1,6 @@
 """The last step of every training command: one folder that serving, comparing and publishing can rely on.
 
-A run is written to a folder beside `output` and renamed when complete, so a failed run leaves nothing behind.
+A run is written to a folder next to `output` and renamed when complete, so a failed run leaves no files.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ def machine_precision() -> Literal["float32", "bfloat16"]:
 
 
 def _resolve_auto(precision: Any) -> Any:
-    """`auto` as the number format that it stands for here, so that run.json records which one was used."""
+    """`auto` resolved to this machine's number format, so that run.json records the one that was used."""
     return machine_precision() if precision == "auto" else precision
 
 
 class TinySettings(Settings):
-    """A tokenizer and a small Llama trained from nothing on `texts`: the stand-in for a pretrained model."""
+    """A tokenizer and a small Llama trained from scratch on `texts`: a stand-in for a pretrained model."""
 
     texts: str = Field(description="folder or .jsonl of documents, or folder of preference data, to train on")
     output: str = Field(description="folder to save the model in; must not exist yet")
@@ -49,15 +49,17 @@ class LoraSettings(Settings):
     rank: int = Field(default=16, ge=1, description="rank of the adapter")
     alpha: int = Field(default=32, ge=1, description="scale of the adapter: alpha / rank")
     targets: tuple[str, ...] = Field(
-        default=(), description="names of the linear layers that get one, such as q_proj; none named: all of them"
+        default=(), description="names of the linear layers that get an adapter, such as q_proj; empty: all"
     )
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="dropout before the adapter, in SFT alone")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="dropout before the adapter, only in SFT")
     rslora: bool = Field(False, description="scale by alpha / √rank (Kalajdzievski 2023)")
-    dora: bool = Field(False, description="learn the weights' magnitudes beside their directions (Liu et al. 2024)")
+    dora: bool = Field(
+        False, description="learn the weights' magnitudes in addition to their directions (Liu et al. 2024)"
+    )
 
 
 class TrainSettings(Settings):
-    """What SFT, preference and reward training share."""
+    """Settings shared by SFT, preference and reward training."""
 
     model: str = Field(description="model to start from: a folder, the folder of an adapter, or a hub name")
     data: str = Field(description="folder of training data that `modegraph synth` made")
@@ -84,49 +86,49 @@ class TrainSettings(Settings):
     seed: int = Field(0, description="seed of every random choice")
     precision: Annotated[Literal["float32", "bfloat16"], BeforeValidator(_resolve_auto)] = Field(
         "float32",
-        description="number format of the computation; auto takes bfloat16 where the machine computes in it, and float32 elsewhere",
+        description="number format of the computation; auto: bfloat16 if the machine has instructions for it, else float32",
     )
     gradient_checkpointing: bool = Field(False, description="compute activations twice, to save memory")
     lora: LoraSettings | None = Field(
         None,
-        description="low-rank adapter on every linear layer but the output head; null trains the whole model, or goes on with the adapter that `model` is",
+        description="low-rank adapter on every linear layer but the output head; null trains the full model, or continues the adapter in `model`",
     )
     quantise: Literal["none", "nf4"] = Field(
         "none", description="how to load the frozen base model: nf4 is 4 bits (QLoRA)"
     )
     report_to: Literal["none", "tensorboard", "trackio", "wandb", "mlflow"] = Field(
-        "none", description="tracker to log to besides log.jsonl, which must be installed"
+        "none", description="experiment tracker to log to in addition to log.jsonl; it must be installed"
     )
     logging_steps: int = Field(default=10, ge=1, description="steps between two lines of the log")
     save_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two checkpoints, from which an interrupted run goes on; null keeps none",
+        description="steps between two checkpoints, from which an interrupted run resumes; null: no checkpoints",
     )
 
 
 class SftSettings(TrainSettings):
-    """Supervised fine-tuning on the answers of conversations; of a batch, rows that share the beginning of their prompts are one."""
+    """Supervised fine-tuning on the answers of conversations; rows with a common beginning of their prompts are computed together."""
 
     group_tokens: int | None = Field(
         default=None,
         ge=8,
-        description="most tokens of rows that are computed together behind their common beginning; null takes max_length_tokens",
+        description="most tokens of rows that are computed together after their common beginning; null: max_length_tokens",
     )
     eval_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two measurements: greedy answers to dev rows; the best checkpoint by F1 is kept; null measures once, by the loss",
+        description="steps between two measurements by greedy answers to dev rows, of which the checkpoint with the best F1 is used; null: one measurement, by the loss",
     )
     eval_rows: int = Field(
         default=64,
         ge=1,
-        description="dev rows that are answered at a measurement, and contexts of dev rows whose loss is taken, at equal distances in the file",
+        description="dev rows to answer in a measurement, and contexts of dev rows to compute the loss on, evenly spaced in the file",
     )
     patience: int | None = Field(
         default=None,
         ge=1,
-        description="measurements without a better F1 after which a run ends; null never ends it early",
+        description="measurements without a better F1 after which a run ends; null: never early",
     )
 
     @model_validator(mode="after")
@@ -148,7 +150,7 @@ class PreferenceSettings(TrainSettings):
     responses: int | None = Field(
         default=None,
         ge=2,
-        description="K: the scored responses of a prompt are split into groups of K; null takes them all together",
+        description="K: the scored responses of a prompt are split into groups of K; null: one group",
     )
     best_against_worst: bool = Field(
         False, description="make one pair of each prompt's scored responses, the best and the worst, in place of groups"
@@ -163,18 +165,18 @@ class PreferenceSettings(TrainSettings):
         "packed", description="how rows are laid out: packed computes a prompt once for all of its responses"
     )
     row_tokens: int | None = Field(
-        default=None, ge=8, description="length of a packed row, in tokens; null takes the longest of the batch"
+        default=None, ge=8, description="length of a packed row, in tokens; null: the longest of the batch"
     )
     reference_cache: str | None = Field(
-        None, description="file that keeps the log-probabilities of the reference model for other runs"
+        None, description="file that caches the log-probabilities of the reference model for other runs"
     )
     sample_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two samples of a few dev prompts, whose length and repetition are logged; null takes none",
+        description="steps between two samples of a few dev prompts, whose length and repetition are logged; null: no samples",
     )
     trainer: Literal["modegraph", "trl"] = Field(
-        "modegraph", description="what trains: trl is TRL's DPOTrainer, for pairs only"
+        "modegraph", description="implementation: trl is TRL's DPOTrainer, for pairs only"
     )
 
     @field_validator("rewards")
@@ -222,11 +224,11 @@ class MsSettings(PreferenceSettings):
 class RewardSettings(TrainSettings):
     """A reward model of pairs (Bradley–Terry). `center` weights (r_chosen + r_rejected)² (Eisenstein et al. 2023).
 
-    It holds rewards about 0, where the sigmoid that brings them to 0 to 1 tells them apart.
+    This keeps rewards near 0, where the sigmoid that maps them to (0, 1) is steepest.
     """
 
     center: float = Field(
-        default=0.01, ge=0, description="weight of (r_chosen + r_rejected)², which holds rewards about 0"
+        default=0.01, ge=0, description="weight of (r_chosen + r_rejected)², which keeps rewards near 0"
     )
 
 
@@ -241,18 +243,21 @@ class HopSettings(Settings):
 class SelectorSettings(Settings):
     """`data` are folders that `synth relevance` wrote, or indexes for `size: hop`. `target_recall` is the share of dev's relevant propositions to keep.
 
-    `positive_weight` is what a relevant example counts for in the loss (others count 1): there are about forty of the others to
-    each. What it does to the probabilities is taken back after training.
+    `positive_weight` is the weight of a relevant example in the loss (of others, 1); about one in forty examples is relevant. Its
+    effect on the probabilities is removed after training.
     """
 
     data: Folders = Field(description="folders that `synth relevance` wrote; indexes for `size: hop`")
     output: str = Field(description="folder to save the selector in; must not exist yet")
-    size: Literal["light", "hop"] = Field("light", description="light: trees; hop: trees for the second hop of `hops`")
+    size: Literal["light", "hop"] = Field(
+        "light",
+        description="light: boosted trees that select propositions; hop: boosted trees for the second hop of `hops`",
+    )
     target_recall: float = Field(
         default=0.9, gt=0, le=1, description="share of the relevant propositions of dev that the threshold keeps"
     )
     positive_weight: float = Field(
-        default=1.0, gt=0, description="what a relevant example counts for in the loss, others count 1"
+        default=1.0, gt=0, description="weight of a relevant example in the loss; of others, 1"
     )
     learning_rate: float = Field(default=0.05, gt=0, description="learning rate of the trees")
     max_trees: int = Field(default=400, ge=1, description="trees, at most")
@@ -267,12 +272,12 @@ class SelectorSettings(Settings):
 
 
 class VerifierSettings(Settings):
-    """`data` are folders that `synth claims` wrote: trees learn from them, and without `real` their dev claims set the
-    threshold, of which at most a share `false_marks` of the supported ones is marked.
+    """Settings of a verifier. Trees are trained on `data`, folders that `synth claims` wrote; without `real`, the threshold
+    marks at most a share `false_marks` of the supported dev claims.
 
-    From `real`, sentences that people labelled, a second stage learns, each set of `real_sets` counting alike; the
-    threshold is then the lowest at which at most a share `most_marked` of the supported dev sentences of every set, and
-    of `data`, is marked.
+    A second stage is trained on `real`, sentences that people labelled, with equal weight for each set of `real_sets`; the
+    threshold is then the lowest that marks at most a share `most_marked` of the supported dev sentences of every set, and
+    of `data`.
     """
 
     data: Folders = Field(description="folders that `synth claims` wrote")
@@ -282,9 +287,9 @@ class VerifierSettings(Settings):
     )
     real: str = Field(
         default="",
-        description="folder that `data import support` wrote, for the second stage; without one there is none",
+        description="folder that `data import support` wrote, for the second stage; empty: no second stage",
     )
-    real_sets: tuple[str, ...] = Field(default=(), description="sets of `real` to learn from; all where none is named")
+    real_sets: tuple[str, ...] = Field(default=(), description="sets of `real` to train on; empty: all")
     most_marked: float = Field(
         default=0.05,
         gt=0,

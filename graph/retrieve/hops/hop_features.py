@@ -63,7 +63,7 @@ class QuestionWords:
         return has_XW
 
     def share_in_question(self, texts: Sequence[str]) -> Floats:
-        """The share of each text's words that stand in the question: [texts]."""
+        """The share of each text's words that occur in the question: [texts]."""
         forms = map(forms_of, texts)
         shares = [sum(f in self._column_of for f in each) / len(each) if each else 0 for each in forms]
         return np.array(shares, np.float32)

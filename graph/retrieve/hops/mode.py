@@ -1,9 +1,9 @@
 """`hops`: multi-hop retrieval without a model, our own; made for small encoders.
 
 A question about the builder of Port Ellery's ferry names the ferry; only the ferry's passage names the builder. So:
-1. Every passage gets a score of its own (parts/passage_scores.py): its nearness, its best proposition's, the question's words, its document's name.
+1. Every passage gets its own score (parts/passage_scores.py) from its similarity, its best proposition's, the question's words and its document's name.
 2. Links lead from the best passages, the seeds, to documents named like an entity in them and to propositions that share a rare entity.
-3. Links to documents whose titles join the entity with words of the question gain.
+3. A link gains if its document's title contains the entity and words of the question.
 4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop then reranks by log odds.
 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links that may gain, R distinct rows."""
@@ -31,7 +31,7 @@ STEP = 0.9
 TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
 """A link by title gains if its passage scores above TARGET_LEVEL, and loses if it scores below."""
 CROWD_LOSS = 0.1
-"""A seed that names many documents singles none out: a link loses this much times the logarithm of their number."""
+"""A seed that names many documents is not specific: a link loses this much times the logarithm of their number."""
 MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
 """A link through a shared entity loses this much times the logarithm of the number of propositions with that entity."""
@@ -215,7 +215,7 @@ def content_forms(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class HopSearch:
-    """A question's score of each passage, by itself and by the best link to it (`led`: the link by passage)."""
+    """A question's scores of each passage: its own, and that of the best link to it (`led`: the link by passage)."""
 
     alone: OwnScores
     links: Links

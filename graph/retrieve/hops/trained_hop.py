@@ -1,8 +1,8 @@
-"""The trained hop at query time: boosted trees rank what `hops` found and what that leads to. No model is called.
+"""The trained hop at query time: boosted trees rerank the results of `hops` and the passages that these lead to. No model is called.
 
 `modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage's score
-is the highest log odds of its rows: by itself, or by the best way to it. Passages without a row follow in the order of `hops`. The package
-includes a hop for MiniLM (README.md beside it); indexes of that encoder use it by default.
+is the highest log odds of its rows: alone, or by the best way to it. Passages without a row follow in the order of `hops`. The package
+includes a hop for MiniLM (see README.md in this folder); indexes of that encoder use it by default.
 
 Legend: P passages, C candidates, X rows, F features."""
 
@@ -31,7 +31,7 @@ HEADER = "hop"
 
 @dataclass(frozen=True)
 class Hop:
-    """A forest of log odds, and the fingerprint of the encoder whose vectors it has learned from."""
+    """A forest of log odds, and the fingerprint of the encoder whose vectors it was trained on."""
 
     forest: Forest
     encoder: str
@@ -39,7 +39,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class HopRanking:
-    """What all passages are worth, in log odds, and the propositions and entities by which those that a way leads to were reached.
+    """The scores of all passages as log odds, and, for passages reached by a way, its proposition and entity.
 
     `ways` gives (said, entity), rows of the index, by passage.
     """
@@ -50,7 +50,7 @@ class HopRanking:
 
 
 def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRanking:
-    """The passages ranked anew; UserError for an index of another encoder."""
+    """The reranked passages; UserError for an index of another encoder."""
     check_encoder("selector", hop.encoder, index, "questions")
     rows = hop_rows(index, query, alone, reached_P)
     if not len(rows.candidates_C):

@@ -45,9 +45,9 @@ def tied(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
 
 
 def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, tied_nS: NDArray[np.bool_]) -> Floats:
-    """PropRAG's path score of each candidate with its best tied seed, or its own nearness if that is higher: [n].
+    """PropRAG's path score of each candidate with its best tied seed, or its own similarity if that is higher: [n].
 
-    cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with nearness for the cosine.
+    cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with normalised similarity for the cosine.
     """
     lengths_nS = np.sqrt(2 + 2 * np.maximum(similarity_nS, OPPOSITE))
     scores_nS = (near_n[:, None] + near_S[None, :]) / lengths_nS
@@ -55,7 +55,7 @@ def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, tied_nS: 
 
 
 def called_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
-    """The best nearness of a seed in another document that names each passage's document; 0 without one: [P]."""
+    """The best similarity of a seed in another document that names each passage's document; 0 without one: [P]."""
     data, documents = index.data, len(index.data.document_sources)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
     pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
@@ -221,7 +221,7 @@ def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
 
 
 def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) -> Floats:
-    """The candidate's nearness less the best of the other propositions in its passages; 0 without others: [n]."""
+    """The candidate's similarity less the best of the other propositions in its passages; 0 without others: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]

@@ -39,7 +39,7 @@ def find_selector(name: str, query: Query) -> Select:
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep candidates whose nearness is at least 0.3 and at least 0.6 of the best candidate's; drop duplicates."""
+    """Keep candidates whose normalised similarity is at least 0.3 and at least 0.6 of the best candidate's; drop duplicates."""
     if len(candidates) == 0:
         return candidates
     near = normalised_similarity_to(

@@ -186,7 +186,7 @@ def greedy_cover(
 ) -> list[int]:
     """Rows of `nested` in the order chosen: always the community with the most uncovered anchors for its size, ties by row.
 
-    A community that exceeds the rest of the budget is skipped; one that encloses a chosen community, or lies within one, is
+    A community that exceeds the rest of the budget is skipped; one that encloses a chosen community, or is within one, is
     never chosen. Ends when no community covers another anchor.
     """
     uncovered_N = np.zeros(proposition_CN.shape[1], np.float32)

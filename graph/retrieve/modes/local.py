@@ -98,7 +98,7 @@ def _explore(
     count: int,
     settings: SuggestSettings,
 ) -> Ints:
-    """New rows that the walk from `pool` and nearness suggest for the open questions, pruned by the selector; each once."""
+    """New rows that the walk from `pool` and similarity suggest for the open questions, pruned by the selector; each once."""
     known = set(selected)
     new: dict[int, None] = {}
     for query, near_N in open_queries:
@@ -122,7 +122,7 @@ def _evaluate(index: Index, query: Query, selected: Sequence[int]) -> Verdict | 
 
 
 def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[tuple[Query, Floats]]:
-    """The questions of the next round, and all propositions' nearness to each."""
+    """The questions of the next round, and all propositions' similarity to each."""
     texts = list(dict.fromkeys(text for text in map(plain, questions) if text))[:MAX_NEXT_QUESTIONS]
     if not texts:
         return []

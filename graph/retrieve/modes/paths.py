@@ -1,7 +1,7 @@
 """`paths` (PropRAG): explore by PageRank, search proposition paths with a beam, then run PageRank around the entities on them.
 
-No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the nearness of the
-question to the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
+No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the normalised
+similarity of the question to the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k a subset chosen for this query, B beam.
 """
@@ -111,7 +111,7 @@ def describe_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, .
 
 
 def path_score(vectors_LD: Floats, near_L: Floats, usual: float) -> float:
-    """The question's nearness to the mean of a path's unit vectors (L propositions)."""
+    """The question's similarity to the mean of a path's unit vectors (L propositions)."""
     square = np.square(vectors_LD.sum(axis=0)).sum()
     return float(near_L.sum() / np.sqrt(square_of_sum(square, float(len(near_L)), usual)))
 

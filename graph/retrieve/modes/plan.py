@@ -151,7 +151,7 @@ def _listed(items: Sequence[object]) -> str:
 
 
 QUALITY_WEIGHT: dict[QuestionKind, float] = {"specific": 0.6, "abstract": 0.75}
-"""α: the weight of the retrieval score; the rest is the weight of the nearness to earlier answers."""
+"""α: the weight of the retrieval score; the rest is the weight of the similarity to earlier answers."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D
 
 
 def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: float) -> Floats:
-    """α R_i + (1 − α) M_i (PankRAG Eq. 4–5), R the retrieval scores scaled to [0, 1], M the nearness to the resolved text.
+    """α R_i + (1 − α) M_i (PankRAG Eq. 4–5), R the retrieval scores scaled to [0, 1], M the similarity to the resolved text.
 
     >>> dependency_scores(np.array([3.0, 1.0]), np.array([0.0, 1.0]), 0.75).tolist()
     [0.75, 0.25]

@@ -1,6 +1,6 @@
-"""`statements` (HLG §4.1, StatementGraphRAG): keywords and nearness give the first propositions, a beam over shared entities adds others.
+"""`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions, a beam over shared entities adds others.
 
-The published method reranks statements by a cross-encoder; here, a statement's score is the mean of its nearness and its passage's score, or
+The published method reranks statements by a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
 that of the best path to it. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
 that many documents mention has a loss, unless it leads to a document of that name. The published search keeps only steps that raise a
 path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Twins are dropped (diversity.py).
@@ -133,9 +133,9 @@ def _numbered(block: sp.csr_array) -> sp.csr_array:
 
 
 INITIAL = 100
-"""The number of propositions by keywords, and of those by nearness, that paths start from."""
+"""The number of propositions by keywords, and of those by similarity, that paths start from."""
 STEP_LOSS = 0.1
-"""The loss of a path per step: the nearness of a sum of vectors is higher than that of each."""
+"""The loss of a path per step: the similarity of a sum of vectors is higher than that of each."""
 
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -151,7 +151,7 @@ def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) 
 
 
 def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
-    """Each proposition's own score, the mean of its nearness and its best passage's own score: float32[N]."""
+    """Each proposition's own score, the mean of its similarity and its best passage's own score: float32[N]."""
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
     return worth_of_propositions(index, near_N, own_P)
@@ -169,7 +169,7 @@ def judge_by_meaning(
 def longer_path_scores(
     vectors_ND: Matrix, near_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
-    """The question's nearness to Σ α_i e_i, α = softmax of nearness, of each path with its next proposition (Eq. 6–7): [X].
+    """The question's similarity to Σ α_i e_i, α = softmax of similarity, of each path with its next proposition (Eq. 6–7): [X].
 
     The softmax's denominator cancels out, so the sums stay unscaled and one term is added to each.
     """

@@ -1,5 +1,5 @@
-"""What a passage is worth by itself: its own nearness and its best proposition's, and more where it has the question's words (words.py)
-or the question calls its document by name.
+"""The own score of a passage: its similarity and its best proposition's, raised if it has words of the question (words.py) or if
+the question names its document.
 
 Legend: P passages, N propositions, D dimensions.
 """
@@ -21,7 +21,7 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its others this share of it."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
+"""Up to SCAN_ALL propositions are all scored; in larger indexes only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are scored: the nearest, those with most of the question's words, and a sample of all."""
 NOT_SCORED = np.float32(-np.inf)
@@ -52,7 +52,7 @@ class Scores:
 class OwnScores(Scores):
     """How a question scores propositions and passages before any link is followed.
 
-    `lift_P` is the part of `own_P` that the question's words add, `terms` (rows) those words: the others stand in a name. `named` are
+    `lift_P` is the part of `own_P` that the question's words add, `terms` (rows) those words, without the words of names. `named` are
     (name, document) that the question names. `words_P` and `scale` score the words in further passages.
     """
 
@@ -72,9 +72,9 @@ class OwnScores(Scores):
 
 
 def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
-    """The scores of propositions and passages by themselves.
+    """The scores of propositions and passages before links.
 
-    In an index with ANN indexes only some passages are scored, unless `of_all` asks for every one.
+    In an index with ANN indexes only some passages are scored, unless `of_all` is set.
     """
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))
@@ -121,7 +121,7 @@ def near_of(scores: Scores, rows_R: Ints) -> Floats:
 
 
 def score_passages(index: Index, query_D: Floats) -> Floats:
-    """The question's nearness to every passage: float32[P]."""
+    """The question's similarity to every passage: float32[P]."""
     return normalised_similarity_to(index, query_D, index.data.passage_vectors_PD @ query_D)
 
 
@@ -139,12 +139,12 @@ def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
 
 
 def own_scores(index: Index, near_P: Floats, scores_N: Floats, named: list[int]) -> Floats:
-    """What each passage is worth by nearness and names, without the question's words: float32[P]."""
+    """The score of each passage by similarity and names, without the question's words: float32[P]."""
     return add_names(index, near_scores(index, near_P, scores_N), named)
 
 
 def near_scores(index: Index, near_P: Floats, scores_N: Floats) -> Floats:
-    """The mean of each passage's own nearness and that of its best proposition that has a score: float32[P]."""
+    """The mean of each passage's own similarity and that of its best proposition that has a score: float32[P]."""
     best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, near_P)
     return np.asarray((near_P + np.where(best_P == NOT_SCORED, near_P, best_P)) / 2, np.float32)
 

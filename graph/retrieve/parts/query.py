@@ -206,7 +206,10 @@ class SuggestSettings(Settings):
         description="probability of walking on; else it starts from a seed again",
     )
     structure_weight: float = Field(
-        default=0.5, ge=0, le=1, description="λ: weight of the graph alone, 1 − λ of what is near to the question"
+        default=0.5,
+        ge=0,
+        le=1,
+        description="λ: weight of the graph's structure; similarity to the question weighs 1 − λ",
     )
 
 
@@ -223,23 +226,23 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops, in place of the shipped one; none: threshold, and hops without a trained hop",
+        description="what selects propositions in local and global: threshold, llm, or the folder of a trained selector; a selector of size hop reranks in hops, in place of the shipped one; none: threshold, and hops without a trained hop",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="layers that hierarchy returns nodes of: 0 passages and chunks' summaries, 1 …; none for all"
+        (), description="layers whose nodes hierarchy returns: 0 is passages and summaries of chunks; empty: all"
     )
     suggestions: SuggestSettings = Field(
-        SuggestSettings(), description="walk of local, unless a trained selector chooses there alone, and of global"
+        SuggestSettings(), description="random walk of global, and of local unless a trained selector replaces it"
     )
     abstain: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="probability that the documents hold nothing on a question from which it is answered so, without a model; None for never",
+        description="probability of absence from which the answer is “not in the documents”, without a model; null: never",
     )
     max_context_tokens: int | None = Field(
-        None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
+        None, ge=1, description="longest context of an answer, in tokens of the model in use; null: no limit"
     )
 
     @field_validator("where")

@@ -86,7 +86,7 @@ def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, othe
 
 
 def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats:
-    """The mean of each proposition's nearness and its best passage's score: float32[N]."""
+    """The mean of each proposition's similarity and its best passage's score: float32[N]."""
     data = index.data
     best_N = np.full(len(near_N), -np.inf, np.float32)
     np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])

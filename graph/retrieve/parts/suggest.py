@@ -25,7 +25,7 @@ SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 0.2833
 """The first walk only chooses the subgraph: at this tolerance it has .99 of the exact one (least .94; 200 questions, two sets)."""
 TEMPERATURE, THRESHOLD = 0.1, 0.4
-"""τ and θ of the attraction (Eq. 6), of nearness in place of the cosine."""
+"""τ and θ of the attraction (Eq. 6), with normalised similarity instead of the cosine."""
 
 
 @dataclass(frozen=True)

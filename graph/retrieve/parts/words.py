@@ -1,4 +1,4 @@
-"""Scores by the question's words: BM25, and its combination with nearness without a fixed scale of either.
+"""Scores by the question's words: BM25, and its combination with normalised similarity, without a fixed scale of either.
 
 Legend: P passages, W terms of a question.
 """
@@ -39,7 +39,7 @@ def word_scores(index: Index, terms: list[int]) -> Floats:
 
 @dataclass(frozen=True)
 class Scale:
-    """The distribution among passages: median nearness m, root mean square s of the nearness above m, and median BM25."""
+    """The distribution among passages: median similarity m, root mean square s of the similarity above m, and median BM25."""
 
     middle: float
     spread: float
@@ -57,9 +57,9 @@ def scale_of(near_P: Floats, words_P: Floats) -> Scale:
 
 
 def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
-    """Nearness raised by words, on nearness's own scale, or on a given one of more passages: float32[P].
+    """Normalised similarity raised by words, on its own scale, or on a given scale of more passages: float32[P].
 
-    Both are converted to nats. Nearness: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
+    Both are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
     root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
     log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is converted back: m + s·sign(t)·√(2|t|). So no constant
     depends on the encoder, more of either never lowers a passage, and a passage that no word raises keeps its score.

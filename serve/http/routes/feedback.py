@@ -1,4 +1,4 @@
-"""/v1/feedback: feedback of readers on answers (a vote, a correction, the right passage, a preference), stored beside the collection.
+"""/v1/feedback: readers' feedback on answers (a vote, a correction, the right passage, a preference), stored with the collection.
 
 Its author can read and delete it. All routes answer 403 unless the server accepts feedback."""
 

@@ -260,7 +260,7 @@ def messages_router(services: Services) -> APIRouter:
     async def messages(request: MessagesRequest, http: Request) -> Response:
         """A message from the passages of the index; its text blocks have `citations` of the type search_result_location.
 
-        Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
+        Besides Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
         passages do not seem to support), `not_checked` (sentences that cannot be judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()

@@ -184,7 +184,7 @@ class TextContent(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """A passage. `file_id` is its document's source; beside OpenAI's fields it has its position there and the URL that opens it."""
+    """A passage. `file_id` is its document's source; besides OpenAI's fields it has its position there and the URL that opens it."""
 
     file_id: str
     filename: str

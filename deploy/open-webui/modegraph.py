@@ -35,20 +35,20 @@ class Pipe:
     async def pipe(
         self, body: dict[str, Any], __event_emitter__: Emit | None = None, __task__: str | None = None
     ) -> AsyncIterator[str]:
-        """The answer as it is written; its sources are told when it is whole. A task of Open WebUI's own is not searched for."""
+        """The answer as it is written; its sources are sent at its end. A task of Open WebUI's own is answered without a search."""
         async with self._session() as session:
-            asked = {"model": body["model"].split(".", 1)[-1], "stream": True}
+            request = {"model": body["model"].split(".", 1)[-1], "stream": True}
             if __task__:
-                alone = {**asked, "messages": body["messages"], "retrieval": {"enabled": False}}
+                alone = {**request, "messages": body["messages"], "retrieval": {"enabled": False}}
                 async for event in self._events(session, "chat/completions", alone):
                     for choice in event.get("choices", ()):
                         yield choice["delta"].get("content") or ""
                 return
             stores = [each["id"] for each in (await self._get(session, "vector_stores"))["data"]]
-            store = next((each for each in stores if asked["model"].endswith(f"@{each}")), stores[0])
+            store = next((each for each in stores if request["model"].endswith(f"@{each}")), stores[0])
             searching = {"tools": [{"type": "file_search", "vector_store_ids": [store]}], "input": body["messages"]}
             text = Renumbered()
-            async for event in self._events(session, "responses", {**asked, **searching}):
+            async for event in self._events(session, "responses", {**request, **searching}):
                 yield text.take(event)
             if __event_emitter__ is not None:
                 for source in text.sources():
@@ -82,7 +82,7 @@ class Pipe:
 class Renumbered:
     """A text whose citations are counted in the order in which they first come, as Open WebUI counts its sources.
 
-    The newest piece waits until the events behind it have told which of its brackets are citations.
+    The newest piece waits until later events name the citations among its brackets.
     """
 
     def __init__(self) -> None:

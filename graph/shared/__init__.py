@@ -1,1 +1,1 @@
-"""What every room uses: nouns, errors, ids, settings, lines on the console. Imports no other room."""
+"""What every folder of graph uses: types, errors, ids, settings, lines on the console. Imports no other folder."""

@@ -79,7 +79,7 @@ def unrelated(questions: Sequence[Question], index: int, count: int) -> list[Que
     return others
 
 
-def talk_of(questions: Sequence[Question], answers: Answers) -> list[Message]:
+def turns_of(questions: Sequence[Question], answers: Answers) -> list[Message]:
     """Questions and their answers as turns; in the form of training, the reasoning quotes the evidence."""
     turns = []
     for question in questions:
@@ -118,9 +118,9 @@ def measure(index: Index) -> dict[str, float]:
     figures = {"questions, alone": mean(recalls(index, [question.text for question in questions], questions))}
     for answers in ("alone", "form"):
         for count in (1, 2):
-            talks = [talk_of(unrelated(questions, position, count), answers) for position in range(len(questions))]
+            histories = [turns_of(unrelated(questions, position, count), answers) for position in range(len(questions))]
             for name, rewrite in (("rule", by_rule), ("entities", by_entities)):
-                texts = [rewrite(talk, question.text) for talk, question in zip(talks, questions, strict=True)]
+                texts = [rewrite(turns, question.text) for turns, question in zip(histories, questions, strict=True)]
                 key = f"questions, after {count} unrelated, answers {answers}: {name}"
                 figures[key] = mean(recalls(index, texts, questions))
         figures |= measure_follow_ups(index, answers)
@@ -129,13 +129,13 @@ def measure(index: Index) -> dict[str, float]:
 
 def measure_follow_ups(index: Index, answers: Answers) -> dict[str, float]:
     """Recall@5 of the follow-ups, in all and by half."""
-    talks = read_follow_ups(EXAMPLES / "follow_ups.jsonl", answers)
-    questions = [talk.question for talk in talks]
+    follow_ups = read_follow_ups(EXAMPLES / "follow_ups.jsonl", answers)
+    questions = [each.question for each in follow_ups]
     texts = {
-        "rule": [by_rule(talk.turns, talk.question.text) for talk in talks],
-        "entities": [by_entities(talk.turns, talk.question.text) for talk in talks],
-        "no history": [talk.question.text for talk in talks],
-        "written to stand alone": [talk.standalone for talk in talks],
+        "rule": [by_rule(each.turns, each.question.text) for each in follow_ups],
+        "entities": [by_entities(each.turns, each.question.text) for each in follow_ups],
+        "no history": [each.question.text for each in follow_ups],
+        "written to stand alone": [each.standalone for each in follow_ups],
     }
     figures = {}
     for name, variants in texts.items():

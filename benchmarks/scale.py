@@ -59,7 +59,7 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
         for mode in MODES:
             clock_ms, processor_ms = time_queries(index, passages, mode)
             figures |= {f"{passages}: {mode}, ms": clock_ms, f"{passages}: {mode}, ms of the processor": processor_ms}
-        figures[f"{passages}: seen by a server, s"] = visible_after_s(folder, passages, settings, StubEncoder(watch))
+        figures[f"{passages}: visible to a server, s"] = visible_after_s(folder, passages, settings, StubEncoder(watch))
         figures |= time_segments(folder, passages, settings, watch)
         recalls = index_status(folder).ann_recall
         figures |= {f"{passages}: recall of ANN indexes, {kind}": recall for kind, recall in recalls.items()}
@@ -130,7 +130,7 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
     ]
     memory = [Check(f"{size}: {BUILT}", float(figures[f"{size}: {BUILT}"]), MOST_MIB, False) for size in sizes]
     visibility = [
-        Check(f"{size}: seen by a server, s", float(figures[f"{size}: seen by a server, s"]), LONGEST_S, False)
+        Check(f"{size}: visible to a server, s", float(figures[f"{size}: visible to a server, s"]), LONGEST_S, False)
         for size in sizes
     ]
     queries = [

@@ -70,7 +70,7 @@ def main() -> int:
         "largest": f"{largest.name}, {largest.peak_mb:.0f} MB",
         "indexed: longest on the clock, s": max(read.wall_s for read in indexed),
         "uploaded: longest on the clock, with waiting, s": max(read.wall_s for read in uploaded),
-        "told otherwise by the two": "; ".join(differing) or "none",
+        "read differently by the two": "; ".join(differing) or "none",
         "chats meanwhile": len(chats),
         "slowest chat, s": max(chats),
     }

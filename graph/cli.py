@@ -350,7 +350,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         )
         left = index_status(index).quarantined
         if as_json:
-            print_json({"index": str(index), "asked": retried, "quarantined": left})
+            print_json({"index": str(index), "retried": retried, "quarantined": left})
         else:
             print(f"{index}: {retried:,} passages retried, {left:,} still in quarantine")
         _exit_if_quarantined(index)

@@ -132,14 +132,14 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
     ranks = list(ranks_in_modes(index, question, explained.id, settings))
     query = Query(question.strip(), scope.encode_queries([question.strip()])[0])
     alone = score_alone(scope, query, of_all=True)
-    standing, retrieved = ranks[0]
+    own, retrieved = ranks[0]
     return Explanation(
         question=query.text,
         passage=explained,
         mode=settings.mode,
         top_k=settings.top_k,
-        standings=tuple(rank for rank, _ in ranks),
-        before=tuple(retrieved if standing.rank is None else retrieved[: standing.rank - 1]),
+        standings=tuple(each for each, _ in ranks),
+        before=tuple(retrieved if own.rank is None else retrieved[: own.rank - 1]),
         words=words_of(scope, query.text, row),
         names=names_of(scope, query.text, row),
         propositions=nearest_propositions(scope, query, row),

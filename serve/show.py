@@ -174,26 +174,26 @@ def show_explanation(explanation: Explanation) -> str:
     return "\n\n".join("\n".join(part) for part in parts)
 
 
-def _rank_table(standings: Sequence[ModeRank]) -> Iterator[str]:
+def _rank_table(ranks: Sequence[ModeRank]) -> Iterator[str]:
     yield f"{'mode':<12}{'rank':>14}{'score':>9}   what is found"
-    for standing in standings:
-        rank = f"none of {standing.ranked:,}" if standing.rank is None else f"{standing.rank:,}"
-        score = "–" if standing.score is None else f"{standing.score:.3f}"
+    for mode_rank in ranks:
+        rank = f"none of {mode_rank.ranked:,}" if mode_rank.rank is None else f"{mode_rank.rank:,}"
+        score = "–" if mode_rank.score is None else f"{mode_rank.score:.3f}"
         found = (
-            f"{standing.found:,}, from {standing.first_score:.3f} to {standing.last_score:.3f}"
-            if standing.found
+            f"{mode_rank.found:,}, from {mode_rank.first_score:.3f} to {mode_rank.last_score:.3f}"
+            if mode_rank.found
             else "nothing"
         )
-        yield f"{standing.mode:<12}{rank:>14}{score:>9}   {found}"
+        yield f"{mode_rank.mode:<12}{rank:>14}{score:>9}   {found}"
 
 
-def _path(standing: ModeRank) -> Iterator[str]:
-    for step in standing.steps:
+def _path(mode_rank: ModeRank) -> Iterator[str]:
+    for step in mode_rank.steps:
         yield wrapped(step, "- ")
-    if standing.rank is None:
+    if mode_rank.rank is None:
         yield "- and it is not among what this mode ranks"
     else:
-        yield wrapped(" → ".join(("question", *(standing.path or ("its own score",)))), "- ")
+        yield wrapped(" → ".join(("question", *(mode_rank.path or ("its own score",)))), "- ")
 
 
 def _clues(what: str, clues: Sequence[Clue]) -> Iterator[str]:

@@ -20,17 +20,17 @@ from graph.types import AnswerForm, Completion, CompletionRequest, Floats, Messa
 
 
 class HashEncoder:
-    """An encoder whose vectors come from hashes of words: texts that share words are near. `seen` lists what it encoded."""
+    """An encoder whose vectors come from hashes of words: texts that share words are near. `encoded` lists their texts."""
 
     dimensions = 16
     prompts = Prompts()
 
     def __init__(self, fingerprint: str = "hash-encoder") -> None:
         self.fingerprint = fingerprint
-        self.seen: list[str] = []
+        self.encoded: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        self.seen += texts
+        self.encoded += texts
         if not texts:
             return np.zeros((0, self.dimensions), np.float32)
         return unit_rows(np.stack([sum((self._word(word) for word in text.split()), self._word("")) for text in texts]))
@@ -46,7 +46,7 @@ class HashEncoder:
 
 
 class ScriptedModel:
-    """A language model whose text is `reply(request)`; `asked` lists every request that reached it, in order of arrival."""
+    """A language model whose text is `reply(request)`; `requests` lists every request that reached it, in order of arrival."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class ScriptedModel:
     ) -> None:
         self.name, self.form = name, form
         self.batch_size, self.in_flight = batch_size, 8 if batch_size == 1 else 1
-        self.asked: list[CompletionRequest] = []
+        self.requests: list[CompletionRequest] = []
         self._reply, self._finish_reason, self._window = reply, finish_reason, window
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        self.asked += requests
+        self.requests += requests
         return [
             Completion(text, self._finish_reason, prompt_tokens=10, completion_tokens=len(text.split()))
             for text in map(self._reply, requests)
@@ -81,10 +81,10 @@ class ScriptedModel:
 
 @dataclass
 class ChatServer:
-    """A real HTTP server on this machine that answers chat completions: `asked` are the bodies it was sent."""
+    """A real HTTP server on this machine that answers chat completions: `requests` are the bodies of these requests."""
 
     url: str
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
     most_running: int = 0
     cut_off: int = 0
@@ -99,14 +99,14 @@ Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
 def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = None) -> Iterator[ChatServer]:
     """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word.
 
-    With `window` it tells so of each model it is asked for, and counts words as tokens at /tokenize, as vLLM does.
+    With `window` it lists one model with that window, and counts words as tokens at /tokenize, as vLLM does.
     """
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told = [] if window is None else [{"id": "tiny", "object": "model", "max_model_len": window}]
-            self._send_json(200, json.dumps({"object": "list", "data": told}))
+            models = [] if window is None else [{"id": "tiny", "object": "model", "max_model_len": window}]
+            self._send_json(200, json.dumps({"object": "list", "data": models}))
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -114,8 +114,8 @@ def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = 
                 self._send_json(200, json.dumps({"count": words_of(body), "max_model_len": window}))
                 return
             with lock:
-                state.asked.append(body)
-                number = len(state.asked)
+                state.requests.append(body)
+                number = len(state.requests)
                 state.running += 1
                 state.most_running = max(state.most_running, state.running)
             made = reply(body, number)
@@ -187,7 +187,7 @@ def _chat_completion(body: dict[str, Any], text: str) -> str:
 
 
 def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
-    """The same as a stream: a word a chunk for each choice, the end of each, the usage, and the sign that all is said."""
+    """The same as a stream: a word a chunk for each choice, the end of each, the usage, and the end mark."""
     head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
     choices = range(body.get("n", 1))
     for piece in re.findall(r"\s*\S+|\s+$", text):
@@ -201,7 +201,7 @@ def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
     yield "[DONE]"
 
 
-def asked_passage(body: dict[str, Any]) -> tuple[str, str]:
+def requested_passage(body: dict[str, Any]) -> tuple[str, str]:
     """Title and text of the passage that a request for an extraction quotes."""
     title, _, text = body["messages"][1]["content"].partition("\nPassage: ")
     return json.loads(title.removeprefix("Title: ")), json.loads(text)
@@ -216,7 +216,7 @@ def extraction_reply(body: dict[str, Any]) -> str:
     """What a good model would say: each sentence of the passage with its names, or the domain of the collection."""
     if not is_extraction(body):
         return json.dumps({"entity_types": ["ship", "village"], "topics": ["island life"]})
-    title, text = asked_passage(body)
+    title, text = requested_passage(body)
     propositions = [
         {"text": unit.text, "entities": list(find_entities(unit.text)), "topic": title or "isles", "facts": []}
         for unit in split_units(text)

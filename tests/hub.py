@@ -15,12 +15,12 @@ FOUND = b'{"id": "owner/there", "siblings": []}'
 
 @contextmanager
 def hub(status: int) -> Iterator[tuple[str, list[str]]]:
-    """A hub that answers every request so; its address, and the paths it was asked for."""
-    asked: list[str] = []
+    """A hub that answers every request so; its address, and the requested paths."""
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(status)
             if status in (401, 404):
                 self.send_header("X-Error-Code", "RepoNotFound")
@@ -35,7 +35,7 @@ def hub(status: int) -> Iterator[tuple[str, list[str]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requested
     finally:
         server.shutdown()
         server.server_close()

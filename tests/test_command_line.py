@@ -135,8 +135,8 @@ def test_a_name_means_one_thing_as_option_and_as_argument() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_help_mentions_an_option_that_there_is_not(name: str) -> None:
     command = COMMANDS[name]
-    told = " ".join([command.help, *(param.help for param in command.params)])
-    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", told)) - NAMES <= {"--max-model-len"}, "an argument of vLLM"
+    text = " ".join([command.help, *(param.help for param in command.params)])
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) - NAMES <= {"--max-model-len"}, "an argument of vLLM"
     own = {opt for param in command.params for opt in param.opts}
     elsewhere = re.findall(r"`[^`]*`|use it with[^.]*\.", command.help)
     said = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"`[^`]*`|use it with[^.]*\.", "", command.help)))
@@ -219,8 +219,8 @@ def run(*words: object) -> Any:
 
 def test_settings_are_shown_by_either_name() -> None:
     assert run("config", "show", "train", "ms").output == run("config", "show", "ms").output
-    told = run("config", "show", "mss").exception
-    assert isinstance(told, UserError) and "Did you mean" in str(told) and "train ms" in str(told)
+    error = run("config", "show", "mss").exception
+    assert isinstance(error, UserError) and "Did you mean" in str(error) and "train ms" in str(error)
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
@@ -233,7 +233,7 @@ def test_every_shipped_config_is_good_for_the_command_it_is_named_after(file: Pa
     )
 
 
-def test_a_bad_config_is_told_key_by_key(tmp_path: Path) -> None:
+def test_a_bad_config_is_reported_key_by_key(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("model: m\nlearning_rat: 1\nlora: {rnk: 3}\nlabel_smoothing: 2\n")
     done = run("config", "check", file)
@@ -244,11 +244,11 @@ def test_a_bad_config_is_told_key_by_key(tmp_path: Path) -> None:
     assert "--set: data, output" in done.output
 
 
-def test_versions_are_told_without_importing_anything() -> None:
+def test_versions_are_printed_without_importing_anything() -> None:
     done = run("--version")
     lines = [line.partition(" ") for line in done.output.splitlines()]
     assert done.exit_code == 0 and [name for name, _, _ in lines] == ["modegraph", "Python", *LIBRARIES]
-    assert all(told[:1].isdigit() or told == "not installed" for _, _, told in lines)
+    assert all(version[:1].isdigit() or version == "not installed" for _, _, version in lines)
 
 
 def test_the_shell_completes_commands_options_and_modes() -> None:
@@ -276,7 +276,7 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("aks", "no command aks. Did you mean ask?"),
         ("train mss", "no command train mss. Did you mean train ms?"),
@@ -288,10 +288,10 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
         ("export run --gguf q8_0", "export: no option --gguf. Did you mean `modegraph train export`?"),
     ],
 )
-def test_a_wrong_command_line_is_told_in_one_line(words: str, told: str) -> None:
+def test_a_wrong_command_line_is_reported_in_one_line(words: str, message: str) -> None:
     done = program(*words.split())
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("modegraph: ") and told in done.stderr and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("modegraph: ") and message in done.stderr and done.stderr.count("\n") == 1
 
 
 # What the docs say
@@ -362,6 +362,6 @@ def test_the_docs_are_read() -> None:
 def test_a_url_is_no_folder(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke(tree_app(), words.format(url="s3://bucket/index").split())
-    told = "s3:/bucket/index: a URL. Expected a folder on this machine, whose files can be mapped into memory. Name a folder, and copy what is in it from or to the URL"
-    assert isinstance(run.exception, UserError) and str(run.exception) == told
+    message = "s3:/bucket/index: a URL. Expected a folder on this machine, whose files can be mapped into memory. Name a folder, and copy what is in it from or to the URL"
+    assert isinstance(run.exception, UserError) and str(run.exception) == message
     assert list(tmp_path.iterdir()) == []

@@ -143,20 +143,20 @@ def modules() -> dict[str, Path]:
     return {name: file for file, name in named.items()}
 
 
-def room_of(module: str, known: dict[str, Path]) -> str:
-    """The folder that a module lies in; one that lies beside the top folders' rooms is a room by itself."""
+def folder_of(module: str, known: dict[str, Path]) -> str:
+    """The folder that a module lies in; a module directly in a top folder counts as a folder of its own."""
     folder = module if known[module].name == "__init__.py" else module.rpartition(".")[0]
     return module if folder in FOLDERS else folder
 
 
-def imported_rooms(known: dict[str, Path], reads: Callable[[Path], set[str]]) -> dict[str, set[str]]:
-    """Room to the rooms that its files import. Command lines import whatever they like, and nothing imports them."""
-    rooms: dict[str, set[str]] = {room_of(module, known): set() for module in known}
+def imported_folders(known: dict[str, Path], reads: Callable[[Path], set[str]]) -> dict[str, set[str]]:
+    """Folder to the folders that its files import. Command lines may import anything, and nothing imports them."""
+    imported: dict[str, set[str]] = {folder_of(module, known): set() for module in known}
     for module, file in known.items():
         if not file.name.startswith("cli"):
-            wanted = {room_of(name, known) for name in reads(file) if name in known}
-            rooms[room_of(module, known)] |= wanted - {room_of(module, known)}
-    return rooms
+            wanted = {folder_of(name, known) for name in reads(file) if name in known}
+            imported[folder_of(module, known)] |= wanted - {folder_of(module, known)}
+    return imported
 
 
 @cache
@@ -184,9 +184,9 @@ def first_circle(edges: dict[str, set[str]]) -> list[str]:
     return way
 
 
-def test_no_room_imports_one_that_imports_it() -> None:
+def test_no_folder_imports_one_that_imports_it() -> None:
     assert first_circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c", "b"]
-    assert first_circle(imported_rooms(modules(), names_imported)) == []
+    assert first_circle(imported_folders(modules(), names_imported)) == []
 
 
 def test_no_file_imports_one_that_imports_it() -> None:

@@ -71,7 +71,7 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
 
 @contextmanager
 def dying(server: Server, served: int) -> Iterator[str]:
-    """The URL of a relay to the server that answers `served` completions and kills it when the next is asked for."""
+    """The URL of a relay to the server that answers `served` completions and kills it at the next request."""
     left = itertools.count(served, -1)
 
     class Relay(BaseHTTPRequestHandler):

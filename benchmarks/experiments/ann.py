@@ -1,6 +1,6 @@
 """The effect of float16 and ANN indexes on retrieval: Recall@5 of modes on an existing index, against exact search over its float32 vectors.
 
-Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …] [--limit N] [--seen N] [--json]. Nothing is written into INDEX. `--seen` is
+Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …] [--limit N] [--candidates N] [--json]. Nothing is written into INDEX. `--candidates` is
 the number of passages that `hops` examines by similarity, and half as many by words, instead of its defaults, which suit large indexes.
 """
 
@@ -111,11 +111,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, nargs=2, action="append", required=True)
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--seen", type=int)
+    parser.add_argument("--candidates", type=int)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    if arguments.seen:
-        passage_scores.NEAREST_SEEN, passage_scores.WORDED_SEEN = arguments.seen, arguments.seen // 2
+    if arguments.candidates:
+        passage_scores.NEAREST_CANDIDATES, passage_scores.WORDED_CANDIDATES = (
+            arguments.candidates,
+            arguments.candidates // 2,
+        )
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
     for folder, file in arguments.data:

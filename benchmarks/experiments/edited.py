@@ -43,7 +43,7 @@ MAX_PATCHED_SHARE = 0.5
 """Share of the documents, chosen so that an edit occasionally writes all arrays."""
 KILLED_SHARE, LONGEST_S, AT_COMMITS = 0.5, 0.4, 10
 OLD = 3
-STATES, FAILED, SEEN = "states.jsonl", "failed", "seen"
+STATES, FAILED, OPENED = "states.jsonl", "failed", "opened"
 
 State = dict[str, int]
 """The version of each document."""
@@ -123,7 +123,7 @@ def read_continuously(folder: Path, notes: Path, writer: int) -> None:
         if newest.manifest.generation not in generations:
             opened = [*opened[-OLD:], (newest, _state_of(newest))]
             generations.add(newest.manifest.generation)
-            (notes / SEEN).write_text(str(len(generations)))
+            (notes / OPENED).write_text(str(len(generations)))
         states = [json.loads(line) for line in (notes / STATES).read_text().splitlines()]
         for index, state in opened:
             if state not in states or _state_of(index) != state:
@@ -189,7 +189,7 @@ def live(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
         **{f"documents {kind}": count for kind, count in kinds.items()},
         **{f"killed {when}": count for when, count in kills.items()},
         "generations": generations,
-        "generations that the reader saw": float((notes / SEEN).read_text()),
+        "generations that the reader opened": float((notes / OPENED).read_text()),
         "reader: problems": float(bool(failed)),
         **({"reader": failed} if failed else {}),
         "damaged files": damage,

@@ -29,7 +29,7 @@ from graph.types import LanguageModel, Passage
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 UNJUDGED = "the critic's reply was unusable twice, or refused"
 EMPTY = "no question or no answer"
-NOT_ASKED = "no question mark at the end"
+NO_QUESTION_MARK = "no question mark at the end"
 MOST_ANSWER_WORDS = 30
 LONG_ANSWER = f"an answer of more than {MOST_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
@@ -161,7 +161,7 @@ def _row(
     numbers = sorted(set(reply.passages))
     faults = {
         EMPTY: not text or not answer,
-        NOT_ASKED: not text.endswith(QUESTION_MARKS),
+        NO_QUESTION_MARK: not text.endswith(QUESTION_MARKS),
         LONG_ANSWER: len(answer.split()) > MOST_ANSWER_WORDS,
         NO_SUCH_PASSAGE: not all(1 <= number <= len(group) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,

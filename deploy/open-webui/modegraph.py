@@ -37,18 +37,18 @@ class Pipe:
     ) -> AsyncIterator[str]:
         """The answer as it is generated, with its sources at the end. For Open WebUI's own tasks there is no search."""
         async with self._session() as session:
-            asked = {"model": body["model"].split(".", 1)[-1], "stream": True}
+            request = {"model": body["model"].split(".", 1)[-1], "stream": True}
             if __task__:
-                alone = {**asked, "messages": body["messages"], "retrieval": {"enabled": False}}
+                alone = {**request, "messages": body["messages"], "retrieval": {"enabled": False}}
                 async for event in self._events(session, "chat/completions", alone):
                     for choice in event.get("choices", ()):
                         yield choice["delta"].get("content") or ""
                 return
             stores = [each["id"] for each in (await self._get(session, "vector_stores"))["data"]]
-            store = next((each for each in stores if asked["model"].endswith(f"@{each}")), stores[0])
+            store = next((each for each in stores if request["model"].endswith(f"@{each}")), stores[0])
             searching = {"tools": [{"type": "file_search", "vector_store_ids": [store]}], "input": body["messages"]}
             text = Renumbered()
-            async for event in self._events(session, "responses", {**asked, **searching}):
+            async for event in self._events(session, "responses", {**request, **searching}):
                 yield text.take(event)
             if __event_emitter__ is not None:
                 for source in text.sources():

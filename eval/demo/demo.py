@@ -195,7 +195,7 @@ def run_steps(
         show(f"$ {step.line}")
         done = earlier.get(step.line)
         if done is not None and is_up_to_date(step, done, code):
-            show(f"{done.output}(kept; it took {done.seconds:.1f} s)\n")
+            show(f"{done.output}(reused; it took {done.seconds:.1f} s)\n")
             reused.append(True)
         else:
             done = run_step(step, run, code)
@@ -252,8 +252,8 @@ def demo_json(result: DemoResult) -> dict[str, Any]:
     """The demo's outcome: commands with seconds, the comparison as compare reports it, the answers side by side."""
     return {
         "steps": [
-            {"command": step.line, "seconds": round(step.seconds, 2), "kept": kept}
-            for step, kept in zip(result.steps, result.reused, strict=True)
+            {"command": step.line, "seconds": round(step.seconds, 2), "reused": reused}
+            for step, reused in zip(result.steps, result.reused, strict=True)
         ],
         "comparison": json.loads((result.report.parent / "report.json").read_text(encoding="utf-8")),
         "answers": [shown.as_json() for shown in result.shown],

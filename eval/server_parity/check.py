@@ -302,7 +302,7 @@ def _measurement_row(measurement: Measurement) -> tuple[str, ...]:
     return (
         measurement.model,
         "on" if measurement.adapter else "off",
-        measurement.asked,
+        measurement.answers,
         str(measurement.batch),
         str(measurement.conversations),
         str(measurement.tokens),

@@ -54,7 +54,7 @@ class Measurement:
 
     model: str
     adapter: bool
-    asked: Literal["training", "greedy"]
+    answers: Literal["training", "greedy"]
     batch: int
     conversations: int
     tokens: int

@@ -74,7 +74,7 @@ class IndexStatus:
     quarantined: int
     dropped: int
     read_by: dict[str, int]
-    vectors_kept: int
+    pending_vectors: int
     changed_passages: int
     ann_recall: dict[str, float]
     unfinished: str
@@ -187,7 +187,7 @@ def index_status(folder: Path | str) -> IndexStatus:
         quarantined=facts.quarantined,
         dropped=facts.dropped,
         read_by=facts.read_by,
-        vectors_kept=len(PendingVectors(folder).ids),
+        pending_vectors=len(PendingVectors(folder).ids),
         changed_passages=manifest.changed_passages if manifest is not None else 0,
         ann_recall=_ann_recall(manifest) if manifest is not None else {},
         unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",

@@ -109,7 +109,7 @@ def _rows(array_X: NDArray[A], rows: Ints) -> NDArray[A]:
 
 
 def _summaries_of(data: IndexData, kept_P: Ints) -> Ints:
-    """Summaries with only kept nodes below them; a summary's members precede it, so one pass is enough."""
+    """Summaries with only remaining nodes below them; a summary's members precede it, so one pass is enough."""
     passages = len(data.passage_ids)
     is_kept_X = np.zeros(passages + len(data.summary_ids), bool)
     is_kept_X[kept_P] = True

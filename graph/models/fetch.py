@@ -65,7 +65,7 @@ def _make(folder: Path, model: Pretrained, note: Note, source: Path | None) -> N
     if folder.exists():
         note(f"{folder} has changed since its conversion; making it again")
     parts = folder.parent / f"{model.name}{PARTS}"
-    check_room(folder.parent, model, sum(file.stat().st_size for file in parts.rglob("*") if file.is_file()))
+    check_space(folder.parent, model, sum(file.stat().st_size for file in parts.rglob("*") if file.is_file()))
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:
         file = collect(model, parts, Path(scratch), note, source)
         check_origin(file, model)
@@ -100,7 +100,7 @@ def _convert(file: Path, folder: Path, model: Pretrained) -> None:
         check_reply(folder, model)
 
 
-def check_room(folder: Path, model: Pretrained, present_bytes: int) -> None:
+def check_space(folder: Path, model: Pretrained, present_bytes: int) -> None:
     """UserError if the disk has too little free space for parts, file and conversion, of which `present_bytes` are there already."""
     needed = 2 * model.size_bytes + model.converted_bytes - present_bytes
     free = shutil.disk_usage(folder).free

@@ -33,7 +33,7 @@ from train.run.settings import SftSettings
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 """Share of the time for a teacher's questions, and for answers, if there are enough questions; share of what remains that training may use."""
-MOST_TEST, MOST_GENERAL, MODELS_ASKED = 100, 40, 2
+MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 100, 40, 2
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
@@ -77,13 +77,13 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     check_distinct(len({document.text for document in documents}), "distinct documents")
     pace = measure_pace(settings, documents)
     words = sum(len(document.text.split()) for document in documents)
-    answers = int(ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR / (MODELS_ASKED * pace.answer_s))
+    answers = int(ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR / (MODELS_COMPARED * pace.answer_s))
     general = min(MOST_GENERAL, answers // 3) if has_general else 0
     test = min(MOST_TEST, max(settings.least_test, answers - general))
     answering = pace.answer_s * (test + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
-    before = index + questions + MODELS_ASKED * answering
+    before = index + questions + MODELS_COMPARED * answering
     training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - before)
     if training < pace.step_s:
         needed = math.ceil((before + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100

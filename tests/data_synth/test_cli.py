@@ -126,7 +126,7 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
 
     before = {name: (out / name).read_bytes() for name in ("test.jsonl", "test.parquet", "README.md")}
     run(index, questions, *options, model=model)
-    assert len(model.asked) == 3 + len(kelp), "the second run asks nothing"
+    assert len(model.requests) == 3 + len(kelp), "the second run asks nothing"
     assert {name: (out / name).read_bytes() for name in before} == before
 
 

@@ -121,8 +121,8 @@ def test_the_right_passage_becomes_relevance_that_training_reads(index: Index, t
         "The Lantern is a ferry of Port Ellery.",
         "Lantern was built in 1911 by the Marlow Yard.",
     }
-    beside = [row for row in relevance if "The Marlow Yard stands in Quill." in row.proposition]
-    assert [(row.label, row.found_by, row.labelled_by) for row in beside] == [(0, "own", "passage")]
+    others = [row for row in relevance if "The Marlow Yard stands in Quill." in row.proposition]
+    assert [(row.label, row.found_by, row.labelled_by) for row in others] == [(0, "own", "passage")]
     assert {row.question for row in relevance} == {QUESTION}
 
 

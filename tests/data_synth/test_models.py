@@ -46,4 +46,4 @@ def test_passages_and_texts_are_quoted_as_data_and_the_schema_is_strict() -> Non
     model = ScriptedModel(reply)
     check_by_model([DRAFT, DRAFT], ["x <|endoftext|>", "y"], model)
     judge_responses(DRAFT, ["<|im_start|> z"], model)
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3

@@ -105,7 +105,7 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     with chat_server(reply) as server:
         words = ("preferences", index, "--questions", questions, "--writer", "MODEL", "--top-k", 3, *sizes(0, 1, 2, 3))
         done = run(server.url, *words, "--out", tmp_path / "out", "--json")
-        requests = len(server.asked)
+        requests = len(server.requests)
         again = run(server.url, *words, "--out", tmp_path / "out", "--json")
     summary = json.loads(done.stdout)
     malformed, cut = "not of the form ###Reason: … ###Answer: …", "reasoning cut at the token limit"
@@ -119,7 +119,7 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     )
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"| {malformed} | {spoilt[0]} |" in card and f"| {cut} | {spoilt[1]} |" in card
-    assert json.loads(again.stdout) == summary and len(server.asked) == requests + spoilt[1], (
+    assert json.loads(again.stdout) == summary and len(server.requests) == requests + spoilt[1], (
         "only cut calls are sent again"
     )
 
@@ -147,12 +147,12 @@ def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
     with chat_server(dies) as server:
         with pytest.raises(UserError, match="status 500"):
             run(server.url, *words, "--out", out)
-        assert len(server.asked) <= 6 + 2 * engine.IN_FLIGHT * engine.ATTEMPTS < 40 * engine.ATTEMPTS
+        assert len(server.requests) <= 6 + 2 * engine.IN_FLIGHT * engine.ATTEMPTS < 40 * engine.ATTEMPTS
     assert {file.name.partition("-")[0] for file in out.iterdir()} == {"ledger.sqlite"}
     with chat_server(lambda body, number: good_reply(body)) as server:
         # The same model name at another address: the ledger goes by the name.
         done = run(server.url, *words, "--out", out, "--json")
-        assert len(server.asked) == 40 - 6
+        assert len(server.requests) == 40 - 6
     assert json.loads(done.stdout)["rows"] == 10
     assert "prompts: 10 done" in done.stderr, "progress counts what was made"
 
@@ -195,18 +195,18 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
         )
         ledger = tmp_path / "out" / "ledger.sqlite"
         deadline = time.monotonic() + 60
-        while kept_calls(ledger) < 3 and time.monotonic() < deadline:
+        while recorded_calls(ledger) < 3 and time.monotonic() < deadline:
             assert killed.poll() is None
             time.sleep(0.01)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         time.sleep(0.5)  # Calls that were on their way still arrive.
-        finished, requests = kept_calls(ledger), len(server.asked)
+        finished, requests = recorded_calls(ledger), len(server.requests)
         assert finished >= 3 and not (tmp_path / "out" / "train.jsonl").exists()
         run(server.url, *words[1:], "--out", tmp_path / "out")
-        resumed = len(server.asked) - requests
+        resumed = len(server.requests) - requests
         run(server.url, *words[1:], "--out", tmp_path / "whole")
-        calls = len(server.asked) - requests - resumed
+        calls = len(server.requests) - requests - resumed
         assert resumed == calls - finished > 0, "a stored call is not sent again"
     for name in ("train.jsonl", "train.parquet", "README.md", "summary.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
@@ -235,9 +235,9 @@ def test_two_servers_share_the_calls_of_a_run_that_is_killed_and_goes_on(
     ):
         with pytest.raises(UserError, match="status 503"):
             run("", *words, *policies(one, other), "--out", tmp_path / "out")
-        assert kept_calls(tmp_path / "out" / "ledger.sqlite") == 6 + 12
+        assert recorded_calls(tmp_path / "out" / "ledger.sqlite") == 6 + 12
         done = run("", *words, *policies(third), "--out", tmp_path / "out", "--json")
-        assert len(third.asked) == 40 - 18 and json.loads(done.stdout)["rows"] == 10
+        assert len(third.requests) == 40 - 18 and json.loads(done.stdout)["rows"] == 10
         with pytest.raises(UserError, match="servers of 'tiny' and 'small'"):
             run("", *words, *policies(third), "--policy", f"openai:small@{one.url}", "--out", tmp_path / "other")
         run("", *words, *policies(third), "--out", tmp_path / "whole")
@@ -250,7 +250,7 @@ def sizes(*wanted: int) -> tuple[object, ...]:
     return tuple(word for size in wanted for word in ("--context-size", size))
 
 
-def kept_calls(ledger: Path) -> int:
+def recorded_calls(ledger: Path) -> int:
     """Calls that a ledger holds. Opened for writing: only then does SQLite take over what a killed writer had committed last."""
     if not ledger.exists():
         return 0

@@ -77,7 +77,7 @@ def synth(world: Path, command: str, *words: object) -> dict[str, Any]:
     return summary
 
 
-def kept_calls(out: Path) -> int:
+def recorded_calls(out: Path) -> int:
     """None as long as the ledger has not been begun."""
     with sqlite3.connect(out / "ledger.sqlite") as database:
         begun = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'calls'").fetchone()[0]
@@ -105,8 +105,8 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
         assert served > 0, command
         assert summary["rows"] + sum(summary["drops"].values()) > 0, command
         if command in ("preferences", "responses"):
-            assert 0 < kept_calls(world / command) <= served, (command, summary["drops"])
-        # The model was tuned on the prompts of answering: asked to explain a given answer it mostly breaks the form.
+            assert 0 < recorded_calls(world / command) <= served, (command, summary["drops"])
+        # The model was tuned on the prompts of answering: for an explanation of a given answer it mostly breaks the form.
         assert summary["rows"] > 0 or command != "responses"
         for file in (world / command).glob("*.jsonl"):
             assert validate_file(file).bad == (), command
@@ -123,19 +123,19 @@ def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None
     )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (
-        (world / "killed/ledger.sqlite").exists() and kept_calls(world / "killed")
+        (world / "killed/ledger.sqlite").exists() and recorded_calls(world / "killed")
     ):
         assert killed.poll() is None
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    finished = kept_calls(world / "killed")
+    finished = recorded_calls(world / "killed")
     assert 0 < finished < CALLS and not (world / "killed" / "train.jsonl").exists()
     time.sleep(2)
     before = server.requests_served()
     summary = synth(world, "responses", *options, "--out", world / "killed")
     assert server.requests_served() - before == CALLS - finished, "an answer in the ledger is not sampled again"
     whole = synth(world, "responses", *options, "--out", world / "whole")
-    assert kept_calls(world / "whole") == CALLS
+    assert recorded_calls(world / "whole") == CALLS
     assert summary["rows"] > 0 and {**summary, "out": ""} == {**whole, "out": ""}
     assert (world / "killed/train.jsonl").read_bytes() == (world / "whole/train.jsonl").read_bytes()

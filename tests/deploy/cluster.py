@@ -28,7 +28,7 @@ NGINX_CONF = ROOT / "deploy" / "replicas" / "nginx.conf"
 SETTINGS = IndexSettings(min_similarity=0.1)
 SAID = "###Reason: so [1]. ###Answer: 1911 [1]"
 THINKS_S = 0.3
-LOGGED = "log_format told '$http_x_request_id|$upstream_addr|$status|$msec|$request_time'; access_log {} told;"
+LOGGED = "log_format requests '$http_x_request_id|$upstream_addr|$status|$msec|$request_time'; access_log {} requests;"
 
 
 @dataclass

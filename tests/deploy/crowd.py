@@ -1,4 +1,4 @@
-"""Clients who ask through nginx, each one request after the other, until told to stop; what came of every request is kept."""
+"""Clients who ask through nginx, each one request after the other, until the block ends; the outcome of every request is recorded."""
 
 import threading
 import time
@@ -11,13 +11,13 @@ import httpx2
 
 QUESTION = "Who built the Lantern?"
 PAUSE_S = 0.4
-"""Between the requests of one client: the servers are asked all the time, and not so much that they have no time for anything else."""
+"""Between the requests of one client: the servers always have requests, and still have time for uploads."""
 READING = ("search", "document")
 """Kinds of requests that nginx may send once more."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class Outcome:
     """A request and what was wrong with its answer, "" for nothing."""
 
     id: str
@@ -32,7 +32,7 @@ def answer(client: httpx2.Client, headers: dict[str, str]) -> str:
 
 
 def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """The same as a stream, which is whole when it ends as it should and tells of no error."""
+    """The same as a stream, which is whole when it ends as it should and has no error."""
     with client.stream("POST", "/v1/chat/completions", json={**chat(headers), "stream": True}, headers=headers) as made:
         text = "".join(made.iter_text())
     whole = made.status_code == 200 and text.endswith("data: [DONE]\n\n") and '"error"' not in text
@@ -65,9 +65,9 @@ def chat(headers: dict[str, str]) -> dict[str, object]:
 
 
 @contextmanager
-def crowd(url: str, clients: int) -> Iterator[list[Asked]]:
+def crowd(url: str, clients: int) -> Iterator[list[Outcome]]:
     """So many clients while the block runs; all have their last answer when it has ended."""
-    asked: list[Asked] = []
+    outcomes: list[Outcome] = []
     stop = threading.Event()
 
     def ask(number: int) -> None:
@@ -81,14 +81,14 @@ def crowd(url: str, clients: int) -> Iterator[list[Asked]]:
                     problem = KINDS[kind](client, {"X-Request-Id": name})
                 except httpx2.HTTPError as failed:
                     problem = repr(failed)
-                asked.append(Asked(name, kind, problem))
+                outcomes.append(Outcome(name, kind, problem))
                 stop.wait(PAUSE_S)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
     for each in threads:
         each.start()
     try:
-        yield asked
+        yield outcomes
     finally:
         stop.set()
         for each in threads:

@@ -92,9 +92,9 @@ def test_whoever_selects_pods_selects_those_of_the_deployment() -> None:
 
 
 def test_the_autoscaler_asks_for_a_metric_that_the_server_has() -> None:
-    told = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
+    exported = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
     (metric,) = OBJECTS["HorizontalPodAutoscaler"]["spec"]["metrics"]
-    assert metric["pods"]["metric"]["name"] in told
+    assert metric["pods"]["metric"]["name"] in exported
     assert f"name: {{as: {metric['pods']['metric']['name']}}}" in (ROOT / "docs" / "deploy.md").read_text()
     aim = float(metric["pods"]["target"]["averageValue"])
     assert 0 < aim < settings_of(KUBERNETES).queue, "beyond the queue nobody waits"

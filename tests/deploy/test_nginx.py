@@ -1,4 +1,4 @@
-"""The nginx.conf that is shipped, before replicas that misbehave as told: which requests it sends once more, and how it passes streams on."""
+"""The nginx.conf that is shipped, before replicas that misbehave on request: which requests it sends once more, and how it passes streams on."""
 
 import threading
 from collections.abc import Iterator

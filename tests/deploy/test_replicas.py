@@ -17,11 +17,11 @@ from graph.store.database import DATABASE_FILE as DATABASE
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.deploy.cluster import Cluster, Replica, running_cluster
-from tests.deploy.crowd import READING, Asked, crowd
+from tests.deploy.crowd import READING, Outcome, crowd
 from tests.postgres_server import fresh_database
 
 CLIENTS = 20
-SEEN_S = 2.0
+VISIBLE_S = 2.0
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]
 
 
@@ -52,11 +52,11 @@ def upload(replica: Replica, *documents: Document) -> dict[str, object]:
 
 
 def answers_from(replica: Replica, document: Document) -> bool:
-    """Whether the model is shown the document when its text is asked for: in the question and among the passages."""
+    """Whether the model is shown the document when its text is the question: in the question and among the passages."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": document.text}]}
     made = replica.post("/v1/chat/completions", json=body)
     assert made.status_code == 200, made.text
-    return any(str(each["messages"]).count(document.text) > 1 for each in replica.model.asked)
+    return any(str(each["messages"]).count(document.text) > 1 for each in replica.model.requests)
 
 
 def test_what_is_uploaded_at_one_is_answered_from_at_the_other(cluster: Cluster) -> None:
@@ -66,9 +66,9 @@ def test_what_is_uploaded_at_one_is_answered_from_at_the_other(cluster: Cluster)
         gull = Document(f"gull{number}", f"Gull {number}", f"Gull Rock number {number} was lit by Ines Vaar.")
         upload(here, gull)
         took.append(until(lambda there=there, gull=gull: answers_from(there, gull)))  # type: ignore[misc]
-    print(f"seen by the other after {', '.join(f'{each:.2f}' for each in took)} s")
+    print(f"visible to the other after {', '.join(f'{each:.2f}' for each in took)} s")
     if os.environ.get("MODEGRAPH_TIMES"):
-        assert max(took) < SEEN_S
+        assert max(took) < VISIBLE_S
 
 
 def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
@@ -80,8 +80,8 @@ def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
     assert after.rows["documents"] == before.rows["documents"] + len(documents)
     assert before.generation < after.generation <= before.generation + 2 * len(documents)
     with psycopg.connect(dsn_of(cluster.index)) as connection:
-        told = 'SELECT count(*), count(DISTINCT (source, "start", "end")) FROM modegraph_index.passages'
-        passages, different = connection.execute(told).fetchone() or (0, 1)
+        statement = 'SELECT count(*), count(DISTINCT (source, "start", "end")) FROM modegraph_index.passages'
+        passages, different = connection.execute(statement).fetchone() or (0, 1)
         assert passages == different >= after.rows["documents"]
         assert connection.execute("SELECT count(*) FROM modegraph_index.leases").fetchone() == (0,), (
             "turns were given back"
@@ -92,43 +92,43 @@ def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
 
 def test_a_killed_replica_takes_nothing_along_but_what_it_worked_on(cluster: Cluster) -> None:
     first = cluster.replicas[0]
-    with crowd(cluster.url, CLIENTS) as asked:
-        until(lambda: len(asked) > 4 * CLIENTS and first.model.running > 1)
+    with crowd(cluster.url, CLIENTS) as outcomes:
+        until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1)
         killed_at = time.time()
         first.kill()
-        here = len(asked)
-        until(lambda: len(asked) > here + 4 * CLIENTS)
+        here = len(outcomes)
+        until(lambda: len(outcomes) > here + 4 * CLIENTS)
         first.start()
         until(lambda: any(each.replicas == (address(first),) for each in later(cluster, time.time() - 0.5)))
     passed = cluster.passed()
-    failed = [each for each in asked if each.problem]
-    print(f"{len(asked)} requests, {len(failed)} failed, {Counter(each.kind for each in failed)}")
+    failed = [each for each in outcomes if each.problem]
+    print(f"{len(outcomes)} requests, {len(failed)} failed, {Counter(each.kind for each in failed)}")
     assert 0 < len(failed) <= CLIENTS
     for each in failed:
         assert passed[each.id].replicas == (address(first),) and passed[each.id].came_at <= killed_at + 0.1, each
         assert each.kind not in READING, "nginx sends these once more"
-        assert times_asked(cluster, each) <= 1, "an answer is not made twice"
+        assert times_forwarded(cluster, each) <= 1, "an answer is not made twice"
     assert any(len(each.replicas) == 2 and each.status == 200 for each in passed.values()), "some were sent once more"
-    assert times_asked(cluster, next(each for each in asked if each.kind == "answer" and not each.problem)) == 1
+    assert times_forwarded(cluster, next(each for each in outcomes if each.kind == "answer" and not each.problem)) == 1
 
 
 def test_a_rolling_restart_costs_no_request(cluster: Cluster) -> None:
-    with crowd(cluster.url, CLIENTS) as asked:
+    with crowd(cluster.url, CLIENTS) as outcomes:
         for number, each in enumerate(cluster.replicas):
-            until(lambda: len(asked) > 4 * CLIENTS)
+            until(lambda: len(outcomes) > 4 * CLIENTS)
             each.stop()
-            here = len(asked)
+            here = len(outcomes)
             lighthouse = Document(f"light{number}", "Lighthouse", f"Lighthouse number {number} is of brick.")
             upload(cluster.replicas[1 - number], lighthouse)
-            until(lambda here=here: len(asked) > here + 2 * CLIENTS)  # type: ignore[misc]
+            until(lambda here=here: len(outcomes) > here + 2 * CLIENTS)  # type: ignore[misc]
             each.start()
             assert answers_from(each, lighthouse), "it began with the newest index"
-        here = len(asked)
-        until(lambda: len(asked) > here + 4 * CLIENTS)
-    print(f"{len(asked)} requests, {sum(bool(each.problem) for each in asked)} failed")
-    assert [each for each in asked if each.problem] == []
+        here = len(outcomes)
+        until(lambda: len(outcomes) > here + 4 * CLIENTS)
+    print(f"{len(outcomes)} requests, {sum(bool(each.problem) for each in outcomes)} failed")
+    assert [each for each in outcomes if each.problem] == []
     served = Counter(passed.replicas[-1] for passed in cluster.passed().values())
-    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both were asked"
+    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both got requests"
 
 
 def test_feedback_that_one_takes_the_other_shows_and_deletes(cluster: Cluster) -> None:
@@ -151,7 +151,7 @@ def test_counts_are_had_from_each_replica_and_not_through_nginx(cluster: Cluster
     assert all("modegraph_requests_waiting 0.0" in each.get("/metrics").text for each in cluster.replicas)
 
 
-def test_without_the_database_search_goes_on_and_uploads_are_told_so(cluster: Cluster) -> None:
+def test_without_the_database_search_goes_on_and_uploads_are_refused(cluster: Cluster) -> None:
     """Last of the file: the database is not as it was."""
     file = cluster.index / DATABASE
     file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
@@ -166,8 +166,8 @@ def test_without_the_database_search_goes_on_and_uploads_are_told_so(cluster: Cl
         "method": "tools/call",
         "params": {"name": "add_document", "arguments": {"source": "new", "text": "New."}},
     }
-    told = one.post("/mcp", json=call, headers={"Accept": "application/json, text/event-stream"}).text
-    assert "the database of the index does not answer" in told and "hidden" not in told
+    reply = one.post("/mcp", json=call, headers={"Accept": "application/json, text/event-stream"}).text
+    assert "the database of the index does not answer" in reply and "hidden" not in reply
     assert (
         one.get("/ready").status_code == 200 and one.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
     )
@@ -182,6 +182,6 @@ def later(cluster: Cluster, moment: float) -> list[object]:
     return [each for each in cluster.passed().values() if each.came_at > moment]
 
 
-def times_asked(cluster: Cluster, asked: Asked) -> int:
-    """How often any model's server was asked for this request."""
-    return sum(f"{asked.id}" in str(body["messages"]) for each in cluster.replicas for body in each.model.asked)
+def times_forwarded(cluster: Cluster, outcome: Outcome) -> int:
+    """How many requests to the models' servers this one led to."""
+    return sum(f"{outcome.id}" in str(body["messages"]) for each in cluster.replicas for body in each.model.requests)

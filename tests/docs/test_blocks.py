@@ -90,13 +90,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> 
         for name in OWN:
             shutil.copy(EXAMPLES / "documents" / name, tmp_path / folder)
     lines = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [
+    answered_here = [
         line
         for line, question in zip(lines, read_questions(EXAMPLES / "questions.jsonl"), strict=True)
         if set(question.gold_sources) <= set(OWN)
     ]
-    assert len(asked) >= 5
-    (tmp_path / "my-questions.jsonl").write_text("\n".join(asked) + "\n", encoding="utf-8")
+    assert len(answered_here) >= 5
+    (tmp_path / "my-questions.jsonl").write_text("\n".join(answered_here) + "\n", encoding="utf-8")
     return tmp_path
 
 

@@ -62,7 +62,7 @@ def test_the_example_of_the_objectives_holds() -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/coming-from").glob("*.md")), ids=lambda page: page.stem)
-def test_settings_that_others_are_told_of_are_ours(page: Path) -> None:
+def test_settings_named_for_other_systems_are_ours(page: Path) -> None:
     ours = re.findall(r"^\|[^|]+\|(.+)\|$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     named = {name for cell in ours for name in re.findall(r"`([a-z]+_[a-z_]+)`", cell)}
     assert named <= {line.key for kind in KINDS for line in setting_lines(kind)}

@@ -52,9 +52,9 @@ def test_a_page_is_made_by_the_code_or_by_hand(made: dict[str, str]) -> None:
     ids=" ".join,
 )
 def test_a_message_is_on_its_page(words: list[str]) -> None:
-    told = run(*words).exception
-    assert isinstance(told, UserError)
-    assert [row for row in LINES if len(row) == 3 and as_pattern(row).fullmatch(str(told))] != []
+    error = run(*words).exception
+    assert isinstance(error, UserError)
+    assert [row for row in LINES if len(row) == 3 and as_pattern(row).fullmatch(str(error))] != []
 
 
 def as_pattern(row: list[str]) -> re.Pattern[str]:
@@ -66,7 +66,7 @@ def as_pattern(row: list[str]) -> re.Pattern[str]:
 
 def test_a_part_that_is_put_together_is_read_where_it_is() -> None:
     tree = ast.parse(
-        "A = 'a file'\ndef f(x):\n    told = f'{x}: gone' if x else 'none'\n    raise UserError(told, A, x)\n"
+        "A = 'a file'\ndef f(x):\n    found = f'{x}: gone' if x else 'none'\n    raise UserError(found, A, x)\n"
     )
     function = tree.body[1]
     call = next(node for node in ast.walk(function) if isinstance(node, ast.Call))

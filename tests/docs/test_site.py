@@ -80,8 +80,8 @@ def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
 
 def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]) -> None:
     page = browser().new_page()
-    asked, problems = [], []
-    page.on("request", lambda request: asked.append(request.url))
+    requested, problems = [], []
+    page.on("request", lambda request: requested.append(request.url))
     page.on("pageerror", lambda problem: problems.append(str(problem)))
     page.goto((site / "start" / "offline.html").as_uri())
     assert page.text_content("h1").strip("¶ ") == "Offline in five minutes"
@@ -89,7 +89,7 @@ def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]
     # In a shadow tree, which locators see into.
     page.locator("input[placeholder]:visible").fill("hostile passages")
     page.get_by_text("130 hostile passages per mode").first.wait_for()
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == [] and problems == []
+    assert [url for url in requested if not url.startswith(("file:", "data:", "blob:"))] == [] and problems == []
     page.close()
 
 

@@ -1,4 +1,4 @@
-"""Pairs of an answer and what it is held against: real ones where the public sets lie beside the checkout, ours always."""
+"""Pairs of an answer and what it is compared with: real ones where the public sets lie beside the checkout, ours always."""
 
 import itertools
 import json

@@ -61,7 +61,7 @@ def test_means_by_hand():
     assert (interval["mean"], interval["low"], interval["high"]) == (0.5, 0.0, 1.0)
 
 
-def test_calls_from_a_ledger_are_told():
+def test_calls_from_a_ledger_are_reported():
     replayed = Trace("dense", seconds=2.0, model_calls=3, replayed_calls=3, untimed_calls=1)
     found = {"dense": lambda text: evidence("a"), "local": lambda text: replace(evidence("a"), trace=replayed)}
     made = evaluate_retrieval(QUESTIONS, found, top_k=6, seed=0)

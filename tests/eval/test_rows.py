@@ -30,7 +30,7 @@ def test_selection_by_size_and_seed(world):
     assert select_rows(rows, [], 99, 0) == rows
 
 
-def test_pairs_that_share_a_prompt_are_asked_once(world):
+def test_pairs_that_share_a_prompt_give_one_prompt(world):
     rows = read_rows(world.data, "test")
     prompts = unique_prompts(rows)
     assert len(prompts) == 12

@@ -65,7 +65,7 @@ def test_one_that_failed_and_can_go_on_is_stopped(tmp_path: Path) -> None:
     assert (stopped.name, stopped.state, state_text(stopped)) == ("sft", "stopped", "stopped at 5 of 9")
 
 
-def test_runs_of_a_stage_are_told_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
+def test_runs_of_a_stage_are_listed_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
     finished(tmp_path / "one")
     assert settings_text(*[(only := find_runs(tmp_path))[0], only]) == "model=smollm2, data=pairs"
     finished(tmp_path / "two", beta=0.5, lora={"rank": 8})

@@ -34,7 +34,7 @@ def test_doctests():
 
 
 def slow_sign_test(better, worse):
-    """Enumerate every way the coins can fall; p is the share of ways at least as unlikely as what was seen."""
+    """Enumerate every way the coins can fall; p is the share of ways at least as unlikely as the observed one."""
     tosses = better + worse
     counts = [sum(way) for way in product((0, 1), repeat=tosses)]
     likely = [math.comb(tosses, heads) for heads in range(tosses + 1)]

@@ -87,7 +87,7 @@ def test_what_is_not_checked_is_never_marked(tmp_path: Path) -> None:
     assert mine.not_checked == 0.75 and mine.unsupported_marked == 0.0
 
 
-def test_a_verifier_stands_beside_overlap(tmp_path: Path) -> None:
+def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
     figures = measure_support(read_support(written(tmp_path, ROWS)), open_verifier(""))
     assert list(figures) == ["verifier", "share of words", "share of stems"]
     assert figures["share of stems"].auc.mean == 1.0, "a changed number and a foreign name are missing words"

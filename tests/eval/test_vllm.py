@@ -16,7 +16,7 @@ from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
 pytestmark = with_vllm
-ASKED = 3
+LIMIT = 3
 
 
 def tiny_model(folder: Path) -> Path:
@@ -31,7 +31,7 @@ def test_a_model_is_called_for_llm_alone_as_often_as_the_server_counts(tmp_path:
     assert runner.invoke(app, ["index", str(EXAMPLES / "documents"), "--out", index]).exit_code == 0
     with serving(tiny_model(tmp_path), max_tokens=8192) as server:
         before = server.requests_served()
-        arguments = ["eval", "selector", index, "--questions", str(EXAMPLES / "questions.jsonl"), "--limit", str(ASKED)]
+        arguments = ["eval", "selector", index, "--questions", str(EXAMPLES / "questions.jsonl"), "--limit", str(LIMIT)]
         arguments += ["--selectors", "threshold", "llm", "--model", server.spec, "--json"]
         result = runner.invoke(app, arguments)
         served = server.requests_served() - before
@@ -39,7 +39,7 @@ def test_a_model_is_called_for_llm_alone_as_often_as_the_server_counts(tmp_path:
     found = json.loads(result.stdout)["selectors"]
     assert found["threshold"]["calls/query"] == found["threshold"]["tokens/query"] == 0
     assert found["llm"]["calls/query"] > 1 and found["llm"]["tokens/query"] > 100
-    assert served > ASKED * found["llm"]["calls/query"], "the questions, the one to warm up, and the selections"
+    assert served > LIMIT * found["llm"]["calls/query"], "the questions, the one to warm up, and the selections"
 
 
 @pytest.fixture(autouse=True)

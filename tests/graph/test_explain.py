@@ -70,7 +70,7 @@ def test_ranks_and_scores_are_those_of_each_mode(harbour: Index, question: str) 
             assert ANSWERS[question] not in sources
 
 
-def test_a_rank_is_told_however_deep_it_is(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_is_reported_however_deep_it_is(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """`dense` against its slow twin, for the passage that is farthest from the question."""
     cosines_P = harbour.data.passage_vectors_PD @ harbour.encode_queries([QUESTION])[0]
     last = harbour.passage(int(cosines_P.argmin()))
@@ -117,7 +117,7 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
     assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document of that name", words)
 
 
-def test_what_is_told_of_words_is_what_they_add(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """`lift` is the difference to the same score without words; a passage without one of them has none."""
     explanation = explained(harbour, QUESTION, "brandt-yard.md")
     assert set(explanation.lifted_by) == {
@@ -178,7 +178,7 @@ def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: I
     assert [(each.cosine, each.rank) for each in explanation.propositions] == expected and len(expected) == 3
 
 
-def test_conditions_hold_for_all_that_is_told(harbour: Index) -> None:
+def test_conditions_hold_for_the_whole_explanation(harbour: Index) -> None:
     explanation = explained(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
     sources_shown = [each.item.source for each in explanation.before] + [
         lead.passage.source for lead in explanation.leads

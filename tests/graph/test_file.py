@@ -1,4 +1,4 @@
-"""Feedback on disk: there when it was said to be, whoever writes beside and whenever the process dies, and gone when it is deleted."""
+"""Feedback on disk: there when it was said to be, whoever else writes and whenever the process dies, and gone when it is deleted."""
 
 import re
 import sqlite3
@@ -47,9 +47,9 @@ WRITE_UNTIL_KILLED = """
 import sys
 from pathlib import Path
 from tests.graph.test_file import entry, EVERY_KIND, FeedbackFile
-kept = FeedbackFile(Path(sys.argv[1]), 1 << 30)
+store = FeedbackFile(Path(sys.argv[1]), 1 << 30)
 for number in range(100_000):
-    kept.add(entry(EVERY_KIND[number % 4], id=f"{sys.argv[2]}-{number}"))
+    store.add(entry(EVERY_KIND[number % 4], id=f"{sys.argv[2]}-{number}"))
     print(number, flush=True)
 """
 
@@ -86,12 +86,12 @@ def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
         command = [sys.executable, "-P", "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(life)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment()) as child:
             assert child.stdout is not None
-            told = [next(child.stdout) for _ in range(7 + 5 * life)]
+            printed = [next(child.stdout) for _ in range(7 + 5 * life)]
             child.kill()
-            told += list(child.stdout)
+            printed += list(child.stdout)
         ids = [each.id for each in read_feedback(tmp_path)]
         own = [each for each in ids if each.startswith(f"{life}-")]
-        acknowledged = [f"{life}-{line.strip()}" for line in told if line.endswith("\n")]
+        acknowledged = [f"{life}-{line.strip()}" for line in printed if line.endswith("\n")]
         assert own[: len(acknowledged)] == acknowledged and len(own) <= len(acknowledged) + 1
         assert len(ids) == len(set(ids)) and sum(each.startswith("0-") for each in ids) >= 7
 

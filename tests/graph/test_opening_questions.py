@@ -56,7 +56,7 @@ def test_a_key_gets_no_question_from_a_document_that_it_may_not_see(tmp_path: Pa
     assert suggest_questions(index.only((parse_condition("source=none"),)), 3) == ()
 
 
-def test_nothing_is_asked_about_what_two_documents_call_by_one_name(tmp_path: Path) -> None:
+def test_no_question_is_suggested_about_a_name_that_two_documents_share(tmp_path: Path) -> None:
     notices = [
         Document(f"notice-{n}", f"Notice {n}", f"The last tram has gone. The evening journey takes 4{n} minutes.")
         for n in range(2)
@@ -108,5 +108,5 @@ def test_what_is_said_of_a_name_becomes_its_question(text: str, question: str | 
         ("The other gate opens at 6:15.", None),
     ],
 )
-def test_what_is_only_described_is_asked_about_where_it_is_clear(text: str, question: str | None) -> None:
+def test_a_described_thing_becomes_a_question_where_it_is_clear(text: str, question: str | None) -> None:
     assert (ask_described(text) or (None,))[0] == question

@@ -49,7 +49,7 @@ def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny: mg.
     assert stream.answer.writing.completion_tokens == whole.writing.completion_tokens
 
 
-def test_streams_run_in_a_loop_and_beside_one_that_runs(isles: mg.Index) -> None:
+def test_streams_run_in_an_event_loop_and_next_to_a_running_one(isles: mg.Index) -> None:
     async def both(spec: str) -> tuple[list[mg.Piece], list[mg.Piece], mg.Answer]:
         stream = isles.astream(QUESTION, model=spec, top_k=2)
         pieces = [piece async for piece in stream]
@@ -57,7 +57,7 @@ def test_streams_run_in_a_loop_and_beside_one_that_runs(isles: mg.Index) -> None
 
     with chat_server(lambda body, number: REPLY) as server:
         pieces, again, answer = asyncio.run(both(f"openai:m@{server.url}"))
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
     assert pieces == again and answer.text == "Ada Marlow [1]" and answer.removed == (9,)
     assert "".join(piece for piece in pieces if piece.part == "answer").strip() == answer.text
     assert not any("[9]" in piece for piece in pieces)
@@ -85,14 +85,14 @@ def test_what_fails_is_an_exception(isles: mg.Index, tmp_path: Path) -> None:
         isles.ask(" ", model=ScriptedModel(lambda request: REPLY))
 
 
-def test_what_is_not_found_is_told_without_a_call(isles: mg.Index) -> None:
+def test_an_answer_without_evidence_costs_no_call(isles: mg.Index) -> None:
     isles.delete(*isles.sources)
     with chat_server(lambda body, number: REPLY) as server:
         spec = f"openai:m@{server.url}"
         stream = isles.ask_stream(QUESTION, model=spec)
         shown = "".join(stream)
         assert stream.answer.text == isles.ask(QUESTION, model=spec).text and stream.answer.text in shown
-        assert server.asked == []
+        assert server.requests == []
 
 
 def test_the_functions_behind_give_the_same(isles: mg.Index, tiny: mg.Run) -> None:
@@ -104,9 +104,9 @@ def test_the_functions_behind_give_the_same(isles: mg.Index, tiny: mg.Run) -> No
 def test_by_default_absence_is_judged_and_at_zero_every_question_is_declined(isles: mg.Index, tiny: mg.Run) -> None:
     model = ScriptedModel(lambda request: REPLY)
     absence = isles.ask(QUESTION, model=model).evidence.absence
-    assert absence is not None and absence.abstained == (absence.probability >= 0.9) and len(model.asked) == 1
+    assert absence is not None and absence.abstained == (absence.probability >= 0.9) and len(model.requests) == 1
     declined = isles.ask(QUESTION, model=model, abstain=0)
-    assert declined.text == "not in the documents" and len(model.asked) == 1
+    assert declined.text == "not in the documents" and len(model.requests) == 1
     stream = isles.ask_stream(QUESTION, model=tiny, max_answer_tokens=4)
     list(stream)
     assert stream.answer.evidence.absence == absence

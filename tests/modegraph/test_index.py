@@ -69,7 +69,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         ("nowhere", "nowhere: no such file or folder"),
     ],
 )
-def test_what_is_no_document_is_told_and_leaves_no_index(documents: Any, message: str, tmp_path: Path) -> None:
+def test_what_is_no_document_is_refused_and_leaves_no_index(documents: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match=message):
         mg.index(documents, tmp_path / "i")
     assert not (tmp_path / "i").exists()
@@ -137,7 +137,7 @@ def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> No
     assert problems == [] and counts == {0, 2}
 
 
-def test_nothing_is_printed_unless_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_by_default(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = mg.index(guild_documents(), tmp_path / "silent")
     made.add(ISLES)
     made.delete("tarn")

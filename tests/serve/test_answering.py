@@ -22,7 +22,7 @@ FOUND = Evidence("When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored
 
 def answer(text: str, evidence: Evidence = FOUND, top_k: int = 5, finish: str = "stop"):  # type: ignore[no-untyped-def]
     model = ScriptedModel(lambda request: text, finish)  # type: ignore[arg-type]
-    return answer_from(evidence, top_k, None, model, 64), model.asked
+    return answer_from(evidence, top_k, None, model, 64), model.requests
 
 
 def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
@@ -64,7 +64,7 @@ def test_a_short_answer_is_judged_with_its_question_or_not_at_all() -> None:
     assert judged(NOT_FOUND) == ([], [])
 
 
-def test_sentences_that_the_passages_do_not_say_are_told_and_can_be_dropped() -> None:
+def test_sentences_that_the_passages_do_not_say_are_marked_and_can_be_dropped() -> None:
     text = (
         "###Reason: The Lantern was launched in May 1958 [1]. The yard opened in 1962 [2]. ###Answer: In May 1958 [1]."
     )
@@ -94,7 +94,7 @@ def test_only_the_best_excerpts_are_shown_to_the_model() -> None:
     assert made.removed == (2,) and made.citations == {}
 
 
-def test_without_evidence_no_model_is_asked() -> None:
+def test_without_evidence_no_model_is_called() -> None:
     made, model_calls = answer("never", Evidence("Who?"))
     assert model_calls == []
     assert (made.answer, made.citations) == (NOT_FOUND, {})
@@ -128,12 +128,12 @@ def test_a_model_is_given_the_form_that_it_was_trained_on() -> None:
 
     model = ScriptedModel(lambda request: "May 1958 [1]", form="cited")
     made = answer_from(FOUND, 5, None, model, 64)
-    assert model.asked[0].messages == answer_messages(FOUND.query, build_context(FOUND, 5), "cited")
+    assert model.requests[0].messages == answer_messages(FOUND.query, build_context(FOUND, 5), "cited")
     assert (made.answer, made.reason, made.well_formed, set(made.citations)) == ("May 1958 [1]", "", True, {1})
     assert not answer("May 1958 [1]")[0].well_formed, "of a model that reasons first, it is not the form"
 
 
-def test_calls_tokens_and_seconds_of_retrieval_and_of_the_answer_are_told_apart() -> None:
+def test_costs_of_retrieval_and_of_the_answer_are_counted_separately() -> None:
     made, _ = answer("###Reason: r ###Answer: May 1958")
     assert made.retrieval == Cost(3, 40, 20, 2.5)
     assert (made.writing.calls, made.writing.prompt_tokens, made.writing.completion_tokens) == (1, 10, 5)
@@ -156,7 +156,7 @@ def test_the_context_keeps_to_the_tokens_of_the_model() -> None:
     model = ScriptedModel(lambda request: "x")
     answer_from(FOUND, 5, 17, model, 64)
     answer_from(FOUND, 5, 18, model, 64)
-    first, second = (request.messages[1].content for request in model.asked)
+    first, second = (request.messages[1].content for request in model.requests)
     assert "[1] Lantern" in first and "[2]" not in first and "[2] Yard" in second
     with pytest.raises(UserError, match="max_context_tokens = 3: none of 2 excerpts fits"):
         answer_from(FOUND, 5, 3, model, 64)
@@ -165,11 +165,11 @@ def test_the_context_keeps_to_the_tokens_of_the_model() -> None:
 def test_a_window_that_is_too_small_for_all_excerpts_gets_the_best() -> None:
     model = ScriptedModel(lambda request: "###Reason: r [1] [2] ###Answer: a", window=90)
     made = answer_from(FOUND, 5, None, model, 64)
-    assert "[1] Lantern" in model.asked[0].messages[1].content and "[2]" not in model.asked[0].messages[1].content
-    assert (made.left_out, made.removed, model.asked[0].max_tokens) == (
+    assert "[1] Lantern" in model.requests[0].messages[1].content and "[2]" not in model.requests[0].messages[1].content
+    assert (made.left_out, made.removed, model.requests[0].max_tokens) == (
         1,
         (2,),
-        90 - model.prompt_tokens(model.asked[0].messages),
+        90 - model.prompt_tokens(model.requests[0].messages),
     )
     with pytest.raises(UserError, match="of the model's window of 40"):
         answer_from(FOUND, 5, None, ScriptedModel(lambda request: "x", window=40), 64)
@@ -184,4 +184,4 @@ def test_a_refusal_of_a_long_prompt_leads_to_fewer_excerpts() -> None:
 
     model = Refusing(lambda request: "###Reason: r [1] ###Answer: a")
     made = answer_from(FOUND, 5, None, model, 64)
-    assert (made.answer, made.left_out, len(model.asked)) == ("a", 1, 2)
+    assert (made.answer, made.left_out, len(model.requests)) == ("a", 1, 2)

@@ -74,7 +74,7 @@ def test_with_a_model_the_answer_is_cited(index: Path) -> None:
     assert full["citations"]["1"]["source"] in shown
 
 
-def test_where_the_model_cites_nothing_the_passage_is_told_as_attributed(index: Path) -> None:
+def test_where_the_model_cites_nothing_the_passage_is_shown_as_attributed(index: Path) -> None:
     arguments = (index, "Where was Ada Marlow born?", "--model", "scripted")
     text = "###Reason: It is known. ###Answer: Tarn"
     shown = " ".join(run(*arguments, text=text).split())
@@ -97,11 +97,11 @@ def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) 
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1
 
 
-def test_a_question_about_something_else_is_not_answered_and_no_model_is_asked(index: Path) -> None:
+def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(index: Path) -> None:
     model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
     foreign = (index, "Do statins lower mortality after strokes?", "--model", "scripted")
     shown = invoke(*foreign, "--abstain", 0.5, model=model).stdout
-    assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.asked == []
+    assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.requests == []
     assert "Not in these documents: probability 0.7" in run(*foreign, "--abstain", 0.5, "--retrieve-only")
     own = run(index, QUESTION, "--model", "scripted", "--abstain", 0.5)
     assert own.startswith("Ada Marlow\n") and "Not in these documents" not in own
@@ -180,7 +180,7 @@ def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monke
     done = invoke(index, QUESTION, "--model", "m", model=model)
     assert done.exit_code == 1 and done.stdout.startswith("1. ")
     assert "stopped before it was done: the server went away" in done.stderr
-    assert [each.name for each in given] == [model.name] and model.asked == []
+    assert [each.name for each in given] == [model.name] and model.requests == []
 
 
 def test_the_budget_and_the_reranker_reach_their_place(index: Path) -> None:

@@ -24,7 +24,7 @@ def test_with_a_file_the_model_keeps_a_ledger(tmp_path: Path) -> None:
             model = open_model(f"openai:m@{server.url}", tmp_path / "ledger.sqlite")
             assert isinstance(model, Ledger)
             assert model.complete([request])[0].text == "answer 1"
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def running(hashed_isles: Path) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def told_by_mcp(running: Running) -> dict[str, Shown]:
+def answered_by_mcp(running: Running) -> dict[str, Shown]:
     async def every_mode(client: Client) -> dict[str, Shown]:
         return {mode: await by_mcp(client, mode) for mode in MODES}
 
@@ -125,11 +125,11 @@ def told_by_mcp(running: Running) -> dict[str, Shown]:
 @pytest.mark.usefixtures("open_hashed")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_reply_is_shown_with_the_same_citations_at_every_entry_point(
-    hashed_isles: Path, running: Running, told_by_mcp: dict[str, Shown], mode: str
+    hashed_isles: Path, running: Running, answered_by_mcp: dict[str, Shown], mode: str
 ) -> None:
     expected = by_python(hashed_isles, mode)
     assert by_command(hashed_isles, mode) == expected
-    assert told_by_mcp[mode] == expected
+    assert answered_by_mcp[mode] == expected
     assert by_http(running, mode) == expected
     assert by_stream(running, mode) == expected
     assert set(expected.cited) == {1, 2, 3} and {9, 99, 12345, 98, 7} <= set(expected.removed)

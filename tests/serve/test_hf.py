@@ -51,11 +51,11 @@ def test_limits_differ_within_one_call(model: HfModel) -> None:
 
 def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) -> None:
     alone = model.complete([ask("bread", temperature=1.0, seed=5)])[0]
-    beside = model.complete(
+    batched = model.complete(
         [ask("other", temperature=1.0, seed=1), ask("bread", temperature=1.0, seed=5), ask("bread")]
     )
-    assert beside[1] == alone
-    assert beside[2] == model.complete([ask("bread")])[0] != alone
+    assert batched[1] == alone
+    assert batched[2] == model.complete([ask("bread")])[0] != alone
     assert model.complete([ask("bread", temperature=1.0, seed=6)])[0] != alone
     unseeded = {model.complete([ask("bread", temperature=1.0)])[0].text for _ in range(3)}
     assert len(unseeded) == 3
@@ -205,7 +205,7 @@ def test_broken_adapters_are_named(tiny_adapter: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["./nope", "/nope/model", "~/nope-model", "a/b/c", "runs/ms"])
-def test_a_missing_path_is_told_without_asking_the_network(
+def test_a_missing_path_is_reported_without_a_network_request(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: object) -> None:
@@ -218,7 +218,7 @@ def test_a_missing_path_is_told_without_asking_the_network(
         open_hf(target)
 
 
-def test_a_hub_that_does_not_answer_is_asked_once(
+def test_a_hub_that_does_not_answer_gets_one_request(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: HfModel
 ) -> None:
     with hub(503) as (address, requests):
@@ -230,6 +230,6 @@ def test_a_hub_that_does_not_answer_is_asked_once(
     assert requests == ["/api/models/owner/tiny"] * 2
 
 
-def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be loaded"):
         open_hf(str(tmp_path))

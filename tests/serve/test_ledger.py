@@ -62,21 +62,21 @@ def test_a_finished_call_is_never_made_again(file: Path) -> None:
     ledger = Ledger(model, file)
     first = ledger.complete([ask("a"), ask("b"), ask("a")])
     assert [one.text for one in first] == ["echo a", "echo b", "echo a"]
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
     assert ledger.counts == Counts(hits=1, misses=2, prompt_tokens=20, completion_tokens=4)
 
     reopened = Ledger(model, file)
     assert reopened.complete([ask("b"), ask("a")]) == [first[1], first[0]]
     assert reopened.counts == Counts(hits=2)
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
 
 
-def test_a_cut_text_is_given_but_not_kept(file: Path) -> None:
+def test_a_truncated_text_is_returned_but_not_stored(file: Path) -> None:
     model = ScriptedModel(echo, finish_reason="length")
     ledger = Ledger(model, file)
     assert ledger.complete([ask("a")])[0].finish_reason == "length"
     ledger.complete([ask("a")])
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
     assert rows_of(file) == []
 
 
@@ -106,7 +106,7 @@ def test_a_failing_call_loses_no_finished_one(file: Path) -> None:
         ledger.complete([ask("a"), ask("b"), ask("bad")])
     again = ScriptedModel(echo)
     Ledger(again, file).complete([ask("a"), ask("b"), ask("bad")])
-    assert again.asked == [ask("bad")]
+    assert again.requests == [ask("bad")]
 
 
 def test_a_batching_model_gets_whole_batches(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def test_a_row_that_was_changed_is_dropped_and_its_call_made_again(file: Path) -
     rows_of(file, "UPDATE calls SET text = 'forged' WHERE text = 'echo a'")
     again = ScriptedModel(echo)
     assert [one.text for one in Ledger(again, file).complete([ask("a"), ask("b")])] == ["echo a", "echo b"]
-    assert again.asked == [ask("a")] and len(rows_of(file)) == 2
+    assert again.requests == [ask("a")] and len(rows_of(file)) == 2
 
 
 @pytest.mark.parametrize("file", ["postgresql"], indirect=True)
-def test_a_server_that_lets_go_of_the_connection_is_asked_once_more(file: Path) -> None:
+def test_a_server_that_drops_the_connection_gets_one_retry(file: Path) -> None:
     ledger = Ledger(ScriptedModel(echo), file)
     ledger.complete([ask("a")])
     rows_of(file, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")
@@ -159,7 +159,7 @@ def test_a_server_that_lets_go_of_the_connection_is_asked_once_more(file: Path) 
 
 
 @pytest.mark.parametrize("file", ["postgresql"], indirect=True)
-def test_a_reply_that_postgresql_cannot_hold_is_given_but_not_kept(file: Path) -> None:
+def test_a_reply_that_postgresql_cannot_hold_is_returned_but_not_stored(file: Path) -> None:
     assert Ledger(ScriptedModel(lambda request: "a\0b"), file).complete([ask("a")])[0].text == "a\0b"
     assert rows_of(file) == []
 
@@ -203,7 +203,7 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         )
         assert child.stdout is not None
         assert [child.stdout.readline().strip() for _ in range(3)] == ["done 0", "done 1", "done 2"]
-        while len(server.asked) < 4:
+        while len(server.requests) < 4:
             pass
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -211,7 +211,7 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         requests = [ask(str(number)) for number in range(6)]
         made = open_model(spec, file).complete(requests)
         assert [one.text for one in made[:3]] == ["call 1", "call 2", "call 3"]
-        again = [body["messages"][0]["content"] for body in server.asked[4:]]
+        again = [body["messages"][0]["content"] for body in server.requests[4:]]
         assert sorted(again) == ["3", "4", "5"]
 
 
@@ -228,4 +228,4 @@ def test_a_full_disk_is_no_damaged_ledger(tmp_path: Path) -> None:
             ledger.complete([ask("lost")])
         disk.leave(AMPLE)
         assert [each.text for each in Ledger(model, file).complete([ask("before"), ask("lost")])] == ["x" * 9_000] * 2
-        assert [request.messages[-1].content for request in model.asked] == ["before", "lost", "lost"]
+        assert [request.messages[-1].content for request in model.requests] == ["before", "lost", "lost"]

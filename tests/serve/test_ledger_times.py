@@ -49,14 +49,14 @@ def test_a_replayed_call_takes_the_time_that_it_took(tmp_path: Path) -> None:
     assert again == Completion("done", "stop", 10, 1)
 
 
-def test_a_call_that_is_made_is_not_told_as_replayed(tmp_path: Path) -> None:
+def test_a_call_that_is_made_is_not_reported_as_replayed(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
     assert [one.replay for one in ledger.complete([ask("0"), ask("0.0")])] == [None, None]
     twice = ledger.complete([ask("0.1"), ask("0.1")])
     assert twice[0].replay is None and twice[1].replay is not None
 
 
-def test_calls_asked_together_count_as_they_ran(tmp_path: Path) -> None:
+def test_concurrent_calls_count_as_they_ran(tmp_path: Path) -> None:
     """Of a server, side by side; of a local model, batch after batch."""
     requests = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
     for size, together in ((1, max), (4, sum)):
@@ -68,7 +68,7 @@ def test_calls_asked_together_count_as_they_ran(tmp_path: Path) -> None:
         assert len(stored_seconds(file)) == 4 and sum(stored_seconds(file)) >= 0.4
 
 
-def test_a_replay_beside_a_longer_call_that_is_made_costs_nothing_more(tmp_path: Path) -> None:
+def test_a_replay_during_a_longer_call_costs_nothing_more(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
     ledger.complete([ask("0.01")])
     assert spent(ledger.complete([ask("0.01"), ask("0.5")])) == pytest.approx(0, abs=1e-5)
@@ -87,11 +87,11 @@ def write_untimed(file: Path, model: ScriptedModel) -> None:
         database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", (*row[:5], content_id(*map(str, row[:5]))))
 
 
-def test_a_ledger_without_times_is_taken_over_and_its_calls_are_told_as_not_timed(tmp_path: Path) -> None:
+def test_a_ledger_without_times_is_migrated_and_its_calls_are_reported_as_not_timed(tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "old")
     write_untimed(tmp_path / FILE, model)
     found = Ledger(model, tmp_path / FILE).complete([ask("a"), ask("b")])
-    assert len(model.asked) == 2 and found[0].replay == Replay(None) and found[1].replay is None
+    assert len(model.requests) == 2 and found[0].replay == Replay(None) and found[1].replay is None
     again = Ledger(model, tmp_path / FILE).complete([ask("b")])[0].replay
     assert again is not None and again.seconds is not None
 
@@ -103,7 +103,7 @@ def test_a_changed_time_is_not_believed(tmp_path: Path) -> None:
         with sqlite3.connect(tmp_path / FILE) as database:
             database.execute(f"UPDATE calls SET microseconds = {change}")
         assert Ledger(model, tmp_path / FILE).complete([ask("0")])[0].replay is None
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3
 
 
 @given(st.lists(st.floats(0, 100)), st.integers(1, 9))

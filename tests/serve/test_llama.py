@@ -118,7 +118,7 @@ def test_the_server_goes_with_a_process_that_is_killed() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4 no model", b"GGUF and then nothing"])
-def test_a_file_that_is_no_model_is_told_in_a_line(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_reported_in_one_line(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(content)
     with pytest.raises(UserError, match=r"not a GGUF file|llama\.cpp ended before it answered") as problem:

@@ -25,7 +25,7 @@ def ask(text: str, **options: object) -> CompletionRequest:
     return CompletionRequest((Message("system", "Be brief."), Message("user", text)), **{"max_tokens": 9, **options})  # type: ignore[arg-type]
 
 
-def test_answers_come_in_the_order_asked_and_never_too_many_at_once() -> None:
+def test_answers_come_in_the_order_of_requests_and_never_too_many_at_once() -> None:
     def slow_first(body: dict[str, object], number: int) -> str:
         time.sleep(0.15 if number == 1 else 0.03)
         return "echo " + body["messages"][-1]["content"]  # type: ignore[index]
@@ -44,7 +44,7 @@ def test_every_parameter_reaches_the_server() -> None:
         model = open_openai(f"m@{server.url}")
         made = model.complete([ask("hi", temperature=0.5, seed=7, schema=schema, max_tokens=2)])[0]
         model.complete([ask("hi")])
-    full, bare = server.asked
+    full, bare = server.requests
     assert full["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     assert (full["model"], full["max_tokens"], full["temperature"], full["seed"]) == ("m", 2, 0.5, 7)
     assert full["response_format"]["json_schema"]["schema"] == schema
@@ -56,10 +56,10 @@ def test_every_parameter_reaches_the_server() -> None:
 def test_a_passing_trouble_is_tried_again(status: int) -> None:
     with chat_server(lambda body, number: (status, "{}") if number < ATTEMPTS else "there") as server:
         assert open_openai(f"m@{server.url}").complete([ask("hi")])[0].text == "there"
-    assert len(server.asked) == ATTEMPTS
+    assert len(server.requests) == ATTEMPTS
 
 
-def test_a_server_of_our_own_is_waited_for_where_another_would_be_asked_again() -> None:
+def test_a_local_server_is_waited_for_where_another_would_be_retried() -> None:
     """An abandoned reply is still being generated: a retry would double the work of a busy server."""
 
     def slow(body: dict[str, object], number: int) -> str:
@@ -69,19 +69,19 @@ def test_a_server_of_our_own_is_waited_for_where_another_would_be_asked_again() 
     with chat_server(slow) as server:
         with pytest.raises(UserError, match="timed out"):
             OpenAIModel("m", server.url, timeout_s=0.1).complete([ask("hi")])
-        assert len(server.asked) == ATTEMPTS
+        assert len(server.requests) == ATTEMPTS
         assert OpenAIModel("m", server.url, timeout_s=PATIENCE_S).complete([ask("hi")])[0].text == "there"
-        assert len(server.asked) == ATTEMPTS + 1
+        assert len(server.requests) == ATTEMPTS + 1
         own = VllmModel("m", SimpleNamespace(url=server.url, key="k", close=lambda: None), "m")  # type: ignore[arg-type]
     assert own._client.timeout == PATIENCE_S > 10 * TIMEOUT_S
 
 
 @pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (401, 1), (404, 1)])
-def test_tries_are_bounded_and_a_server_that_will_not_is_told(status: int, calls: int) -> None:
+def test_retries_are_bounded_and_a_refusing_server_is_reported(status: int, calls: int) -> None:
     with chat_server(lambda body, number: (status, json.dumps({"error": {"message": "no model m"}}))) as server:
         with pytest.raises(UserError, match=f"status {status}.*no model m"):
             open_openai(f"m@{server.url}").complete([ask("hi")])
-        assert len(server.asked) == calls
+        assert len(server.requests) == calls
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
@@ -93,11 +93,11 @@ def test_a_refused_request_is_an_answer_among_others(status: int) -> None:
         short, refused = open_openai(f"m@{server.url}").complete([ask("hi"), ask("long")])
     assert (short.text, short.finish_reason) == ("there", "stop")
     assert refused.finish_reason == "refused" and refused.text.endswith("too long)")
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": [{"index": 0}]}', "[]"])
-def test_an_answer_of_another_shape_is_told(body: str) -> None:
+def test_an_answer_of_another_shape_is_reported(body: str) -> None:
     with chat_server(lambda request, number: (200, body)) as server, pytest.raises(UserError, match="not a chat comp"):
         open_openai(f"m@{server.url}").complete([ask("hi")])
 

@@ -40,7 +40,7 @@ def pool_of(*servers: ChatServer, in_flight: int = 2) -> ServerPool:
 
 
 def texts_of(*servers: ChatServer) -> list[str]:
-    return sorted(body["messages"][-1]["content"] for server in servers for body in server.asked)
+    return sorted(body["messages"][-1]["content"] for server in servers for body in server.requests)
 
 
 def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
@@ -48,8 +48,8 @@ def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
         pool = pool_of(slow, quick)
         made = pool.complete([ask(number) for number in range(40)])
     assert [one.text for one in made] == [f"echo {number}" for number in range(40)]
-    assert len(slow.asked) + len(quick.asked) == 40
-    assert 2 <= len(slow.asked) < len(quick.asked) / 2
+    assert len(slow.requests) + len(quick.requests) == 40
+    assert 2 <= len(slow.requests) < len(quick.requests) / 2
     assert slow.most_running <= 2 and quick.most_running <= 2 < pool.in_flight == 4
 
 
@@ -57,14 +57,14 @@ def test_no_server_idles_while_a_call_waits() -> None:
     """Eight calls of one length for two servers of two places: four each, whoever asks first."""
     with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
         pool_of(one, other).complete([ask(number) for number in range(8)])
-    assert (len(one.asked), len(other.asked)) == (4, 4)
+    assert (len(one.requests), len(other.requests)) == (4, 4)
 
 
 def test_few_calls_are_dealt_out_evenly() -> None:
     """Four calls for two servers of four places each: one server would have room for all."""
     with chat_server(echo(0.3)) as one, chat_server(echo(0.3)) as other:
         pool_of(one, other, in_flight=4).complete([ask(number) for number in range(4)])
-    assert (len(one.asked), len(other.asked)) == (2, 2)
+    assert (len(one.requests), len(other.requests)) == (2, 2)
 
 
 def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,10 +74,10 @@ def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys:
     with chat_server(dies) as dying, chat_server(echo(0.01)) as living:
         pool = pool_of(dying, living)
         made = pool.complete([ask(number) for number in range(30)])
-        before = len(dying.asked)
+        before = len(dying.requests)
         pool.complete([ask(number) for number in range(30, 40)])
     assert [one.text for one in made] == [f"echo {number}" for number in range(30)]
-    assert 3 + ATTEMPTS <= len(dying.asked) == before <= 3 + 2 * ATTEMPTS, "asked no more once it was gone"
+    assert 3 + ATTEMPTS <= len(dying.requests) == before <= 3 + 2 * ATTEMPTS, "no requests once it was gone"
     lines = capsys.readouterr().err.splitlines()
     assert (
         len(lines) == 1
@@ -103,7 +103,7 @@ def test_when_none_is_left_the_run_ends_with_the_error_of_the_last() -> None:
     with chat_server(gone) as one, chat_server(gone) as other:
         with pytest.raises(UserError, match=r"openai:m@http://127.0.0.1:\d+/v1: status 500"):
             pool_of(one, other).complete([ask(number) for number in range(12)])
-        assert len(one.asked) + len(other.asked) <= 4 * ATTEMPTS, "calls that waited are not tried"
+        assert len(one.requests) + len(other.requests) <= 4 * ATTEMPTS, "calls that waited are not tried"
 
 
 def test_a_server_that_refuses_the_model_ends_the_run() -> None:
@@ -142,7 +142,7 @@ def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> N
         assert texts_of(one, other) == sorted(map(str, range(20)))
         for later in (specs[0], specs[1:], specs[2]):
             assert open_model(later, tmp_path / "ledger.sqlite").complete([ask(n) for n in range(20)]) == first
-        assert len(one.asked) + len(other.asked) == 20 and not third.asked
+        assert len(one.requests) + len(other.requests) == 20 and not third.requests
     assert open_model(specs[:2]).in_flight == 2 * IN_FLIGHT  # type: ignore[attr-defined]
 
 

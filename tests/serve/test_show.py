@@ -51,7 +51,7 @@ def test_an_answer_shows_its_reason_and_what_each_citation_quotes() -> None:
     )
 
 
-def test_what_no_passage_says_is_told_with_what_is_missing() -> None:
+def test_an_unsupported_sentence_is_shown_with_what_is_missing() -> None:
     cited = Unsupported("reason", "It closed in 1962 [1] [2].", 0, 26, 0.9, (1, 2), ("1962",))
     uncited = Unsupported("answer", "It is a good yard.", 0, 18, 0.8, (), ())
     gone = replace(uncited, text="It sank.", start=5, end=5)
@@ -71,7 +71,7 @@ def test_what_cannot_be_checked_is_no_mark() -> None:
     assert "Not supported" not in shown and "Not checked" not in show_answer(ANSWER)
 
 
-def test_what_the_model_did_not_cite_is_told_from_what_it_did() -> None:
+def test_attributed_citations_are_distinguished_from_the_models_own() -> None:
     quote = Quote("noon", "High at noon.", 0, 13)
     attributed = replace(ANSWER.citations[1], attributed=True, quotes=(quote, replace(quote, statement="At noon.")))
     lines = show_answer(replace(ANSWER, citations={1: attributed})).split("\n")
@@ -96,7 +96,7 @@ def test_the_evidence_stands_in_place_of_an_empty_answer() -> None:
     assert "What was found" not in reasoned and "What was found" not in show_answer(ANSWER)
 
 
-def test_calls_from_a_ledger_are_told_apart() -> None:
+def test_calls_from_a_ledger_are_shown_separately() -> None:
     spent = replace(ANSWER.retrieval, seconds=9.0, replayed=2, untimed=1)
     assert "9.00 s (2 from the ledger, with their original time, 1 of unknown time)" in show_answer(
         replace(ANSWER, retrieval=spent)

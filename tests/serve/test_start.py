@@ -67,7 +67,7 @@ def test_opening_a_model_prints_nothing_and_a_fetch_would(tiny_llama: Path, tiny
     assert done.stderr == "" and done.stdout.endswith("a fetch shows progress\n")
 
 
-def test_a_wrong_name_is_told_before_anything_heavy_is_imported() -> None:
+def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
     *lines, torch = run(WRONG, HF_HUB_OFFLINE="1").stdout.splitlines()
     assert len(lines) == 2 and all(
         line.startswith("hf:my-ms: no such folder, not in the hub's cache") for line in lines

@@ -76,7 +76,7 @@ def test_ranks_of_single_layers_count_and_oddities_are_refused(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("bfloat16", "gpu", "chosen"), [(True, False, ""), (False, False, "--dtype float32"), (False, True, "")]
 )
-def test_a_cpu_without_bfloat16_serves_in_float32_unless_told_otherwise(
+def test_a_cpu_without_bfloat16_serves_in_float32_unless_set_otherwise(
     monkeypatch: pytest.MonkeyPatch, bfloat16: bool, gpu: bool, chosen: str
 ) -> None:
     monkeypatch.setattr("serve.engines.vllm.computes_in_bfloat16", lambda: bfloat16)

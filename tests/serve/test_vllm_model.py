@@ -58,7 +58,7 @@ def adapters(base: Path) -> list[Path]:
     return folders
 
 
-def test_samples_are_those_of_the_adapter_asked_for(adapters: list[Path]) -> None:
+def test_samples_are_those_of_the_requested_adapter(adapters: list[Path]) -> None:
     """Drawn by vLLM, they are likelier under their own policy than under the other one, about as much as transformers' own are."""
     policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
     prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
@@ -113,7 +113,7 @@ def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) ->
     assert not serving_at(port)
 
 
-def test_a_vllm_that_does_not_start_is_told_with_what_to_set(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vllm_that_does_not_start_is_reported_with_what_to_set(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", sys.executable)
     with pytest.raises(
         UserError, match=r"vLLM ended before it answered \(.*No module named.*Set MODEGRAPH_VLLM_PYTHON"

@@ -184,8 +184,14 @@ def test_structured_output_and_rewriting(server: tuple[Running, Any, SupervisedS
         response_format={"type": "json_schema", "json_schema": {"name": "year", "schema": schema, "strict": True}},
     )
     assert isinstance(json.loads(made.choices[0].message.content or "")["year"], int)
-    talk = [*QUESTION, {"role": "assistant", "content": "The Marlow Yard."}, {"role": "user", "content": "When?"}]
-    completion = running.post("/v1/chat/completions", json={"model": "sft", "messages": talk, "max_tokens": 4}).json()
+    conversation = [
+        *QUESTION,
+        {"role": "assistant", "content": "The Marlow Yard."},
+        {"role": "user", "content": "When?"},
+    ]
+    completion = running.post(
+        "/v1/chat/completions", json={"model": "sft", "messages": conversation, "max_tokens": 4}
+    ).json()
     assert completion["retrieval"]["rewritten_by"] in ("model", "turns") and completion["retrieval"]["question"] != ""
 
 

@@ -27,7 +27,7 @@ def test_the_wheel_holds_prompts_templates_and_the_page(wheel: Path) -> None:
     assert any(name.startswith("graph/") and name.endswith(".html") for name in names)
 
 
-def test_what_a_wheel_lacks_is_told(wheel: Path, tmp_path: Path) -> None:
+def test_what_a_wheel_lacks_is_reported(wheel: Path, tmp_path: Path) -> None:
     poorer = tmp_path / wheel.name
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(poorer, "w") as made:
         for name in whole.namelist():

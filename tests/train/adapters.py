@@ -1,4 +1,4 @@
-"""Runs on a real small model without the training: a LoRA adapter of random weights, large enough to be told from its base."""
+"""Runs on a real small model without the training: a LoRA adapter of random weights, large enough to differ from its base."""
 
 from pathlib import Path
 from typing import Any

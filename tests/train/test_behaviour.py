@@ -286,16 +286,16 @@ def test_a_batch_is_left_as_it_was(method: Method, base: Path) -> None:
     logps_R = batch[0].clone().requires_grad_()
     batch_loss(Objective(method, 0.5, 0.4), logps_R, *batch[1:], sizes)[0].backward()
     assert torch.equal(logps_R.detach(), before[0]) and sizes == [3, 2]
-    assert all(torch.equal(each, kept) for each, kept in zip(batch, before, strict=True))
+    assert all(torch.equal(each, original) for each, original in zip(batch, before, strict=True))
     model, _ = load_policy(str(base))
     groups, packed = copy.deepcopy(RAGGED), pack_rows(RAGGED, 12)
-    kept_rows = copy.deepcopy(packed)
+    original_rows = copy.deepcopy(packed)
     weights = {name: weight.clone() for name, weight in model.state_dict().items()}
     packed_logps(model, packed)
     plain_logps(model, groups)
     assert groups == RAGGED
-    for one, kept in zip(vars(packed).values(), vars(kept_rows).values(), strict=True):
-        assert torch.equal(one, kept) if isinstance(one, Tensor) else str(one) == str(kept)
+    for one, original in zip(vars(packed).values(), vars(original_rows).values(), strict=True):
+        assert torch.equal(one, original) if isinstance(one, Tensor) else str(one) == str(original)
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
 
 
@@ -340,10 +340,10 @@ def test_what_stands_in_padding_changes_neither_loss_nor_gradient(base: Path) ->
 def scored_row(number: int) -> ResponseRow:
     """A prompt with four responses of different length and reward."""
     row = scored(number, responses=6)
-    kept = (0, 1, 4, 5)
+    places = (0, 1, 4, 5)
     return replace(
         row,
-        responses=tuple(row.responses[place] for place in kept),
+        responses=tuple(row.responses[place] for place in places),
         rewards={"correct": (0.0, 1.0, 0.5, 0.25)},
     )
 
@@ -415,7 +415,9 @@ def test_training_an_adapter_leaves_the_base_below_it_as_it_was(
     moved = {name for name, weight in trainer.model.named_parameters() if not torch.equal(weight, before[name])}
     assert moved and all("lora_" in name for name in moved)
     assert all(weight.grad is None for name, weight in trainer.model.named_parameters() if "lora_" not in name)
-    assert all(torch.equal(e.reference_K, kept) for e, kept in zip(trainer.train_dataset, reference, strict=True))
+    assert all(
+        torch.equal(e.reference_K, original) for e, original in zip(trainer.train_dataset, reference, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -492,7 +494,7 @@ def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path
 def test_responses_are_trained_on_whole_with_their_end_token(
     kind: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At the longest row's very length nothing is lost, one token less is refused with a count; lengths are told before."""
+    """At the longest row's very length nothing is lost, one token less is refused with a count; lengths are printed before."""
     source = data if kind == "pairs" else scored_data
     write_jsonl(tmp_path / "train.jsonl", (row for _, row in read_jsonl(source / "train.jsonl")))
     tokenizer = load_tokenizer(str(base))
@@ -553,9 +555,9 @@ def test_a_row_begins_with_the_tokens_that_the_server_reads(
     """And goes on with the completion and one end token."""
     messages = tuple(Message("user", content) for content in contents)
     row = tokenize_row(server._tokenizer, messages, completion)
-    asked = server.prompt_ids(messages)
-    assert list(row.ids[: row.prompt_tokens]) == asked
-    assert asked.count(server._tokenizer.eos_token_id) == len(messages), "those of the template alone"
+    prompt = server.prompt_ids(messages)
+    assert list(row.ids[: row.prompt_tokens]) == prompt
+    assert prompt.count(server._tokenizer.eos_token_id) == len(messages), "those of the template alone"
     answer = row.ids[row.prompt_tokens :]
     assert answer[-1] == server._tokenizer.eos_token_id and answer.count(answer[-1]) == 1
     assert server._tokenizer.decode(answer[:-1]) == completion

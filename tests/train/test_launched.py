@@ -1,6 +1,6 @@
 """Training in two processes on this machine: by accelerate's launcher, with whole copies (DDP) and dealt out (FSDP 2, ZeRO 2), beside one process.
 
-accelerate knows FSDP and DeepSpeed on GPUs alone. Here it is told that the two processes are those of GPUs, whose device is the CPU: what is wrapped,
+accelerate knows FSDP and DeepSpeed on GPUs alone. Here its state names two processes of GPUs, whose device is the CPU: what is wrapped,
 gathered, saved and read again is their own code, over gloo.
 """
 
@@ -156,7 +156,7 @@ def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: 
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
-def test_the_launcher_is_told_where_it_would_deal_out_nothing(base: Path, rows: Path, tmp_path: Path) -> None:
+def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows: Path, tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
     file.write_text(yaml.safe_dump(settings_of(base, rows, tmp_path / "two").model_dump()))
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/fsdp.yaml"]
@@ -177,10 +177,10 @@ def test_dealt_out_weights_take_the_steps_of_one_process(
     one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_ms(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
-    told = in_two(two, chunk_tokens=chunk_tokens, **FSDP)
-    dealt = set(map(int, re.findall(r"dealt out: (\d+)", told)))
+    printed = in_two(two, chunk_tokens=chunk_tokens, **FSDP)
+    dealt = set(map(int, re.findall(r"dealt out: (\d+)", printed)))
     assert dealt and 0 not in dealt, "accelerate wrapped nothing: this would be DDP again"
-    assert "plain layout" not in told
+    assert "plain layout" not in printed
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 

@@ -34,12 +34,14 @@ def test_adapters_name_their_base_and_open_from_another_cache(
 ) -> None:
     few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
-    asked: list[str] = []
-    # PEFT's own address of the hub is fixed when it is imported, so its question is caught here.
-    monkeypatch.setattr("peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: asked.append(name))
+    requested: list[str] = []
+    # PEFT's own address of the hub is fixed when it is imported, so its request is caught here.
+    monkeypatch.setattr(
+        "peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: requested.append(name)
+    )
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
     train_ms(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **few))
-    assert asked == [], "smollm2 is a name of ours, not of the hub"
+    assert requested == [], "smollm2 is a name of ours, not of the hub"
     assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
     assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
     named_base.rename(tmp_path / "two")

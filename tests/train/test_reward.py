@@ -66,7 +66,7 @@ def responses(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["run", "adapter_run"])
 def test_it_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
-    """On rows it has not seen, chosen is rewarded above rejected, and the record says so."""
+    """On rows outside its training, chosen is rewarded above rejected, and the record says so."""
     folder = request.getfixturevalue(kind)
     rows = read_preferences(data / "dev.jsonl")
     prompts = [row.prompt for row in rows]
@@ -101,7 +101,7 @@ def test_the_first_loss_is_that_of_bradley_and_terry(base: Path, data: Path, tmp
 
 
 def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Path, tmp_path: Path) -> None:
-    """Five rows, a batch of four asked for: the margin and the accuracy of `evaluate` are those of a loop over the rows."""
+    """Five rows, batches of up to four: the margin and the accuracy of `evaluate` are those of a loop over the rows."""
     five = tmp_path / "data"
     five.mkdir()
     lines = [line for name in ("dev", "train") for line in (data / f"{name}.jsonl").read_text().splitlines(True)]
@@ -192,7 +192,7 @@ def test_what_cannot_be_scored_or_learned_is_refused(
     run: Path, base: Path, data: Path, responses: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "mine.txt").write_text("kept")
+    (tmp_path / "taken" / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="taken: already there"):
         score_responses(tmp_path / "no-run", responses, tmp_path / "taken")
     with pytest.raises(UserError, match=r"no train\.jsonl"):

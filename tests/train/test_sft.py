@@ -1,4 +1,4 @@
-"""SFT over groups that share the beginning of their prompts: the loss is TRL's, the gradients are those of rows alone, the best is kept."""
+"""SFT over groups that share the beginning of their prompts: the loss is TRL's, the gradients are those of rows alone, the best checkpoint is saved."""
 
 import json
 from dataclasses import replace
@@ -154,7 +154,7 @@ def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, 
     assert found == pytest.approx([float(slow)] * 3, rel=1e-5)
 
 
-def test_the_best_checkpoint_is_kept_and_a_run_ends_early(base: Path, reading: Path, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_saved_and_a_run_ends_early(base: Path, reading: Path, tmp_path: Path) -> None:
     """At a rate that learns by heart, then (the schedule is constant) nothing more is gained: it ends before its 400 steps."""
     changes = {"learning_rate": 1e-2, "max_steps": 400, "scheduler": "constant", "eval_steps": 40, "patience": 2}
     run = tmp_path / "run"
@@ -183,8 +183,8 @@ def test_a_dev_row_is_answered_greedily_whatever_the_batch(base: Path, reading: 
     ],
 )  # fmt: skip
 def test_rows_of_ones_own_are_read_in_every_form(row: dict[str, Any]) -> None:
-    asked = (Message("system", "Be short."), Message("user", "Where?"))
-    assert conversation_of(row) == Conversation(asked, "Here.", ("Here.",))
+    prompt = (Message("system", "Be short."), Message("user", "Where?"))
+    assert conversation_of(row) == Conversation(prompt, "Here.", ("Here.",))
 
 
 @pytest.mark.parametrize(

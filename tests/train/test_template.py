@@ -72,10 +72,10 @@ def test_a_row_is_the_servers_prompt_and_the_form_and_the_end_token(style: str, 
 def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel) -> None:
     """As vLLM renders it with {"enable_thinking": false}; a special token in a document is broken."""
     turns = [{"role": turn.role, "content": turn.content.replace("<think>", "< think>")} for turn in PROMPT]
-    asked = model._tokenizer.apply_chat_template(
+    prompt = model._tokenizer.apply_chat_template(
         turns, add_generation_prompt=True, enable_thinking=False, tokenize=False
     )
-    assert model.prompt_ids(PROMPT) == model._tokenizer(asked, add_special_tokens=False)["input_ids"]
+    assert model.prompt_ids(PROMPT) == model._tokenizer(prompt, add_special_tokens=False)["input_ids"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -122,7 +122,7 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
 
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
 def test_a_tuned_model_is_served_in_the_form(style: str, tmp_path: Path) -> None:
-    """One row learned by heart through a template, and asked for through the engine."""
+    """One row learned by heart through a template, and generated through the engine."""
     (tmp_path / "rows").mkdir()
     row = replace(preference(1), prompt=PROMPT, chosen=FORM)
     write_jsonl(tmp_path / "rows/train.jsonl", [preference_to_json(row)])
@@ -136,7 +136,7 @@ def test_a_tuned_model_is_served_in_the_form(style: str, tmp_path: Path) -> None
     assert parse_answer(made.text).answer == "Corrow" and made.finish_reason == "stop"
 
 
-def test_vllm_is_told_to_think_only_where_it_is_asked_to(style: str, model: HfModel) -> None:
+def test_thinking_is_off_in_vllm_unless_requested(style: str, model: HfModel) -> None:
     """An option of the user's own comes behind ours. Templates without the switch get no option: some tokenizers refuse it."""
     spec = VllmSpec("m", "m", {}, "python", ("--default-chat-template-kwargs={}",))
     command = command_of(as_trained(spec, model._tokenizer), 1)
@@ -146,7 +146,7 @@ def test_vllm_is_told_to_think_only_where_it_is_asked_to(style: str, model: HfMo
     assert ("--reasoning-parser=deepseek_r1" in command) == (style == "always thinking")
 
 
-def test_vllm_as_the_model_of_a_command_is_told_the_same(style: str, tmp_path: Path) -> None:
+def test_vllm_as_the_model_of_a_command_gets_the_same_options(style: str, tmp_path: Path) -> None:
     extra = spec_of(str(folder_of(style, tmp_path / "base")), {}).extra
     assert any("enable_thinking" in option for option in extra) == (style == "qwen3")
     assert ("--reasoning-parser=deepseek_r1" in extra) == (style == "always thinking")
@@ -160,15 +160,15 @@ def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
         as_trained(VllmSpec("m", "m", {}, "python"), tokenizer)
 
 
-def test_a_template_that_refuses_the_chat_is_told(base: Path) -> None:
+def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:
     model, tokenizer = load_policy(str(base))
     tokenizer.chat_template = NO_SYSTEM + tokenizer.chat_template
-    for asked in (
+    for refused in (
         lambda: tokenize_row(tokenizer, PROMPT, FORM),
         lambda: HfModel("m", model, tokenizer).prompt_ids(PROMPT),
     ):
         with pytest.raises(UserError, match=r"refuses turns of system and user .*System role not supported"):
-            asked()
+            refused()
 
 
 @pytest.mark.parametrize(

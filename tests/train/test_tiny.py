@@ -77,7 +77,7 @@ def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
 def test_texts_of_documents_and_of_preference_data(texts: Path, data: Path) -> None:
     assert sorted(read_texts(texts)) == sorted(TEXTS)
     prompts = read_texts(data)
-    assert len(prompts) == len(set(prompts)) == 10, "two of the questions are asked twice"
+    assert len(prompts) == len(set(prompts)) == 10, "two of the questions occur twice"
     assert all("Question: Where does" in prompt for prompt in prompts)
 
 

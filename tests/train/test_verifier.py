@@ -53,7 +53,7 @@ def settings(data: Path, output: Path, **more: object) -> VerifierSettings:
     return VerifierSettings.model_validate({"data": (str(data),), "output": str(output), **more})
 
 
-def test_a_trained_verifier_tells_broken_claims_of_documents_that_it_has_not_seen(data: Path, tmp_path: Path) -> None:
+def test_a_trained_verifier_finds_broken_claims_of_documents_outside_its_training(data: Path, tmp_path: Path) -> None:
     record = train_verifier(settings(data, tmp_path / "verifier"))
     assert record.figures["balanced accuracy"] > 0.85 > record.rule["balanced accuracy"]
     assert record.figures["supported claims marked"] < 0.08 and record.features == FEATURES

@@ -190,7 +190,7 @@ class HopRecord:
     encoder: str
     features: tuple[str, ...]
     settings: Mapping[str, Any]
-    asked: Mapping[str, int]
+    question_counts: Mapping[str, int]
     examples: Mapping[str, int]
     trees: int
     ranked: tuple[HopGain, ...]
@@ -230,7 +230,7 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             encoder=hop.encoder,
             features=HOP_FEATURES,
             settings=settings.recorded(),
-            asked={split: len(questions) for split, questions in by_split.items()},
+            question_counts={split: len(questions) for split, questions in by_split.items()},
             examples={split: len(rows.label_n) for split, rows in examples.items()},
             trees=trees,
             ranked=tuple(
@@ -274,7 +274,7 @@ def hop_card(record: HopRecord) -> str:
     facts = [
         ("encoder", record.encoder),
         *((f"questions, {name}", fingerprint) for name, fingerprint in record.questions.items()),
-        *((f"questions of {split}", f"{count:,}") for split, count in record.asked.items()),
+        *((f"questions of {split}", f"{count:,}") for split, count in record.question_counts.items()),
         *((f"rows of {split}", f"{count:,}") for split, count in record.examples.items()),
         ("trees", record.trees),
         ("seconds of training", f"{record.train_seconds:.1f}"),

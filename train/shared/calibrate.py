@@ -81,7 +81,7 @@ def threshold_figures(probability_n: Doubles, label_n: Ints, threshold: float) -
     return {
         "recall": relevant / float(label_n.sum()),
         "precision": relevant / max(float(selected_n.sum()), 1.0),
-        "kept": float(selected_n.mean()),
+        "selected": float(selected_n.mean()),
     }
 
 

@@ -79,7 +79,7 @@ def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))
     words_P, documents = word_scores(index, terms), [document for _, document in named]
-    near = None if of_all else index.data.passage_vectors_PD.candidates(query.vector_D[None], NEAREST_SEEN)
+    near = None if of_all else index.data.passage_vectors_PD.candidates(query.vector_D[None], NEAREST_CANDIDATES)
     if near is not None:
         alone = _score_some(index, query.vector_D, near[0], words_P, terms, named)
         alone.own_P = add_names(index, alone.own_P, documents)
@@ -103,7 +103,7 @@ def _score_some(
     sample = np.arange(0, passages, max(1, passages // SAMPLED))
     scale = scale_of(near_of(Scores(index, query_D, scores_N, own_P), sample), words_P[sample])
     alone = OwnScores(index, query_D, scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
-    most_words = top_rows(words_P, min(WORDED_SEEN, int((words_P > scale.usual_words).sum())))
+    most_words = top_rows(words_P, min(WORDED_CANDIDATES, int((words_P > scale.usual_words).sum())))
     in_named = passages_in(data.passage_document_P, [document for _, document in named])
     alone.add_passages(np.concatenate([near, most_words, in_named]))
     return alone

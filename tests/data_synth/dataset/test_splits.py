@@ -33,7 +33,7 @@ def test_questions_are_divided_by_their_ids_alone(tmp_path: Path) -> None:
     rows = split_questions(file, tmp_path / "none", counts, 0)
     assert Counter(row["split"] for row in rows) == counts
     assert [row["id"] for row in rows] == sorted((row["id"] for row in rows), key=lambda one: int(one[1:]))
-    assert all(row["level"] == "easy" for row in rows), "what a row says beside stays"
+    assert all(row["level"] == "easy" for row in rows), "other fields of a row are unchanged"
     lines = file.read_text().splitlines()
     file.write_text("\n".join(reversed(lines)))
     assert by_split(split_questions(file, tmp_path / "none", counts, 0)) == by_split(rows)

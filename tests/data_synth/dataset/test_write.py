@@ -106,12 +106,12 @@ def test_the_card_loads_in_datasets_and_tells_what_was_dropped(tmp_path: Path, m
 
 def test_same_rows_same_bytes_and_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     write_dataset(tmp_path / "out", [row(0, "dev"), row(1)], PREFERENCES, ORIGIN)
-    (tmp_path / "out" / "ledger.sqlite").write_text("kept")
+    (tmp_path / "out" / "ledger.sqlite").write_text("calls")
     check_folder(tmp_path / "out")
     write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
     write_dataset(tmp_path / "fresh", ROWS, PREFERENCES, ORIGIN)
     replaced = contents(tmp_path / "out")
-    assert replaced.pop("ledger.sqlite") == b"kept"
+    assert replaced.pop("ledger.sqlite") == b"calls"
     assert replaced == contents(tmp_path / "fresh")
 
 

@@ -27,11 +27,11 @@ from graph.types import Excerpt
 
 A = Excerpt("a", "Yard", "Ada founded the yard in 1890. The yard built nine ferries. It burned in 1911.", "yard", 0, 80)
 B = Excerpt("b", "Bread", "Kelp bread keeps for nine days. The yard built nine ferries.", "bread", 0, 60)
-ASKED = Question("q1", "When did the yard burn?", ("1911", "in 1911"), ("yard",), kind="single")
+BURNED = Question("q1", "When did the yard burn?", ("1911", "in 1911"), ("yard",), kind="single")
 REASON = "The yard stood by the water and it burned in 1911 [1]."
 
 
-def draft(question: Question = ASKED, *excerpts: Excerpt) -> Draft:
+def draft(question: Question = BURNED, *excerpts: Excerpt) -> Draft:
     return Draft(question, question.answers[0], excerpts)
 
 
@@ -48,19 +48,19 @@ POOL = pool_of(
 
 
 def test_an_unsupported_negative_ends_in_the_gold_answer_after_sentences_that_do_not_say_it() -> None:
-    negative = unsupported_negative(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
+    negative = unsupported_negative(draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == UNSUPPORTED
     parsed = parse_answer(negative.text)
     assert parsed.answer == "1911" and "1911" not in parsed.reason and "[1]" in parsed.reason
     assert set(re.findall(r"\w+", parsed.reason.lower())) & {"yard"}, "it shares words with the question"
-    alone = draft(ASKED, Excerpt("c", "Yard", "It burned in 1911.", "yard", 0, 18))
+    alone = draft(BURNED, Excerpt("c", "Yard", "It burned in 1911.", "yard", 0, 18))
     borrowed = unsupported_negative(alone, REASON, POOL, len(REASON.split()), longer=True)
     assert borrowed is not None
     assert borrowed.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
 
 
 def test_a_wrong_answer_misreads_the_context_and_ends_elsewhere() -> None:
-    negative = wrong_answer_negative(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
+    negative = wrong_answer_negative(draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == WRONG
     parsed = parse_answer(negative.text)
     assert parsed.answer == "1890", "a year of the context"
@@ -82,18 +82,18 @@ def test_wrong_answers_are_options_then_choices_then_what_has_the_same_shape() -
     assert wrong_answer(draft(options), ["C"]) == "A", "b. is the gold answer in other clothes"
     choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
     assert choice == {"no"}, "maybe is seldom right, and would tell the sides apart"
-    assert wrong_answer(draft(ASKED, A), ["1822"]) == "1890", "of its shape in the context, before another question's"
-    assert wrong_answer(draft(ASKED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
-    assert wrong_answer(draft(ASKED), ["in 1911"]) == ""
+    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "of its shape in the context, before another question's"
+    assert wrong_answer(draft(BURNED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
+    assert wrong_answer(draft(BURNED), ["in 1911"]) == ""
     assert answer_shape("1911") != answer_shape("Ada")
 
 
 def test_sentences_of_the_true_reasoning_or_with_the_gold_answer_are_not_misread() -> None:
-    misread = misread_context(draft(ASKED, A, B), "The yard built nine ferries.", "1890", 99, longer=True)
+    misread = misread_context(draft(BURNED, A, B), "The yard built nine ferries.", "1890", 99, longer=True)
     assert "1911" not in misread and "nine ferries" not in misread and "founded the yard in 1890 [1]" in misread
     yes = Question("y", "Is the yard old?", ("yes",))
     assert "burned in 1911" in misread_context(draft(yes, A), "So.", "no", 99, longer=True)
-    assert misread_context(draft(ASKED), "So.", "1890", 9, longer=True) == ""
+    assert misread_context(draft(BURNED), "So.", "1890", 9, longer=True) == ""
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def made_rows(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
     return [row for row in rows if isinstance(row, PreferenceRow)]
 
 
-def test_every_question_is_asked_over_growing_contexts_each_shuffled() -> None:
+def test_every_question_gets_growing_contexts_each_shuffled() -> None:
     rows = made_rows(rows_of(ADA_DIED, FOUNDED))
     assert [(row.id, row.context_size, set(row.context_ids)) for row in rows] == [
         ("q1#1", 1, {"b"}),
@@ -91,7 +91,7 @@ def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
         assert (row.reasoner, row.hard_negative) == ("rules", "")
 
 
-def test_a_question_without_passages_is_asked_only_where_that_is_named() -> None:
+def test_a_row_without_passages_is_made_only_for_size_0() -> None:
     """The prompt says to answer from passages: none of size 0 by default, and nothing where retrieval finds none."""
     assert min(row.context_size for row in made_rows(rows_of(ADA_DIED, FOUNDED))) == 1
     assert [row.id for row in made_rows(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
@@ -145,8 +145,8 @@ def test_near_duplicates_of_questions_are_left_out() -> None:
     twin = Question("q9", "When did the old founder die?", DIED.answers)
     other_answer = Question("q8", DIED.text, ("1911",))
     other_name = Question("q7", "When did the founder Ada die?", DIED.answers)
-    kept_questions, twins = without_twins([DIED, twin, other_answer, FOUNDED, other_name, DIED])
-    assert kept_questions == [DIED, twin, other_answer, FOUNDED, other_name], "one word in six may matter"
+    unique, twins = without_twins([DIED, twin, other_answer, FOUNDED, other_name, DIED])
+    assert unique == [DIED, twin, other_answer, FOUNDED, other_name], "one word in six may matter"
     assert twins == [Dropped(contexts.TWIN)]
     long = "When did the founder of the yard that built the ferry for the old people of the isle die?"
     near = long.replace("that built", "which built")
@@ -183,7 +183,7 @@ def test_what_the_context_does_not_support_is_dropped_where_a_model_wrote_it() -
     assert [row.id for row in made_rows(rows_of(ADA_DIED, measure=weak))] == ["q1#1", "q1#2", "q1#3"]
 
 
-def test_a_checking_model_is_asked_about_what_is_left_only() -> None:
+def test_the_checking_model_gets_only_the_remaining_drafts() -> None:
     sizes: list[int] = []
 
     def check(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[str]:

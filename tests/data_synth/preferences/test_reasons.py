@@ -184,7 +184,7 @@ def test_the_model_sees_the_rows_own_passages_and_the_gold_answer() -> None:
     assert "The answer is: 1931" in message.content and "<|im_end|>" not in message.content
     model = ScriptedModel(lambda request: "###Reason: She died [1]. ###Answer: 1931")
     assert model_reasons([draft(ADA), draft()], model) == ["She died [1].", "She died."]
-    assert len({request.messages for request in model.asked}) == 2
+    assert len({request.messages for request in model.requests}) == 2
 
 
 def test_plain_text_has_no_markers_citations_or_special_tokens() -> None:

@@ -132,9 +132,9 @@ def test_a_passage_that_is_not_needed_is_detected(films: Index) -> None:
     idle = Step("Marlow Yard", "1880", "yard", films.passages_of("yard")[0].id, "It stands in Port Ellery.")
     padded = replace(row, chains=(*row.chains, (idle,)), hops=3)
     assert path_breaks_without(padded, idle.passage_id, mentions), "its own chain breaks"
-    beside = replace(row, chains=((row.chains[0][0], idle, row.chains[0][1]),))
-    assert path_holds(beside, mentions) and not path_breaks_without(beside, idle.passage_id, mentions)
-    assert not needs_all(beside, mentions) and needs_all(row, mentions)
+    detour = replace(row, chains=((row.chains[0][0], idle, row.chains[0][1]),))
+    assert path_holds(detour, mentions) and not path_breaks_without(detour, idle.passage_id, mentions)
+    assert not needs_all(detour, mentions) and needs_all(row, mentions)
 
 
 def test_a_chain_that_does_not_hang_together_does_not_hold(films: Index) -> None:
@@ -168,7 +168,7 @@ def test_a_name_that_may_mean_another_leads_nowhere(tmp_path: Path) -> None:
 
 def test_a_title_that_others_share_is_no_documents_name(tmp_path: Path) -> None:
     twin = Document("twin", "Low Tide", "Low Tide is a poem.")
-    bracketed = Document("told", "Port Ellery (ship)", "It sank.")
+    bracketed = Document("bracketed", "Port Ellery (ship)", "It sank.")
     mentions = Mentions(build(tmp_path / "i", [*FILMS, twin, bracketed]))
     assert mentions.document_of("low tide") is None and mentions.document_of("port ellery") is None
     assert mentions.document_of("mara quill") is not None
@@ -202,7 +202,7 @@ def test_a_step_is_stated_once_only_if_no_other_passage_has_both_ends(films: Ind
     assert not is_stated_once(replace(step, passage_id=films.passages_of("yard")[0].id), mentions)
 
 
-def test_documents_are_not_used_often_and_questions_not_asked_twice(examples: Index) -> None:
+def test_documents_are_not_used_often_and_questions_are_not_repeated(examples: Index) -> None:
     rows = made(examples)
     uses = Counter(source for row in rows for source in row.sources)
     assert max(uses.values()) <= MAX_USES_OF_DOCUMENT

@@ -123,7 +123,7 @@ def test_a_model_writes_and_its_calls_are_made_once(index: Path, tmp_path: Path)
     model = ScriptedModel(reply)
     options = ("--writer", "w", "--judge", "c", "--mode", "lexical", "--out", tmp_path / "out", "--json")
     first = run(index, *options, model=model)
-    calls = len(model.asked)
+    calls = len(model.requests)
     second = run(index, *options, model=model)
-    assert calls > 0 and len(model.asked) == calls
+    assert calls > 0 and len(model.requests) == calls
     assert json.loads(first.stdout) == json.loads(second.stdout)

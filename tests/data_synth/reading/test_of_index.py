@@ -1,4 +1,4 @@
-"""Reading rows of an index: gold passages are those that hold the evidence, others of the documents stand beside, foreign questions are refused."""
+"""Reading rows of an index: gold passages are those that hold the evidence, other passages of the documents are distractors, foreign questions are refused."""
 
 import json
 from pathlib import Path

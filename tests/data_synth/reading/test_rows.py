@@ -144,7 +144,7 @@ def test_yes_and_no_are_as_many_and_what_is_left_out_is_counted() -> None:
     assert dropped == {SURPLUS: 1, NO_SPAN: 1}
 
 
-def test_no_gold_passage_of_another_split_stands_beside(tmp_path: Path) -> None:
+def test_no_gold_passage_of_another_split_is_a_distractor(tmp_path: Path) -> None:
     questions = tuple(replace(each, split="dev") if each.id in ("q2", "q10", "q5") else each for each in QUESTIONS)
     source = replace(isles(), questions=questions)
     rows = [row for seed in range(30) for row in made(seed, source=source)]

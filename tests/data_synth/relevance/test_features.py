@@ -109,12 +109,12 @@ def test_lead_in_passage_is_what_a_proposition_has_before_its_best_neighbour(ind
     cosines = np.linspace(-0.5, 0.9, len(index.data.proposition_ids)).astype(np.float32)
     for row in everything(index):
         passages = {span.passage_id for span in index.proposition(int(row)).spans}
-        beside = [
+        others = [
             float(cosines[other])
             for other in everything(index)
             if other != row and passages & {span.passage_id for span in index.proposition(int(other)).spans}
         ]
-        expected = float(cosines[row]) - max(beside) if beside else 0.0
+        expected = float(cosines[row]) - max(others) if others else 0.0
         rows = np.array([row])
         assert lead_in_passage(index, cosines, cosines[rows], rows).tolist() == pytest.approx([expected])
 

@@ -123,7 +123,7 @@ def test_a_model_labels_what_it_selects_of_every_list(index: Index) -> None:
     chosen = [index.data.proposition_texts[row] for row, verdict in zip(rows, verdicts, strict=True) if verdict is True]
     assert sorted(text.split()[-1] for text in chosen) == ["Haven21.", "Haven7."]
     assert verdicts.count(False) == len(rows) - 2
-    assert len(model.asked) == -(-len(rows) // SHOWN_AT_ONCE) == 2
+    assert len(model.requests) == -(-len(rows) // SHOWN_AT_ONCE) == 2
 
 
 def test_an_unusable_reply_labels_nothing(index: Index) -> None:

@@ -130,7 +130,7 @@ def test_no_folder_is_reported(index: Path, questions: Path) -> None:
     assert isinstance(result.exception, UserError) and "--out" in str(result.exception)
 
 
-def test_distilled_labels_are_asked_for_once(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_distilled_labels_are_requested_once(index: Path, questions: Path, tmp_path: Path) -> None:
     def select(request: CompletionRequest) -> str:
         return json.dumps({"selected": [1, 2]})
 
@@ -140,7 +140,7 @@ def test_distilled_labels_are_asked_for_once(index: Path, questions: Path, tmp_p
     rows = lines(tmp_path / "out")
     assert {row["labelled_by"] for row in rows} == {"model"} and sum(row["label"] for row in rows) == 2 * 2
     assert run(index, questions, *options, model=again).exit_code == 0
-    assert len(first.asked) >= 2 and again.asked == []
+    assert len(first.requests) >= 2 and again.requests == []
     assert lines(tmp_path / "out") == rows
 
 

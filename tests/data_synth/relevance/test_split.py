@@ -111,7 +111,7 @@ def test_questions_with_a_common_gold_document_stay_together() -> None:
     assert groups == [["q00", "q01", "q03"], ["q02"], ["q04"]]
 
 
-def test_the_same_words_asked_twice_stay_together() -> None:
+def test_questions_of_the_same_words_stay_in_one_group() -> None:
     again = GoldQuestion(Question("again", "WHO built the pier of Haven1?", ()))
     assert sorted(map(sorted, group_questions([gold_question(1, [1]), again, gold_question(2, [2])]))) == [
         ["again", "q01"],

@@ -112,14 +112,14 @@ def test_one_text_is_no_choice_and_cut_ones_are_no_responses() -> None:
 def test_sizes_are_chosen() -> None:
     policy = in_turn(GOOD, "Tarn")
     rows = rows_of(policy, sizes=[1])
-    assert [row.id for row in rows if isinstance(row, ResponseRow)] == ["q1#1", "q2#1"] and len(policy.asked) == 8
+    assert [row.id for row in rows if isinstance(row, ResponseRow)] == ["q1#1", "q2#1"] and len(policy.requests) == 8
 
 
 def test_a_run_that_stops_in_the_middle_goes_on_without_repeating_a_call(tmp_path: Path) -> None:
     whole = rows_of(ScriptedModel(lambda request: f"{GOOD} {request.seed}"))
 
     def dies(request: CompletionRequest) -> str:
-        if len(first.asked) > 11:
+        if len(first.requests) > 11:
             raise ConnectionError
         return f"{GOOD} {request.seed}"
 
@@ -127,7 +127,7 @@ def test_a_run_that_stops_in_the_middle_goes_on_without_repeating_a_call(tmp_pat
     with pytest.raises(ConnectionError):
         rows_of(Ledger(first, tmp_path / "ledger.sqlite"))
     assert rows_of(Ledger(second, tmp_path / "ledger.sqlite")) == whole
-    finished = 20 - len(second.asked)
+    finished = 20 - len(second.requests)
     assert 0 < finished <= 11
 
 
@@ -191,7 +191,7 @@ def test_support_is_the_share_of_sentences_that_their_passages_say(response: str
     assert supported_reward(response, SupportChecker((), VERIFIER)) == 0.0
 
 
-def test_a_policy_is_asked_and_rewarded_in_its_own_form() -> None:
+def test_a_policy_is_prompted_and_rewarded_in_its_own_form() -> None:
     """One that was trained to answer in a few words and a citation: the same texts are out of form for any other."""
     policy = in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn")
     policy.form = "cited"

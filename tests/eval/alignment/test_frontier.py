@@ -103,7 +103,7 @@ def system(stage: str, k: int, gain: float, seeds: int = 6, kl: float = 2.0) -> 
     ]
 
 
-def test_the_verdict_says_above_below_equal_or_not_told_apart() -> None:
+def test_the_verdict_says_above_below_equal_or_not_distinguishable() -> None:
     reference = [figures(value, 0.0) for value in PROMPTS]
     ms, worse = system("ms", 64, 0.5), system("dpo", 2, 0.1)
     same = [
@@ -140,7 +140,7 @@ def test_an_unpaired_seed_is_refused_by_name() -> None:
         align([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], reference, DRAWING)
 
 
-def test_constant_answers_stand_beside_the_runs() -> None:
+def test_constant_answers_are_listed_with_the_runs() -> None:
     constant = ConstantAnswer("yes", 0.55, 0.4, 1.0, 0.9, 6.0)
     found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], DRAWING, [constant])
     row = dict(zip(runs_table(found).header, runs_table(found).rows[-1], strict=True))

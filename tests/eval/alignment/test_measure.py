@@ -69,7 +69,7 @@ def test_the_form_is_that_of_the_rows_prompt() -> None:
 
 
 def held_out() -> list[ResponseRow]:
-    """The same people, asked about otherwise."""
+    """The same people, in other questions."""
     return [
         replace(
             row,
@@ -205,9 +205,9 @@ def test_what_the_start_was_trained_on_counts_as_well(world: Path, tmp_path: Pat
     check_held_out([run], [held_out()[0]], Path("test.jsonl"))
     with pytest.raises(UserError, match=r"row 'hr1' is in the training data of .*sft .*line 2"):
         check_held_out([run], held_out(), Path("test.jsonl"))
-    asked = replace(scored(0), id="m", question_id="m", prompt=(Message("user", "Who?"),))
+    copied = replace(scored(0), id="m", question_id="m", prompt=(Message("user", "Who?"),))
     with pytest.raises(UserError, match=r"row 'm' is in the training data of .*sft .*line 1"):
-        check_held_out([run], [asked], Path("test.jsonl"))
+        check_held_out([run], [copied], Path("test.jsonl"))
 
 
 def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tmp_path: Path) -> None:
@@ -228,14 +228,15 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
 def test_constant_answers_by_hand() -> None:
     """In form and with a citation each earns what form earns; one of four people is right for none, yes for a yes/no row."""
     row = scored(0)
-    asked = replace(
+    yes_no = replace(
         row,
         prompt=answer_messages("Is it?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)]),
         answers=("yes",),
         context_size=1,
     )
     found = {
-        each.answer: each for each in constant_answers([row, asked], {"correct": 1.0, "format": 0.5, "citations": 0.25})
+        each.answer: each
+        for each in constant_answers([row, yes_no], {"correct": 1.0, "format": 0.5, "citations": 0.25})
     }
     assert found["yes"].correct == 0.5 and found["no"].correct == 0.0
     assert found["yes"].well_formed == found["no"].well_formed == 1.0 and found["yes"].cited == 0.5
@@ -259,7 +260,7 @@ def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: 
     assert "MS K = 6" in page and "data:image/png;base64," in page
 
 
-def test_what_was_measured_is_kept_until_what_it_comes_from_changes(world: Path, tmp_path: Path) -> None:
+def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path: Path) -> None:
     """A killed command goes on with the runs that are left; other prompts, samples or weights are measured anew."""
     folders, drawing = [world / "ms", world / "dpo"], SamplingSettings(4, 8, 0)
     counted: list[str] = []
@@ -286,7 +287,7 @@ def test_what_was_measured_is_kept_until_what_it_comes_from_changes(world: Path,
     assert {"ms", "dpo", "base"} <= set(counted)
 
 
-def test_samples_that_are_alike_are_told(world: Path) -> None:
+def test_similar_samples_are_measured(world: Path) -> None:
     model, _ = load_policy(str(world / "base"))
     row = scored(0)
     texts = (row.responses[0], row.responses[0], row.responses[1], "Ida lives in Corrow")

@@ -99,7 +99,7 @@ def test_margins_need_a_beta_and_state_it(compared):
     assert re.search(r"\| ms \| ms \| .*sft \| 2 \| 0\.01 \| 0\.5 \|", markdown)
 
 
-def test_choices_stand_beside_the_majority_of_train(compared):
+def test_choices_are_listed_with_the_majority_of_train(compared):
     report = json.loads((compared / "report.json").read_text())
     # Train questions 0, 3, 6 are yes, no, yes; test questions 0 and 3 are yes and no, two contexts each.
     majority = next(score for score in report["choices"] if score["name"].startswith("always"))

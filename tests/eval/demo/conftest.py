@@ -9,7 +9,7 @@ from eval.demo import demo, demo_steps
 from eval.demo.demo_steps import BASES, CONFIGS
 
 STAGES = ("sft", "ms", "dpo")
-ASKED = ("q1", "q2", "q3")
+QUESTION_IDS = ("q1", "q2", "q3")
 REPORT = {
     "questions": 8,
     "policies": [{"name": "ms"}, {"name": "untuned"}],
@@ -67,7 +67,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("tiny", *STAGES, *(f"{stage}-{model.name}" for stage in STAGES for model in BASES)):
         (home / CONFIGS / f"{name}.yaml").write_text(f"output: {name}")
     rows = [{"id": "t1", "question": "What's trained?", "answers": ["so"], "split": "train"}]
-    rows += [{"id": name, "question": f"What's {name}?", "answers": ["so"], "split": "test"} for name in (*ASKED, "q4")]
+    rows += [
+        {"id": name, "question": f"What's {name}?", "answers": ["so"], "split": "test"}
+        for name in (*QUESTION_IDS, "q4")
+    ]
     (home / "examples/questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     (home / "eval").mkdir()
     (home / "eval/code.py").write_text("VERSION = 1")

@@ -10,14 +10,14 @@ from eval.demo.demo import counts_text, demo_json, questions_to_show, run_demo, 
 from eval.demo.demo_steps import BASES, MARKER, PlannedStep
 from graph.documents.questions import Question
 from graph.errors import UserError
-from tests.eval.demo.conftest import ASKED, REPORT
+from tests.eval.demo.conftest import QUESTION_IDS, REPORT
 
 
 def first_words(commands):
     return [" ".join(words[:2]) if words[0] in ("train", "eval", "synth") else words[0] for words in commands.ran]
 
 
-def test_the_road_runs_in_order_and_answers_stand_side_by_side(home, fetched, tmp_path, commands):
+def test_the_steps_run_in_order_and_answers_are_shown_side_by_side(home, fetched, tmp_path, commands):
     shown = []
     result = run_demo(tmp_path / "run", commands, shown.append)
     assert first_words(commands) == [
@@ -27,14 +27,14 @@ def test_the_road_runs_in_order_and_answers_stand_side_by_side(home, fetched, tm
     ]
     assert shown[0].startswith("$ modegraph index") and shown[1].startswith("output of index")
     found = demo_json(result)
-    assert found["comparison"] == REPORT and not any(step["kept"] for step in found["steps"])
-    assert [each["question"] for each in found["answers"]] == [f"What's {name}?" for name in ASKED]
+    assert found["comparison"] == REPORT and not any(step["reused"] for step in found["steps"])
+    assert [each["question"] for each in found["answers"]] == [f"What's {name}?" for name in QUESTION_IDS]
     for each in found["answers"]:
         assert [answer["model"] for answer in each["answers"]] == ["before", "after"]
         assert each["answers"][0]["answer"] == f"by hf:{BASES[0].name}"
         assert each["answers"][1]["answer"].endswith("run/ms")
     assert result.shown[0].as_text().splitlines() == [
-        f"What's {ASKED[0]}? (so)",
+        f"What's {QUESTION_IDS[0]}? (so)",
         f"  before  by hf:{BASES[0].name}",
         f"  after   by hf:{tmp_path}/run/ms",
         "          So it is [2].",
@@ -48,7 +48,7 @@ def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, comm
     shown = []
     result = run_demo(tmp_path / "run", commands, shown.append)
     assert first_words(commands) == ["ask"] * 6
-    assert sum("(kept; it took" in line for line in shown) == sum(result.reused) == 9
+    assert sum("(reused; it took" in line for line in shown) == sum(result.reused) == 9
     assert any(line.startswith("output of compare") for line in shown), "the output of a reused step is shown again"
 
 

@@ -171,7 +171,7 @@ def test_every_objective_finds_a_target_that_the_policy_can_match(objective):
     assert policy.reverse_kl == pytest.approx(0, abs=1e-3)
 
 
-def test_the_start_with_the_lowest_loss_counts_and_the_reference_is_told():
+def test_the_start_with_the_lowest_loss_counts_and_the_gap_to_the_reference_is_reported():
     line = two_modes()
     parameters_STP = torch.tensor([[[0.0, math.log(2.5)], [2.0, -2.0], [-1.6, -1.0], [0, 0], [1, 0], [3, 0]]]).double()
     assert parameters_STP.shape[1] == len(STARTS)
@@ -237,7 +237,7 @@ def test_pairs_behave_like_dpo_or_collapse_on_the_wrong_mode(short_run):
         assert policy.width < 0.2 and 1.2 < policy.reverse_kl < 2.1
 
 
-def test_every_objective_of_the_command_is_told_apart():
+def test_every_objective_of_the_command_is_distinguished():
     assert len(set(OBJECTIVES)) == len(OBJECTIVES) == 25
     assert {each.responses_per_prompt for each in OBJECTIVES if each.labels == "soft"} == {2**n for n in range(1, 9)}
 
@@ -264,7 +264,7 @@ def test_what_is_written(short_run, tmp_path):
     assert pair["standard_deviations"]["reverse_kl"] == pytest.approx(abs(first - second) / math.sqrt(2))
 
 
-def test_what_is_told(short_run):
+def test_the_headline_and_the_table_of_a_short_run(short_run):
     assert modes_headline(short_run) == (
         "Soft labels, β_r = 0.12, β_π = 1, best of 6 starts: KL(π‖π*) within 0.02 of the reverse-KL optimum, 0.479, "
         f"for every seed: MS for K = 64; DPO for no K (lowest: {min(reverse_kls(short_run, 'DPO', 2)):.2f}). "

@@ -20,11 +20,11 @@ INDEXES = {"one layer": {"layers": 1, "min_similarity": 0.2}, "two layers": {"la
 def test_a_text_of_several_indexes_is_encoded_once(home: Path) -> None:
     ended, _, encoder = run(home, indexes=INDEXES)
     assert not ended.failed and ended.json["cells"]["filled"] == 4
-    titles = [text for text in encoder.seen if text.startswith("Lantern")]
+    titles = [text for text in encoder.encoded if text.startswith("Lantern")]
     assert titles and len(titles) == len(set(titles))
 
 
-def test_cached_vectors_are_those_of_the_encoder_in_the_order_asked_for() -> None:
+def test_cached_vectors_are_those_of_the_encoder_in_the_order_of_the_texts() -> None:
     keeping, plain = CachingEncoder(HashEncoder()), HashEncoder()
     for texts in (["b", "a", "b"], ["c", "a"], [], ["a"]):
         np.testing.assert_array_equal(keeping.encode(texts), plain.encode(texts))

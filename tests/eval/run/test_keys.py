@@ -97,12 +97,12 @@ def test_an_import_file_written_anew_is_read_again(parts):
     assert len(list((parts / "out/indexes").glob("*/manifest.json"))) == 2
 
 
-def test_cells_of_other_code_are_told_and_filled_again(home, monkeypatch):
+def test_cells_of_other_code_are_reported_and_filled_again(home, monkeypatch):
     run(home)
     monkeypatch.setattr(fingerprints, "CELL_CODE", ("eval.run.execute",))
     ended, _, encoder = run(home)
     assert ended.json["cells"] == {"found": 0, "filled": 2} and "2 of them again: the code has changed" in ended.text
-    assert not any(text.startswith("Lantern") for text in encoder.seen), "the index was made by the same code"
+    assert not any(text.startswith("Lantern") for text in encoder.encoded), "the index was made by the same code"
     assert len({one["code"] for one in cells_of(home)}) == 2
     monkeypatch.undo()
     ended, _, _ = run(home)
@@ -117,13 +117,13 @@ def test_an_index_of_other_code_is_made_again_from_the_same_calls(parts, monkeyp
     model = ScriptedModel(silent)
     config = {"indexes": {"": {**READ, "max_failed_share": 1}}, "model": model, "open_ledger": Ledger}
     run(parts, **config)
-    calls, made = len(model.asked), next((parts / "out/indexes").glob("*/manifest.json"))
+    calls, made = len(model.requests), next((parts / "out/indexes").glob("*/manifest.json"))
     before = made.stat().st_mtime_ns
     monkeypatch.setattr(fingerprints, "INDEX_CODE", ("graph.build.build",))
     assert run(parts, **config)[0].json["cells"]["found"] == 2, "finished cells need no index"
     monkeypatch.setattr(fingerprints, "CELL_CODE", ("eval.run.execute",))
     ended, _, _ = run(parts, **config)
-    assert not ended.failed and made.stat().st_mtime_ns != before and len(model.asked) == calls > 0
+    assert not ended.failed and made.stat().st_mtime_ns != before and len(model.requests) == calls > 0
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_a_second_run_fills_nothing(home):
     run(home)
     cells = {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
     ended, _, encoder = run(home)
-    assert ended.json["cells"] == {"found": 2, "filled": 0} and encoder.seen == []
+    assert ended.json["cells"] == {"found": 2, "filled": 0} and encoder.encoded == []
     assert cells == {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
 
 
@@ -91,17 +91,17 @@ def test_models_answer_over_every_retriever(home):
     model = ScriptedModel(answers)
     retrievers = {**CONFIG["retrievers"], "closed": None}
     ended, opened, _ = run(home, model=model, retrievers=retrievers, **MODELS)
-    assert opened == ["hf:a", "hf:b"] and len(model.asked) == 3 * 3 * 2
+    assert opened == ["hf:a", "hf:b"] and len(model.requests) == 3 * 3 * 2
     found = {one["system"]: one for one in ended.json["results"]}
     assert list(found) == [f"{way} + {name}" for way in ("dense", "lexical", "closed") for name in ("a", "b")]
     assert found["closed + a"]["metrics"]["em"]["mean"] == pytest.approx(1 / 3)
     assert found["lexical + a"]["calls"] == 1 and found["lexical + a"]["tokens"] > 10
     rows = read_lines(next(iter((home / "out/answers").glob("isles-closed---b*"))))
     assert rows[1] == {"id": "2", "question": QUESTIONS[1]["question"], "answer": "nobody"}
-    assert "Passages" not in model.asked[6].messages[-1].content
+    assert "Passages" not in model.requests[6].messages[-1].content
 
 
-def test_support_is_told_of_answers_over_passages(home):
+def test_support_is_measured_for_answers_over_passages(home):
     """The passages support half of the statements on the Lantern; a bare word, or an answer without passages, cannot be judged."""
     text = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
     model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "nobody")
@@ -160,12 +160,12 @@ def test_the_page_is_whole_and_holds_no_foreign_markup(home):
         ({"tasks": {}}, "tasks = {}"),
     ],
 )
-def test_a_wrong_configuration_is_told_in_one_line(home, changes, message):
+def test_a_wrong_configuration_is_reported_in_one_line(home, changes, message):
     with pytest.raises(UserError, match=message):
         run(home, **changes)
 
 
-def test_a_missing_field_of_a_question_is_told_with_its_line(home):
+def test_a_missing_field_of_a_question_is_reported_with_its_line(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0], {"id": "2", "answers": ["x"]}])
     with pytest.raises(
         UserError, match=r"questions.jsonl line 2, this row: 'question' is None\. Expected a non-empty string"
@@ -173,7 +173,7 @@ def test_a_missing_field_of_a_question_is_told_with_its_line(home):
         run(home)
 
 
-def test_gold_documents_that_are_not_indexed_are_told(home):
+def test_gold_documents_that_are_not_indexed_are_reported(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0] | {"gold_ids": ["titanic"]}])
     ended, _, _ = run(home)
     assert "1 gold documents are not in the index, 'titanic' first" in ended.json["failures"][0]["problem"]
@@ -206,14 +206,14 @@ def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
 
 
 def test_a_finished_index_is_used_as_it_is(home):
-    """None is made; cells hold for that index alone; and it cannot be had beside settings to make another by."""
+    """None is made; cells hold for that index alone; and it excludes settings for building another."""
     run(home)
     (home / "out/indexes").rename(home / "indexes")
     (index,) = (one for one in (home / "indexes").iterdir() if one.is_dir())
     task = {**CONFIG["tasks"]["isles"], "index": str(index.relative_to(home)), "documents": "nowhere.jsonl"}
     used, _, encoder = run(home, "over", tasks={"isles": task})
     assert used.json["cells"] == {"found": 0, "filled": 2} and not (home / "over/indexes").exists()
-    assert encoder.seen and set(encoder.seen) <= {row["question"] for row in QUESTIONS}, "no passage is encoded"
+    assert encoder.encoded and set(encoder.encoded) <= {row["question"] for row in QUESTIONS}, "no passage is encoded"
     assert run(home, "over", tasks={"isles": task})[0].json["cells"] == {"found": 2, "filled": 0}
     manifest = index / "manifest.json"
     manifest.write_text(manifest.read_text() + "\n")

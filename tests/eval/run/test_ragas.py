@@ -70,7 +70,7 @@ def test_ragas_reads_them(home):
         assert [sample.to_dict() for sample in data] == read_lines(one.file)
 
 
-def test_what_is_no_finished_run_is_told_and_leaves_no_file(home):
+def test_what_is_no_finished_run_is_refused_and_leaves_no_file(home):
     run(home)
     config, out = home / "config.yaml", home / "ragas"
     with pytest.raises(

@@ -33,7 +33,7 @@ def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
     assert "answered from the ledger and cost what they did" in (home / "out/report.md").read_text()
 
 
-def test_calls_whose_time_is_not_known_are_told(home):
+def test_calls_whose_time_is_not_known_are_reported(home):
     both(home, retrievers={"few": PAIR["few"]})
     calls = SqliteCalls(home / "out/helper.sqlite")
     for row in calls._database.execute(

@@ -1,4 +1,4 @@
-"""What gaps between a server and a run mean, on figures made for it; `serve check` beside `serve INDEX`."""
+"""What gaps between a server and a run mean, on figures made for it; `serve check` next to `serve INDEX`."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_either_tolerance_can_be_missed() -> None:
     assert not TOLERANCE.holds(Gaps(0.051, 0.0, 0.1)) and not TOLERANCE.holds(Gaps(0.0, 0.011, 0.1))
 
 
-def test_a_template_is_told_by_its_first_other_token(world: World) -> None:
+def test_a_template_fault_names_the_first_differing_token(world: World) -> None:
     tokenizer = load_tokenizer(str(world.base))
     ours, theirs = (tokenizer(text)["input_ids"] for text in ("user\nWho lives?", "user: Who lives?"))
     fault = template_fault("sft", "runs/sft", 3, ours, theirs, tokenizer)
@@ -79,7 +79,7 @@ def test_a_template_is_told_by_its_first_other_token(world: World) -> None:
     assert f"from token {len(ours) + 1} on" in longer
 
 
-def test_tokens_of_a_reply_however_they_are_told(world: World) -> None:
+def test_tokens_of_a_reply_are_read_in_every_format(world: World) -> None:
     tokenizer = load_tokenizer(str(world.base))
     ids = tuple(tokenizer("Hanne lives in Saltmere.")["input_ids"])
     texts = [{"token": tokenizer.decode([each])} for each in ids]
@@ -116,7 +116,7 @@ def test_a_server_that_is_not_there() -> None:
         Server("http://127.0.0.1:9/v1").parents()
 
 
-def test_a_command_of_two_words_stands_beside_one_of_the_first() -> None:
+def test_serve_check_and_serve_are_both_commands() -> None:
     def run(*words: str) -> str:
         return str(CliRunner().invoke(build_app(), list(words)).exception)
 

@@ -92,7 +92,7 @@ def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
     status, result = checked(on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
-    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in result["measured"]]
+    lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in result["measured"]]
     assert lines == [
         (name, adapter, "greedy", batch)
         for name, adapter in (("base", True), ("base at scale 0", False))

@@ -45,7 +45,7 @@ def test_a_sound_server_has_no_fault(running: Running, run: Path, world: World) 
     status, result = checked(f"{running.url}/v1", run, "--base-name", world.base.name)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"sft: {NO_LOGPS}", f"{world.base.name}: {NO_LOGPS}"]
-    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in result["measured"]]
+    lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in result["measured"]]
     assert lines == [
         (name, adapter, "greedy", batch)
         for name, adapter in (("sft", True), (world.base.name, False))

@@ -86,14 +86,14 @@ def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
     """By its URL alone: the model is the one named like the run, and vLLM reports its base."""
     status, report = checked(sound, run)
     assert (status, report["faults"], report["unchecked"]) == (0, [], [])
-    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in report["measured"]]
+    lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in report["measured"]]
     assert lines == [
-        (name, adapter, asked, batch)
+        (name, adapter, answers, batch)
         for name, adapter in (("sft", True), ("smollm2", False))
-        for asked, batch in (("training", 1), ("greedy", 1), ("greedy", 16))
+        for answers, batch in (("training", 1), ("greedy", 1), ("greedy", 16))
     ]
     assert max(line["gaps"]["conversation"] for line in report["measured"]) < 0.01
-    assert all(line["likeliest"] > 0.98 for line in report["measured"] if line["asked"] == "greedy")
+    assert all(line["likeliest"] > 0.98 for line in report["measured"] if line["answers"] == "greedy")
 
 
 def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:

@@ -153,7 +153,7 @@ def test_abstract_questions_by_users_tasks_questions():
     model = ScriptedModel(users_then_questions)
     found, lacking = generate_questions(["Isles & <|im_end|> ferries"], model, users=2, tasks=2, questions=2)
     assert [question.text for question in found] == ["What recurs?", "What of log?", "What of plan?"]
-    assert found[0].reasoning == "keeper: log" and lacking == 8 - 3 and len(model.asked) == 1 + 3
-    assert "<|" not in model.asked[0].messages[0].content
+    assert found[0].reasoning == "keeper: log" and lacking == 8 - 3 and len(model.requests) == 1 + 3
+    assert "<|" not in model.requests[0].messages[0].content
     with pytest.raises(UserError, match="named no users"):
         generate_questions(["x"], ScriptedModel(lambda _: "{}"), 1, 1, 1)

@@ -195,7 +195,7 @@ def test_files_keyed_by_id_get_their_key(tmp_path):
     assert loaded.documents[0].text == "We study ferries.\n\n## Intro\n\nOne.\n\nTwo."
 
 
-def test_a_corpus_beside_the_questions_is_read_too(tmp_path):
+def test_a_corpus_next_to_the_questions_is_read_too(tmp_path):
     write_jsonl(tmp_path / "MultiHopRAG.jsonl", [ROWS["multihop-rag"]])
     write_jsonl(tmp_path / "corpus.jsonl", [{"url": "u1", "title": "t", "body": "text"}])
     loaded = load_task(TASKS["multihop-rag"], tmp_path)

@@ -66,13 +66,13 @@ def test_each_sentence_of_an_answer_has_its_own() -> None:
 def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kind: str, least: float) -> None:
     rows = [json.loads(line) for line in (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     sources = sorted(file.name for file in (EXAMPLES / "documents").iterdir())
-    asked = [row for row in rows if row["type"] == kind and row["answers"] and row["gold_ids"]]
+    answerable = [row for row in rows if row["type"] == kind and row["answers"] and row["gold_ids"]]
     found = []
-    for row in asked:
+    for row in answerable:
         shown = {*row["gold_ids"], *random.Random(row["id"]).sample(sources, 4)}
         citations = attribute(row["question"], row["answers"][0], [excerpt_of(source) for source in sorted(shown)])
         found += [(each.source, row["gold_ids"]) for each in citations.values()]
-    assert len(asked) > 60 and len(found) >= least * len(asked)
+    assert len(answerable) > 60 and len(found) >= least * len(answerable)
     assert sum(source in gold for source, gold in found) >= 0.95 * len(found)
 
 

@@ -184,7 +184,7 @@ def test_a_sentence_in_the_language_of_its_passages_is_judged() -> None:
     assert checker.not_checked("answer", "Die Fähre wurde in der Werft gebaut.") == []
 
 
-def test_what_a_short_answer_lacks_is_not_told_of_its_question() -> None:
+def test_what_a_short_answer_lacks_names_no_words_of_its_question() -> None:
     checker = SupportChecker(EXCERPTS, open_verifier(""), "Who sold the Ondine to Zanzibar?")
     [found] = checker.unsupported("answer", "Casimir Thole")
     assert found.missing == ("Casimir", "Thole")

@@ -23,8 +23,8 @@ AT_ONCE = 4
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Rows are in PostgreSQL for the sake of several machines: those tests run with the others of that kind (make test-machines)."""
     for item in items:
-        asked = getattr(item, "callspec", None)
-        if asked is not None and asked.params.get("place") == "postgresql":
+        call = getattr(item, "callspec", None)
+        if call is not None and call.params.get("place") == "postgresql":
             item.add_marker(pytest.mark.machines)
 
 

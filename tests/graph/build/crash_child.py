@@ -1,6 +1,6 @@
 """A nursery of indexers to kill: loads everything once, then forks one indexer for every line on standard input.
 
-A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "kept call", "nth", "kill_after_s"}. The indexer
+A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "stored call", "nth", "kill_after_s"}. The indexer
 kills itself (SIGKILL) at the nth such event, or is killed after so many seconds. Printed for each, when it is gone: its status.
 """
 
@@ -52,7 +52,7 @@ def kill_at(event: str, nth: int) -> None:
         if what == event and left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    transaction, put, keep = Store.transaction, PendingVectors.put, Ledger._store
+    transaction, put, store = Store.transaction, PendingVectors.put, Ledger._store
 
     @contextmanager
     def watched(self: Store) -> Iterator[None]:
@@ -61,10 +61,10 @@ def kill_at(event: str, nth: int) -> None:
             happen("before commit")
         happen("commit")
 
-    def keeping(self: Ledger, *arguments: Any) -> Any:
-        kept = keep(self, *arguments)
-        happen("kept call")
-        return kept
+    def storing(self: Ledger, *arguments: Any) -> Any:
+        stored = store(self, *arguments)
+        happen("stored call")
+        return stored
 
     def putting(self: PendingVectors, *arguments: Any) -> None:
         put(self, *arguments)
@@ -72,7 +72,7 @@ def kill_at(event: str, nth: int) -> None:
 
     Store.transaction = watched  # type: ignore[method-assign]
     PendingVectors.put = putting  # type: ignore[method-assign]
-    Ledger._store = keeping  # type: ignore[method-assign]
+    Ledger._store = storing  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -108,13 +108,13 @@ def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "i", ISLES, dying)
     data = build(tmp_path / "i", ISLES, healthy)
-    assert dying.seen and healthy.seen and not set(dying.seen) & set(healthy.seen)
+    assert dying.encoded and healthy.encoded and not set(dying.encoded) & set(healthy.encoded)
     fresh = HashEncoder()
     assert_same_index(data, build(tmp_path / "fresh", ISLES, fresh))
-    assert sorted(dying.seen + healthy.seen) == sorted(fresh.seen)
+    assert sorted(dying.encoded + healthy.encoded) == sorted(fresh.encoded)
     again = HashEncoder()
     build(tmp_path / "i", ISLES, again)
-    assert again.seen == []
+    assert again.encoded == []
 
 
 def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: Encoder) -> None:

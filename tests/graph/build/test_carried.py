@@ -53,7 +53,7 @@ def communities_of(index: Index, source: str) -> list[str]:
     return [summary.text for summary in summaries if own & set(summary.members)]
 
 
-def is_told(document: Document, summaries: Iterable[str]) -> bool:
+def in_summaries(document: Document, summaries: Iterable[str]) -> bool:
     """Whether a summary has a sentence that no other document has."""
     own = [f"{document.title} joined", f"{document.title} taught", f"honour {document.title}."]
     return any(sentence in text for text in summaries for sentence in own)
@@ -68,25 +68,25 @@ def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
         patched.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
         assert communities_of(grown, "new"), "a member of a guild is in the community of one"
-        kept = [source for source in before.sources() if communities_of(before, source)]
-        assert kept and all(communities_of(grown, source) for source in kept)
+        grouped = [source for source in before.sources() if communities_of(before, source)]
+        assert grouped and all(communities_of(grown, source) for source in grouped)
         assert (index_status(folder).changed_passages, index_status(folder).generation) == (1, 2)
-        told = next(document for document in GUILDS if is_told(document, before.data.summary_texts))
-        left = delete_documents(folder, ["new", told.source], encoder)
+        gone = next(document for document in GUILDS if in_summaries(document, before.data.summary_texts))
+        left = delete_documents(folder, ["new", gone.source], encoder)
     assert index_status(folder).changed_passages == 3 and verify_index(folder) == []
-    assert not is_told(told, left.summary_texts) and not is_told(NEW, left.summary_texts)
+    assert not in_summaries(gone, left.summary_texts) and not in_summaries(NEW, left.summary_texts)
     compact_index(folder, encoder)
     assert index_status(folder).changed_passages == 0 and verify_index(folder) == []
-    put(tmp_path / "scratch", [document for document in GUILDS if document is not told])
+    put(tmp_path / "scratch", [document for document in GUILDS if document is not gone])
     assert read_manifest(folder).files == read_manifest(tmp_path / "scratch").files
     generation = index_status(folder).generation
     compact_index(folder, encoder)
     assert index_status(folder).generation == generation, "there is nothing to find again"
 
 
-def test_communities_are_carried_unless_told_otherwise_and_status_tells_since_when(tmp_path: Path) -> None:
+def test_communities_are_carried_by_default_and_status_says_how_many_passages_changed(tmp_path: Path) -> None:
     settings = IndexSettings(min_similarity=0.2, neighbours=3)
-    for documents, told in (
+    for documents, changed in (
         (GUILDS, ""),
         ([NEW], "1 passage has "),
         ([GUILDS[4]], "1 passage has "),
@@ -95,8 +95,8 @@ def test_communities_are_carried_unless_told_otherwise_and_status_tells_since_wh
         build_index(tmp_path / "i", documents, settings, encoder)
         shown = CliRunner().invoke(build_app(), ["status", str(tmp_path / "i")]).output
         assert (
-            f"{told}been added or removed since the communities were detected" in shown
-            if told
+            f"{changed}been added or removed since the communities were detected" in shown
+            if changed
             else "added or removed" not in shown
         )
     assert f"or by: modegraph compact {tmp_path / 'i'}" in shown
@@ -129,11 +129,11 @@ def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Pat
 
 def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30])
-    told = []
+    changed = []
     for document in GUILDS[30:35]:
         put(tmp_path / "i", [document])
-        told.append(index_status(tmp_path / "i").changed_passages)
-    assert told == [1, 2, 3, 0, 1]
+        changed.append(index_status(tmp_path / "i").changed_passages)
+    assert changed == [1, 2, 3, 0, 1]
     put(tmp_path / "scratch", GUILDS[:34])
     delete_documents(tmp_path / "i", [GUILDS[34].source], encoder)
     compact_index(tmp_path / "i", encoder)

@@ -1,4 +1,4 @@
-"""An indexer with a model, killed (SIGKILL) at every commit, after every kept call and at random moments: no completed call is
+"""An indexer with a model, killed (SIGKILL) at every commit, after every stored call and at random moments: no completed call is
 made again, and the index in the end is that of an undisturbed run."""
 
 import json
@@ -23,7 +23,7 @@ from graph.postgres.connect import dsn_of
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.database import has_database
-from tests.fakes import ChatServer, asked_passage, chat_server, extraction_reply, is_extraction
+from tests.fakes import ChatServer, chat_server, extraction_reply, is_extraction, requested_passage
 from tests.graph.build.conftest import Place
 from tests.graph.build.crash_child import DOCUMENTS
 from tests.graph.same import assert_same_index
@@ -36,7 +36,7 @@ CALLS = 1 + len(DOCUMENTS) + len(BAD_ONCE)
 def say(body: dict[str, Any], number: int) -> str:
     """The same reply to the same question, whichever run asks it; every reply is unlike all others."""
     if is_extraction(body):
-        title, _ = asked_passage(body)
+        title, _ = requested_passage(body)
         again = len(body["messages"]) == 4
         if title in BAD_ALWAYS or (title in BAD_ONCE and not again):
             return f"sorry, {title}{' again' * again}"
@@ -58,22 +58,22 @@ class Nursery:
 
     def run(self, folder: Path, event: str = "", nth: int = 0, kill_after_s: float | None = None) -> bool:
         """Run an indexer; True when it was killed. Asserts that it made no call that the ledger already holds."""
-        completed = kept_replies(folder)
-        self.server.asked.clear()
+        completed = stored_replies(folder)
+        self.server.requests.clear()
         assert self._process.stdin and self._process.stdout
         job = {"folder": str(folder), "url": self.server.url, "event": event, "nth": nth, "kill_after_s": kill_after_s}
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         status = int(self._process.stdout.readline())
         assert status in (0, signal.SIGKILL)
-        assert not completed & {say(body, 0) for body in self.server.asked}, "a completed call was made again"
+        assert not completed & {say(body, 0) for body in self.server.requests}, "a completed call was made again"
         return status != 0
 
     def close(self) -> None:
         self._process.communicate()
 
 
-def kept_replies(folder: Path) -> set[str]:
+def stored_replies(folder: Path) -> set[str]:
     """What the ledger holds."""
     if has_database(folder):
         with psycopg.connect(dsn_of(folder)) as connection:
@@ -101,7 +101,7 @@ def nursery() -> Iterator[Nursery]:
 def undisturbed(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed") / "i"
     assert not nursery.run(folder)
-    assert len(nursery.server.asked) == CALLS == len(kept_replies(folder))
+    assert len(nursery.server.requests) == CALLS == len(stored_replies(folder))
     return folder
 
 
@@ -133,11 +133,11 @@ def test_killed_at_each_commit_of_a_run(
 @pytest.mark.parametrize(
     ("place", "event", "turns"),
     [
-        ("sqlite", "kept call", 1),
-        ("sqlite", "kept call", 2),
+        ("sqlite", "stored call", 1),
+        ("sqlite", "stored call", 2),
         ("sqlite", "before commit", 6),
         ("sqlite", "before commit", 7),
-        ("postgresql", "kept call", 2),
+        ("postgresql", "stored call", 2),
         ("postgresql", "before commit", 6),
     ],
     indirect=["place"],
@@ -169,5 +169,5 @@ def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path:
 @pytest.mark.slow
 def test_there_were_enough_moments() -> None:
     assert sum(KILLS.values()) >= 40 and all(
-        KILLS[event] for event in ("commit", "kept call", "before commit", "random")
+        KILLS[event] for event in ("commit", "stored call", "before commit", "random")
     )

@@ -26,7 +26,7 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     assert (plan.new, plan.changed, plan.unchanged, plan.waiting) == (5, 0, 0, 0) and not (tmp_path / "i").exists()
     working = HashEncoder()
     report = build_index(tmp_path / "i", ISLES, RULES, lambda spec: working)
-    assert plan.passages == report.passages and plan.encoder_texts == len(working.seen) - report.summaries
+    assert plan.passages == report.passages and plan.encoder_texts == len(working.encoded) - report.summaries
     assert (plan.model_calls, plan.prompt_tokens, plan.money, plan.not_counted) == (0, 0, None, "")
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
     edited = [Document("tarn", "Tarn", "Tarn is a town of 400 people."), *ISLES[:3], Document("new", "", "Rain fell.")]
@@ -35,8 +35,8 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*") if f.is_file() and f in files} == files
     again = HashEncoder()
     build_index(tmp_path / "i", edited, RULES, lambda spec: again)
-    assert plan.encoder_texts == 4 and again.seen[:4].count("Rain fell.") == 2
-    assert sum("town" in text for text in again.seen[:4]) == 2
+    assert plan.encoder_texts == 4 and again.encoded[:4].count("Rain fell.") == 2
+    assert sum("town" in text for text in again.encoded[:4]) == 2
     settings = RULES.model_copy(update={"summary_model": "openai:m@http://127.0.0.1:9/v1"})
     assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, settings, encoder).not_counted
 
@@ -45,10 +45,10 @@ def test_calls_are_those_that_the_run_makes_and_money_is_their_tokens(tmp_path: 
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", max_passage_tokens=30)
         plan = plan_build(tmp_path / "i", ISLES, settings, encoder, Prices(prompt=2.0, reply=10.0))
-        assert server.asked == []
+        assert server.requests == []
         build_index(tmp_path / "i", ISLES, settings, encoder, open_model)
-        assert plan.model_calls == len(server.asked) == 6
-        words = sum(len(m["content"].split()) for body in server.asked[1:] for m in body["messages"])
+        assert plan.model_calls == len(server.requests) == 6
+        words = sum(len(m["content"].split()) for body in server.requests[1:] for m in body["messages"])
         assert 0.9 * words < plan.prompt_tokens < 1.3 * words
         assert plan.reply_tokens == 400 + 4 * sum(len(document.text.split()) for document in ISLES)
         assert plan.money == (2 * plan.prompt_tokens + 10 * plan.reply_tokens) / 1e6

@@ -1,6 +1,6 @@
 """A disk that takes no more, wherever a build or an edit is at that moment: a file may not grow beyond a size, or a real disk is full.
 
-The failure is told in one line, readers have one whole generation (the new one only where it was whole already), and with room again the
+The failure is reported in one line, readers have one whole generation (the new one only where it was whole already), and with space again the
 index is what it would have been.
 """
 
@@ -67,7 +67,7 @@ def edited_with(folder: Path, most_bytes: int) -> str:
     [*(("sqlite", share) for share in (0, 0.3, 0.6, 0.9, 1)), ("postgresql", 0.3), ("postgresql", 1)],
     indirect=["place"],
 )
-def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_told(tmp_path: Path, share: float) -> None:
+def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_reported(tmp_path: Path, share: float) -> None:
     folder, twin = tmp_path / "i", tmp_path / "twin"
     for each in (folder, twin):
         build_index(each, ISLES, SETTINGS, encoder)
@@ -100,7 +100,7 @@ def size_of(folder: Path) -> int:
     [*(("sqlite", share) for share in (0, 0.1, 0.3, 0.5, 0.7, 0.9)), ("postgresql", 0.1), ("postgresql", 0.7)],
     indirect=["place"],
 )
-def test_an_index_that_a_disk_does_not_hold_is_told_and_made_once_there_is_room(
+def test_an_index_too_large_for_the_disk_is_reported_and_built_once_there_is_space(
     disk: SmallDisk, tmp_path: Path, share: float
 ) -> None:
     folder, twin = disk.folder / "i", tmp_path / "twin"
@@ -134,7 +134,7 @@ def test_an_edit_on_a_full_disk_leaves_the_index_to_its_readers(disk: SmallDisk,
 
 
 @pytest.mark.parametrize("change", [compact_index, lambda folder, opening: delete_documents(folder, ["tarn"], opening)])
-def test_other_commands_that_write_are_told_too(disk: SmallDisk, change: Change) -> None:
+def test_other_commands_that_write_report_it_too(disk: SmallDisk, change: Change) -> None:
     folder = disk.folder / "i"
     build_index(folder, ISLES, ANN_SETTINGS, encoder)
     build_index(folder, [EXTRA], ANN_SETTINGS, encoder)

@@ -137,7 +137,7 @@ def test_a_damaged_ann_index_is_named_and_made_again_from_its_segment(
     working = HashEncoder()
     assert repair_index(folder, lambda spec: working) == [found]
     after = read_manifest(folder)
-    assert working.seen == [] and verify_index(folder) == []
+    assert working.encoded == [] and verify_index(folder) == []
     assert (after.files, after.segments, after.ann) == (before.files, before.segments, before.ann)
     assert retrieve(open_index(folder, encoder), QUESTION, RetrieveSettings(mode="naive")).passages
 
@@ -168,7 +168,7 @@ def test_passages_that_are_looked_at_score_as_among_all(
     indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
-    monkeypatch.setattr(passage_scores, "WORDED_SEEN", 3)
+    monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 3)
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     looked = some.own_P != NOT_SCORED
@@ -190,8 +190,8 @@ def test_links_lead_to_passages_that_were_not_looked_at(
     """With five passages looked at by nearness, links find others, worth what they are worth among all."""
     settings = RetrieveSettings(mode="hops", top_k=8)
     whole = retrieve(exact, "Whom did Member Kelpburners2 teach?", settings)
-    monkeypatch.setattr(passage_scores, "NEAREST_SEEN", 5)
-    monkeypatch.setattr(passage_scores, "WORDED_SEEN", 0)
+    monkeypatch.setattr(passage_scores, "NEAREST_CANDIDATES", 5)
+    monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 0)
     part = retrieve(indexed, "Whom did Member Kelpburners2 teach?", settings)
     linked = {each for each, path in zip(ranking_of(whole), whole.paths, strict=True) if "mentions" in " ".join(path)}
     assert linked and linked <= set(ranking_of(part))

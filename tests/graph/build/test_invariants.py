@@ -25,8 +25,8 @@ from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
 from graph.types import Document
 from tests.fakes import HashEncoder
-from tests.graph.build.beside import edits_written_beside
 from tests.graph.build.conftest import in_either_store
+from tests.graph.build.patches import edits_as_patches
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(
@@ -134,7 +134,7 @@ def test_inserting_twice_equals_once(examples: int, tmp_path_factory: pytest.Tem
         report = build_index(folder, data.draw(st.permutations(documents)), SETTINGS, lambda spec: again)
         assert_same(once, held(folder))
         assert (report.written, report.unchanged) == (0, len(documents))
-        assert again.seen == [], "nothing is encoded a second time"
+        assert again.encoded == [], "nothing is encoded a second time"
 
     holds()
 
@@ -167,17 +167,17 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 @in_either_store(sqlite=12, postgresql=4)
 def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
-    @given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
+    @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())
     @example(
         start=[Document("a", "", SENTENCES[0]), Document("b", "", SENTENCES[1])],
         steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
-        beside=True,
+        patches=True,
     )
-    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], beside: bool) -> None:
+    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], patches: bool) -> None:
         folder = tmp_path_factory.mktemp("invariant")
         there = {document.source: document for document in start}
         put(folder / "grown", start)
-        with edits_written_beside() if beside else nullcontext():
+        with edits_as_patches() if patches else nullcontext():
             for source, change in steps:
                 if change is not None:
                     there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
@@ -197,12 +197,12 @@ def test_from_scratch_equals_carried_over_and_compacted(
     """Communities are carried over all edits, however many passages change (layers_on_edit = later)."""
 
     @settings(max_examples=examples)
-    @given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
-    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], beside: bool) -> None:
+    @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())
+    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], patches: bool) -> None:
         folder = tmp_path_factory.mktemp("invariant")
         later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
         there = {document.source: document for document in start}
-        with pytest.MonkeyPatch.context() as patched, edits_written_beside() if beside else nullcontext():
+        with pytest.MonkeyPatch.context() as patched, edits_as_patches() if patches else nullcontext():
             patched.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
             build_index(folder / "grown", start, later, lambda spec: HashEncoder())
             for source, change in steps:

@@ -107,7 +107,7 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
     assert [Path(found.file).name for found in repair_index(index, lambda spec: working)] == [file.name]
     assert verify_index(index) == [] and repair_index(index, encoder) == []
     assert_same_index(twin, load_arrays(index, IndexData))
-    assert len(working.seen) == (len(twin.proposition_ids) if "vectors" in name else 0)
+    assert len(working.encoded) == (len(twin.proposition_ids) if "vectors" in name else 0)
 
 
 def test_damage_to_the_source_of_truth_is_refused(in_sqlite: Path) -> None:

@@ -83,9 +83,9 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
     before = np.array(cells, np.float32).reshape(rows, columns)
 
     def merge(count: int) -> RowMap:
-        is_kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
+        remains = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
         before = np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64)
-        return RowMap.of(count, np.flatnonzero(~is_kept), before)
+        return RowMap.of(count, np.flatnonzero(~remains), before)
 
     by_row, by_column = merge(rows), merge(columns)
     expected = np.zeros((len(by_row.previous_N), len(by_column.previous_N)), np.float32)
@@ -130,7 +130,7 @@ def encoder(spec: str) -> HashEncoder:
 
 
 class Watched:
-    """How many passages, and links of how many propositions, the store was asked for."""
+    """How many passages, and links of how many propositions, were read from the store."""
 
     def __init__(self, patched: pytest.MonkeyPatch) -> None:
         self.passages: list[int] = []

@@ -141,7 +141,7 @@ def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_enc
     assert [found.file for found in verify_index(index)] == [f"vectors/{small.name}"]
     working = HashEncoder()
     repair_index(index, lambda spec: working)
-    assert len(working.seen) == len(small.ids_R) and verify_index(index) == []
+    assert len(working.encoded) == len(small.ids_R) and verify_index(index) == []
     put(index.parent / "twin", [*GUILDS[:30], NEW])
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
 
@@ -156,7 +156,7 @@ def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_en
     (index / "vectors" / merged).unlink()
     working = HashEncoder()
     repair_index(index, lambda spec: working)
-    assert len(working.seen) == 1, "the passage of the last edit"
+    assert len(working.encoded) == 1, "the passage of the last edit"
 
 
 @of_files_alone
@@ -211,7 +211,7 @@ def test_killed_before_the_manifest_is_renamed_the_last_generation_stands_and_no
     assert "new" not in open_index(index, encoder).sources() and index_status(index).unfinished
     working = HashEncoder()
     resume_build(index, lambda spec: working)
-    assert working.seen == [] and verify_index(index) == []
+    assert working.encoded == [] and verify_index(index) == []
     compact_index(index, encoder)
     put(index.parent / "twin", [*GUILDS[:30], NEW])
     assert read_manifest(index).segments == read_manifest(index.parent / "twin").segments

@@ -42,7 +42,7 @@ def rewrite(file: Path, text: str) -> None:
     os.utime(file, ns=(before + 10**9, before + 10**9) if before else None)
 
 
-def test_changes_are_told_once_and_only_when_two_looks_agree(docs: Path) -> None:
+def test_changes_are_reported_once_and_only_when_two_looks_agree(docs: Path) -> None:
     watched = WatchedFolder(docs)
     assert watched.changes() == Changes()
     (docs / "c.md").write_text("half a file")
@@ -110,7 +110,7 @@ def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp
     assert_same_index(load_arrays(index, IndexData), load_arrays(tmp_path / "anew", IndexData))
 
 
-def test_what_is_skipped_is_told_and_stays_as_it_was(docs: Path, tmp_path: Path) -> None:
+def test_skipped_files_are_reported_and_stay_as_they_were(docs: Path, tmp_path: Path) -> None:
     index, notes = tmp_path / "index", list[str]()
     watched = WatchedFolder(docs)
     build_index(index, read_documents(docs, print), SETTINGS, encoder)

@@ -71,7 +71,7 @@ def test_blocks_cells_and_titles() -> None:
     assert (
         html_text("<script>a<b</script>b<style>c</style><noscript>d</noscript><template><p>e</template>f").text == "bf"
     )
-    assert html_text("<script src='x'/>seen<title/>").text == "seen"
+    assert html_text("<script src='x'/>shown<title/>").text == "shown"
     assert html_text("<![if !vml]>a<![endif]><!-- b -->c<!doctype d>e</ f>g<?h?>i&#xD800;").text == "acegi\ufffd"
     assert html_text("1 < 2 <3 and <b title='a>b'>c</b> &lt;d&gt; <e").text == "1 < 2 <3 and c <d> <e"
 
@@ -156,7 +156,7 @@ def test_a_page_that_says_nothing_else_or_is_broken_keeps_what_it_says(markup: s
     assert " ".join(main_text(markup).text.split()) == text
 
 
-def test_pages_are_read_whole_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_pages_are_read_whole_on_request(tmp_path: Path) -> None:
     (tmp_path / "leave.html").write_text(AROUND)
     read = {whole: next(read_documents(tmp_path, print, Limits(whole_pages=whole))).text for whole in (False, True)}
     assert read == {False: main_text(AROUND).text, True: html_text(AROUND).text}

@@ -1,4 +1,4 @@
-"""`.modegraphignore`: git itself is the twin, and what is left out is neither read nor told."""
+"""`.modegraphignore`: git itself is the twin, and what is left out is neither read nor reported."""
 
 import subprocess
 import sys
@@ -54,15 +54,15 @@ def test_it_is_read_as_git_reads_its_own(seed: int, tmp_path: Path) -> None:
     plant(ours, rules, IGNORE_FILE)
     plant(theirs, rules, ".gitignore")
     subprocess.run(["git", "init", "-q", theirs], check=True)
-    asked = ["git", "-C", str(theirs), "ls-files", "--others", "--exclude-standard", "-z"]
-    listing = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\0")
+    command = ["git", "-C", str(theirs), "ls-files", "--others", "--exclude-standard", "-z"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
     wanted = {file for file in listing if file and not file.endswith(".gitignore")}
     found = [file.relative_to(ours).as_posix() for file in files_in(ours)]
     assert set(found) == wanted, rules
     assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(wanted)
 
 
-def test_what_is_ignored_is_neither_read_nor_told(tmp_path: Path) -> None:
+def test_what_is_ignored_is_neither_read_nor_reported(tmp_path: Path) -> None:
     plant(tmp_path, {"": ["*.bin", "notes/"]}, IGNORE_FILE)
     (tmp_path / "a.bin").write_bytes(b"\0")
     (tmp_path / "notes/bad.txt").write_bytes(b"caf\xe9")

@@ -106,7 +106,7 @@ def test_a_program_is_held_to_its_time_and_writes_no_file(
     assert tesseract._output(["cat"], b"so", "a.pdf: page 2", LIMITS) == b"so"
 
 
-def test_a_missing_program_is_told_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_reported_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"the program pdftoppm is not installed\. Install both"):
         check_programs.__wrapped__(Ocr())

@@ -75,7 +75,7 @@ def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
         ("a.odt", b"x", "ending '.odt'"),
     ],
 )
-def test_bad_input_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_bad_input_is_reported_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError) as problem:
         read(tmp_path / name)

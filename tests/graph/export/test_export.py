@@ -114,7 +114,7 @@ def test_edges_are_those_of_the_blocks(index: Index) -> None:
     assert {kind for kind, _, _ in expected} == set(blocks)
 
 
-def test_what_xml_cannot_hold_is_replaced_and_the_rest_kept(index: Index, tmp_path: Path) -> None:
+def test_what_xml_cannot_hold_is_replaced_and_the_rest_unchanged(index: Index, tmp_path: Path) -> None:
     write_graphml(index, tmp_path / "g.graphml")
     graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
     (odd,) = [v for v in graph.vs if v["kind"] == "document" and v["title"] == ODD.title]
@@ -265,33 +265,33 @@ def test_rows_take_turns() -> None:
 
 VISIT = """
 <script>
-const told = {};
+const state = {};
 const settled = () => new Promise((done) => setTimeout(done, 60));
 (async () => {
-  told.counts = document.getElementById("counts").textContent;
-  told.opened = document.querySelector("#around h2").textContent;
+  state.counts = document.getElementById("counts").textContent;
+  state.opened = document.querySelector("#around h2").textContent;
   const listed = () => document.querySelectorAll("#around details").length;
-  told.first = listed(); document.querySelector("#around button").click(); told.then = listed();
-  told.focused = document.activeElement === document.querySelectorAll("#around summary")[told.first];
+  state.first = listed(); document.querySelector("#around button").click(); state.then = listed();
+  state.focused = document.activeElement === document.querySelectorAll("#around summary")[state.first];
   const search = document.getElementById("search");
   search.value = "MARLOW Y"; search.dispatchEvent(new Event("input"));
-  told.found = [...document.querySelectorAll("#found a")].map((each) => each.textContent);
+  state.found = [...document.querySelectorAll("#found a")].map((each) => each.textContent);
   search.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" })); await settled();
-  told.shown = document.activeElement.textContent;
+  state.shown = document.activeElement.textContent;
   const said = document.querySelectorAll("#around details");
-  told.said = [...said].map((each) => each.querySelector("summary").textContent);
+  state.said = [...said].map((each) => each.querySelector("summary").textContent);
   for (const each of said) each.open = true;
   await settled();
-  told.quoted = document.querySelector("#around blockquote").textContent;
-  told.beside = [...document.querySelectorAll("#around svg a")].map((each) => each.querySelector("text").textContent).sort();
+  state.quoted = document.querySelector("#around blockquote").textContent;
+  state.neighbours = [...document.querySelectorAll("#around svg a")].map((each) => each.querySelector("text").textContent).sort();
   document.querySelector("#around svg a").dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true })); await settled();
-  told.second = document.activeElement.textContent;
+  state.second = document.activeElement.textContent;
   history.back(); await settled(); await settled();
-  told.back = document.querySelector("#around h2").textContent;
+  state.back = document.querySelector("#around h2").textContent;
   for (let depth = 0; depth < 4; depth++) { for (const each of document.querySelectorAll("#tops details")) each.open = true; await settled(); }
-  told.layers = [...document.querySelectorAll("#tops blockquote")].map((each) => each.textContent);
-  told.scripts = document.scripts.length;
-  const out = document.createElement("pre"); out.id = "told"; out.textContent = JSON.stringify(told); document.body.append(out);
+  state.layers = [...document.querySelectorAll("#tops blockquote")].map((each) => each.textContent);
+  state.scripts = document.scripts.length;
+  const out = document.createElement("pre"); out.id = "state"; out.textContent = JSON.stringify(state); document.body.append(out);
 })();
 </script>
 """
@@ -307,24 +307,26 @@ def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     command = [str(CHROMIUM), *flags, "--virtual-time-budget=5000", "--dump-dom", url]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    found = re.search(r'<pre id="told">(.*?)</pre>', dom, re.DOTALL)
+    found = re.search(r'<pre id="state">(.*?)</pre>', dom, re.DOTALL)
     assert found is not None, dom[-2000:]
-    told = json.loads(unescape(found[1]))
+    state = json.loads(unescape(found[1]))
     held = page_data(index, 2000)
-    assert told["counts"].startswith(f"{len(held['entities'])} entities, ")
-    assert told["opened"] == max(held["entities"], key=lambda name: name["mentions"])["text"]
-    assert (told["first"], told["then"], told["focused"]) == (30, 60, True)
+    assert state["counts"].startswith(f"{len(held['entities'])} entities, ")
+    assert state["opened"] == max(held["entities"], key=lambda name: name["mentions"])["text"]
+    assert (state["first"], state["then"], state["focused"]) == (30, 60, True)
     row = [name["text"] for name in held["entities"]].index("marlow yard")
     said = [proposition for proposition in held["propositions"] if row in proposition["entities"]]
-    assert told["found"][0] == told["shown"] == told["back"] == "marlow yard"
-    assert told["said"] == [proposition["text"] for proposition in said]
-    assert told["quoted"] == held["passages"][said[0]["passages"][0]]["text"]
-    beside = {name for proposition in said for name in proposition["entities"]} | set(held["entities"][row]["synonyms"])
-    assert (
-        told["beside"] == sorted(held["entities"][name]["text"] for name in beside - {row})
-        and told["second"] in told["beside"]
+    assert state["found"][0] == state["shown"] == state["back"] == "marlow yard"
+    assert state["said"] == [proposition["text"] for proposition in said]
+    assert state["quoted"] == held["passages"][said[0]["passages"][0]]["text"]
+    neighbours = {name for proposition in said for name in proposition["entities"]} | set(
+        held["entities"][row]["synonyms"]
     )
-    assert ODD.text in told["layers"] and told["scripts"] == 3
+    assert (
+        state["neighbours"] == sorted(held["entities"][name]["text"] for name in neighbours - {row})
+        and state["second"] in state["neighbours"]
+    )
+    assert ODD.text in state["layers"] and state["scripts"] == 3
 
 
 def run(*arguments: object) -> Any:

@@ -137,7 +137,7 @@ def test_a_topic_is_no_entity() -> None:
     assert "Leave and holidays" not in {entity for one in found for entity in one.entities}
 
 
-def test_a_table_row_is_told_with_headers_and_subject() -> None:
+def test_a_table_row_becomes_a_statement_with_headers_and_subject() -> None:
     assert "Tram fares: Stop: Quill; Fare: 3" in propositions(TABLE, "Tram fares")
 
 

@@ -24,7 +24,7 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document, Passage
 from modegraph.cli import build_app, open_model
 from tests.corpora import ISLES
-from tests.fakes import ChatServer, HashEncoder, asked_passage, chat_server, extraction_reply, is_extraction
+from tests.fakes import ChatServer, HashEncoder, chat_server, extraction_reply, is_extraction, requested_passage
 from tests.graph.same import assert_same_index
 
 MANY = [
@@ -53,8 +53,8 @@ def build(folder: Path, documents: list[Document], server: ChatServer, **more: A
     return build_index(folder, documents, settings(server, **more), encoder, open_model)
 
 
-def asked_titles(server: ChatServer) -> list[str]:
-    return [asked_passage(body)[0] for body in server.asked if is_extraction(body)]
+def requested_titles(server: ChatServer) -> list[str]:
+    return [requested_passage(body)[0] for body in server.requests if is_extraction(body)]
 
 
 def test_one_call_a_passage_and_what_it_said_is_in_the_index(tmp_path: Path) -> None:
@@ -63,12 +63,12 @@ def test_one_call_a_passage_and_what_it_said_is_in_the_index(tmp_path: Path) -> 
     )
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         report = build(tmp_path / "i", [*ISLES, document], server)
-        assert Counter(asked_titles(server)) == Counter(d.title for d in [*ISLES, document])
-        body = server.asked[-1]
-        assert not any("<|" in asked["messages"][1]["content"] for asked in server.asked)
+        assert Counter(requested_titles(server)) == Counter(d.title for d in [*ISLES, document])
+        body = server.requests[-1]
+        assert not any("<|" in each["messages"][1]["content"] for each in server.requests)
         assert body["response_format"]["json_schema"]["strict"] and body["temperature"] == 0
         again = build(tmp_path / "i", [*ISLES, document], server)
-    assert len(server.asked) == 6 and (report.written, again.unchanged) == (6, 6)
+    assert len(server.requests) == 6 and (report.written, again.unchanged) == (6, 6)
     assert report.read_by == {"llm": 6} and report.quarantined == report.dropped == 0
     index = open_index(tmp_path / "i", encoder)
     texts = {index.proposition(row).text: index.proposition(row) for row in range(len(index.data.proposition_ids))}
@@ -86,7 +86,7 @@ def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path
     calls: Counter[str] = Counter()
 
     def say(body: dict[str, Any], number: int) -> str:
-        title = asked_passage(body)[0]
+        title = requested_passage(body)[0]
         calls[title] += 1
         if title in bad_always or (title in bad_once and calls[title] == 1):
             return "no JSON" if int(title.split()[1]) % 10 else "word " * 5000  # cut: finish_reason is "length"
@@ -95,7 +95,9 @@ def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path
     with chat_server(say) as server:
         report = build(tmp_path / "i", MANY, server)
         assert calls == {d.title: 2 if d.title in bad_once else 1 for d in MANY}
-        retries = {asked_passage(b)[0]: b["messages"][-1]["content"] for b in server.asked if len(b["messages"]) == 4}
+        retries = {
+            requested_passage(b)[0]: b["messages"][-1]["content"] for b in server.requests if len(b["messages"]) == 4
+        }
     assert (
         set(retries) == bad_once
         and "cut at 2,048 tokens" in retries["Ship 10"]
@@ -118,22 +120,22 @@ def test_retry_asks_for_failed_passages_alone_and_really_asks(tmp_path: Path) ->
     broken = {"Ship 3", "Ship 7"}
 
     def say(body: dict[str, Any], number: int) -> str:
-        return "?" if asked_passage(body)[0] in broken else extraction_reply(body)
+        return "?" if requested_passage(body)[0] in broken else extraction_reply(body)
 
     with chat_server(say) as server:
         build(tmp_path / "i", MANY[:9], server)
         assert index_status(tmp_path / "i").quarantined == 2 and "2 of 9 passages" in quarantine_warning(tmp_path / "i")
-        server.asked.clear()
+        server.requests.clear()
         broken.discard("Ship 3")
         assert retry_failed(tmp_path / "i", encoder, open_model) == 2
-        assert Counter(asked_titles(server)) == {"Ship 3": 1, "Ship 7": 2}
-        assert len({(body["seed"], len(body["messages"])) for body in server.asked if "Ship 7" in str(body)}) == 2
-        server.asked.clear()
+        assert Counter(requested_titles(server)) == {"Ship 3": 1, "Ship 7": 2}
+        assert len({(body["seed"], len(body["messages"])) for body in server.requests if "Ship 7" in str(body)}) == 2
+        server.requests.clear()
         broken.clear()
         assert retry_failed(tmp_path / "i", encoder, open_model) == 1
-        assert len(server.asked[0]["messages"]) == 2, "the ledger must not answer with the old reply"
-        assert asked_titles(server) == ["Ship 7"] and quarantine_warning(tmp_path / "i") == ""
-        assert retry_failed(tmp_path / "i", encoder, open_model) == 0 and len(server.asked) == 1
+        assert len(server.requests[0]["messages"]) == 2, "the ledger must not answer with the old reply"
+        assert requested_titles(server) == ["Ship 7"] and quarantine_warning(tmp_path / "i") == ""
+        assert retry_failed(tmp_path / "i", encoder, open_model) == 0 and len(server.requests) == 1
         whole = tmp_path / "whole"
         build(whole, MANY[:9], server)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(whole, IndexData))
@@ -149,12 +151,12 @@ def test_a_server_that_stops_loses_nothing_and_resume_goes_on(tmp_path: Path, ca
         with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", MANY, server)
         assert f"continue with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
-        answered = asked_titles(server)[:25]
+        answered = requested_titles(server)[:25]
         assert "modegraph resume" in index_status(tmp_path / "i").unfinished
-        server.asked.clear()
+        server.requests.clear()
         up = 1000
         resume_build(tmp_path / "i", encoder, open_model)
-        assert set(asked_titles(server)) & set(answered) == set() and len(server.asked) == 35
+        assert set(requested_titles(server)) & set(answered) == set() and len(server.requests) == 35
         build(tmp_path / "whole", MANY, server)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
@@ -195,7 +197,7 @@ def test_calls_run_together_and_no_more_is_read_than_two_waves() -> None:
         for readings in read_by_model(documents(), model, Prompt("", 999), Domain):
             answered += len(readings)
             assert len(read) - answered <= WAVE_CALLS * (WAVES_IN_FLIGHT - 1), "read on before a wave had come back"
-    assert answered == len(server.asked) == len(read) == 180 and 4 < server.most_running
+    assert answered == len(server.requests) == len(read) == 180 and 4 < server.most_running
 
 
 def test_order_of_arrival_and_deleting_do_not_show(tmp_path: Path) -> None:
@@ -211,14 +213,14 @@ def test_order_of_arrival_and_deleting_do_not_show(tmp_path: Path) -> None:
         assert index_status(tmp_path / name).rows == index_status(tmp_path / "a").rows
 
 
-def test_the_domain_is_inferred_once_and_told_to_every_call(tmp_path: Path) -> None:
+def test_the_domain_is_inferred_once_and_sent_with_every_call(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         build(tmp_path / "i", MANY[:8], server, infer_domain=True)
         build(tmp_path / "i", MANY[8:10], server, infer_domain=True)
-    domains = [body for body in server.asked if not is_extraction(body)]
-    assert len(domains) == 1 and domains[0] is server.asked[0] and len(server.asked) == 11
+    domains = [body for body in server.requests if not is_extraction(body)]
+    assert len(domains) == 1 and domains[0] is server.requests[0] and len(server.requests) == 11
     assert domains[0]["messages"][1]["content"].count("Passage: ") == 5
-    for body in server.asked[1:]:
+    for body in server.requests[1:]:
         assert "(above all: ship, village)" in body["messages"][0]["content"]
         assert "(such as: island life)" in body["messages"][0]["content"]
 
@@ -228,7 +230,7 @@ def test_without_a_usable_domain_the_passages_are_read_all_the_same(tmp_path: Pa
     with chat_server(say) as server:
         report = build(tmp_path / "i", MANY[:3], server, infer_domain=True)
     assert report.read_by == {"llm": 3} and "No entity types and topics were inferred" in capsys.readouterr().err
-    assert "above all" not in server.asked[-1]["messages"][0]["content"]
+    assert "above all" not in server.requests[-1]["messages"][0]["content"]
 
 
 def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
     examples.write_text("Passage: $5 for {tea}.")
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         build(tmp_path / "i", ISLES[:1], server, extractor_examples=str(examples))
-        assert "Passage: $5 for {tea}." in server.asked[0]["messages"][0]["content"]
+        assert "Passage: $5 for {tea}." in server.requests[0]["messages"][0]["content"]
         with pytest.raises(UserError, match="read by model m, prompts"):
             build(tmp_path / "i", ISLES[:2], server)
         other = settings(server, extractor_model=f"openai:other@{server.url}", extractor_examples=str(examples))
@@ -244,10 +246,10 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
             build_index(tmp_path / "i", ISLES[:2], other, encoder, open_model)
         with pytest.raises(UserError, match="extractor = 'rules', but this index was made with extractor = 'llm'"):
             build_index(tmp_path / "i", ISLES[:2], IndexSettings(max_passage_tokens=30), encoder)
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
     with chat_server(lambda body, number: extraction_reply(body)) as moved:
         assert build(tmp_path / "i", ISLES[:2], moved, extractor_examples=str(examples)).documents == 2
-        assert len(moved.asked) == 1, "the same model at another address reads on"
+        assert len(moved.requests) == 1, "the same model at another address reads on"
 
 
 def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +259,7 @@ def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: p
     broken = {"Ship 1"}
 
     def say(body: dict[str, Any], number: int) -> str:
-        return "?" if is_extraction(body) and asked_passage(body)[0] in broken else extraction_reply(body)
+        return "?" if is_extraction(body) and requested_passage(body)[0] in broken else extraction_reply(body)
 
     with chat_server(say) as server:
         run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
@@ -272,7 +274,7 @@ def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: p
         broken.clear()
         assert json.loads(run("retry", tmp_path / "i", "--failed", "--json").stdout) == {
             "index": str(tmp_path / "i"),
-            "asked": 1,
+            "retried": 1,
             "quarantined": 0,
         }
         both = run("index", corpus, "--out", tmp_path / "j", *model, "--import", corpus)

@@ -51,8 +51,8 @@ def build(folder: Path, server: ChatServer | None, found: list[Document], **valu
     return load_arrays(folder, IndexData)
 
 
-def lines_asked(server: ChatServer) -> list[list[str]]:
-    return [body["messages"][1]["content"].split("\n") for body in server.asked]
+def requested_lines(server: ChatServer) -> list[list[str]]:
+    return [body["messages"][1]["content"].split("\n") for body in server.requests]
 
 
 def say(body: dict[str, Any], number: int) -> str:
@@ -60,31 +60,31 @@ def say(body: dict[str, Any], number: int) -> str:
     return f"A summary of {len(lines)} texts, the first {lines[0][2:22]}."
 
 
-def test_every_chunk_and_community_is_told_by_the_model(tmp_path: Path) -> None:
+def test_every_chunk_and_community_is_summarised_by_the_model(tmp_path: Path) -> None:
     with chat_server(say) as server:
         data = build(tmp_path / "i", server, documents(8))
-    assert len(data.summary_texts) == len(server.asked) > 8
+    assert len(data.summary_texts) == len(server.requests) > 8
     assert all(text.startswith("A summary of ") for text in data.summary_texts)
     for row, text in enumerate(data.summary_texts):
         members = data.summary_member_SX[[row], :].nnz
         assert text.startswith(f"A summary of {members} texts")
-    assert "at most 90 words" in server.asked[0]["messages"][0]["content"]
-    assert all(line.startswith("- ") for lines in lines_asked(server) for line in lines)
+    assert "at most 90 words" in server.requests[0]["messages"][0]["content"]
+    assert all(line.startswith("- ") for lines in requested_lines(server) for line in lines)
 
 
 def test_unchanged_communities_are_never_summarised_again(tmp_path: Path) -> None:
     with chat_server(say) as server:
         first = build(tmp_path / "i", server, documents(8))
-        calls = len(server.asked)
+        calls = len(server.requests)
         build(tmp_path / "i", server, documents(8))
-        assert len(server.asked) == calls
+        assert len(server.requests) == calls
         build(
             tmp_path / "i", server, [Document("other", "Other", "Kelp bread is baked from barley. It keeps for days.")]
         )
-        new = lines_asked(server)[calls:]
+        new = requested_lines(server)[calls:]
         assert 0 < len(new) < calls
         delete_documents(tmp_path / "i", ["other"], encoder, open_model)
-        assert len(server.asked) == calls + len(new) and verify_index(tmp_path / "i") == []
+        assert len(server.requests) == calls + len(new) and verify_index(tmp_path / "i") == []
     assert_same_index(first, load_arrays(tmp_path / "i", IndexData))
 
 
@@ -109,7 +109,7 @@ def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, ans
         ("<think>The yard. It bu", ""),
     ],
 )
-def test_of_a_summary_that_was_cut_the_whole_sentences_are_kept(reply: str, expected: str) -> None:
+def test_a_truncated_summary_keeps_its_whole_sentences(reply: str, expected: str) -> None:
     requested = [["The yard built ferries.", "It burned in 1911."]]
     assert write_summaries(ScriptedModel(lambda request: reply, "length"), 20, requested) == [expected]
     assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, requested) == [""]
@@ -125,11 +125,11 @@ def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
     assert len(data.summary_texts) == 6 and len(written) == 5
 
 
-def test_passages_are_told_with_their_titles(tmp_path: Path) -> None:
+def test_passages_are_summarised_with_their_titles(tmp_path: Path) -> None:
     found = [Document(f"d{n}", f"Isle {n}", f"It lies {n} miles off Tarn. Salt is made there.") for n in range(4)]
     with chat_server(say) as server:
         build(tmp_path / "i", server, found, layers=2)
-    lines = {line for lines in lines_asked(server) for line in lines}
+    lines = {line for lines in requested_lines(server) for line in lines}
     assert lines == {f"- Isle {n} It lies {n} miles off Tarn. Salt is made there." for n in range(4)}
 
 
@@ -145,12 +145,12 @@ def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
         model = ("--summary-model", f"openai:m@{server.url}")
         assert "not counted: the calls for summaries" in run("plan", *into, *model).stdout
         assert run("index", *into, *model).exit_code == 0
-        requested = len(server.asked)
+        requested = len(server.requests)
         assert requested == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
-        assert run("index", *into).exit_code == 0 and len(server.asked) == requested, "the index remembers its model"
+        assert run("index", *into).exit_code == 0 and len(server.requests) == requested, "the index remembers its model"
     with chat_server(say) as moved:
         assert run("resume", folder, "--summary-model", f"openai:m@{moved.url}").exit_code == 0
-        assert moved.asked == [], "the same model at another address has said all this before"
+        assert moved.requests == [], "the same model at another address has said all this before"
     assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
     assert run("index", *into, "--summary-model", "").exit_code == 0
     assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
@@ -162,7 +162,7 @@ def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None
     def tell(request: CompletionRequest) -> str:
         lines = request.messages[1].content.split("\n")
         requested.append(lines)
-        return f"told {len(requested)} " + "word " * 398
+        return f"summary {len(requested)} " + "word " * 398
 
     group = [f"text {n} " + "word " * 698 for n in range(20)]
     model = ScriptedModel(tell)
@@ -170,20 +170,20 @@ def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None
     assert all(sum(words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in requested)
     assert [len(lines) for lines in requested] == [4, 4, 4, 4, 4, 5]
     assert [line.split()[2] for lines in requested[:5] for line in lines] == [str(n) for n in range(20)]
-    assert summary.startswith("told 6 ")
+    assert summary.startswith("summary 6 ")
 
 
 def test_a_tree_that_does_not_shrink_ends() -> None:
     model = ScriptedModel(lambda request: "word " * 2_000)
     assert write_summaries(model, 2_000, [["word " * 2_000] * 3, ["short"]]) == ["", "word " * 1_999 + "word"]
-    assert len(model.asked) == 4
+    assert len(model.requests) == 4
     assert write_summaries(model, 100, []) == [] and write_summaries(model, 100, [[]]) == [""]
 
 
 def test_documents_are_quoted_as_data() -> None:
     model = ScriptedModel(lambda request: "fine")
     write_summaries(model, 100, [["one\n- two <|im_start|>system", "three"]])
-    assert model.asked[0].messages[1].content == "- one - two < |im_start| >system\n- three"
+    assert model.requests[0].messages[1].content == "- one - two < |im_start| >system\n- three"
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))

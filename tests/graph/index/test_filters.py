@@ -122,11 +122,11 @@ def _settings(mode: str, *where: str) -> RetrieveSettings:
     return RetrieveSettings(mode=mode, top_k=5, where=where)  # type: ignore[arg-type]
 
 
-def test_what_is_kept_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index = replace(dated)
     sources = [f"source={source}" for source in index.sources()]
     parts = [index.where(_settings("dense", source).conditions) for source in sources]
-    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "kept"
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "cached"
     retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
     one = parts[0].own_bytes(index.data)
     monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one)

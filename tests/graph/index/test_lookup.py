@@ -1,4 +1,4 @@
-"""Rows by name, against a table of all names; of an index that was edited beside its arrays too."""
+"""Rows by name, against a table of all names; of an index with patched arrays too."""
 
 from pathlib import Path
 from typing import get_args
@@ -13,7 +13,7 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
-from tests.graph.build.beside import edits_written_beside
+from tests.graph.build.patches import edits_as_patches
 
 
 def encoder(spec: str) -> HashEncoder:
@@ -25,7 +25,7 @@ def test_every_row_is_found_by_its_name_and_nothing_else_is(tmp_path: Path, edit
     settings = IndexSettings(min_similarity=0.2, neighbours=3)
     build_index(tmp_path, guild_documents()[:20], settings, encoder)
     if edited:
-        with edits_written_beside():
+        with edits_as_patches():
             build_index(tmp_path, [Document("Ärger", "", "Ada keeps the Netmakers Hall. 東京の塔")], settings, encoder)
             delete_documents(tmp_path, [guild_documents()[3].source], encoder)
     index = open_index(tmp_path, encoder)

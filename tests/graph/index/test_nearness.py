@@ -58,7 +58,7 @@ def test_what_is_usual_is_0_and_the_same_text_1(indexes: tuple[Index, Index]) ->
     assert usual_cosine(indexes[1]) == pytest.approx(SHARED + (1 - SHARED) * usual_cosine(indexes[0]), abs=1e-4)
 
 
-def test_order_is_kept(indexes: tuple[Index, Index]) -> None:
+def test_order_is_preserved(indexes: tuple[Index, Index]) -> None:
     """Questions may lie farther from all propositions than these do from each other, as in chats."""
     alike = replace(
         indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(QUANTILE_LEVELS_Z), np.float32))

@@ -104,13 +104,13 @@ def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
 
 
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])
-def test_a_record_without_checksums_is_told(record: str, tmp_path: Path) -> None:
+def test_a_record_without_checksums_is_reported(record: str, tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text(record)
     with pytest.raises(UserError, match=r"pretrained\.json: no checksums.*Make it again"):
         check_files(tmp_path, "smollm2")
 
 
-def test_a_cache_that_cannot_be_written_is_told(gguf: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(gguf: Path, tmp_path: Path) -> None:
     """Its place is taken by a file: permissions do not bind everyone who runs the tests."""
     (tmp_path / "cache").write_text("")
     with pytest.raises(UserError, match=r"smollm2: cannot be written \(.*XDG_CACHE_HOME"):

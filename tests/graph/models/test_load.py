@@ -151,7 +151,7 @@ def test_what_is_whole_opens(whole: Path, adapter: Path) -> None:
     assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
 
 
-def test_weights_that_are_not_numbers_are_told(whole: Path, tmp_path: Path) -> None:
+def test_weights_that_are_not_numbers_are_reported(whole: Path, tmp_path: Path) -> None:
     """As a run that diverged may leave them: greedy decoding would write one token on and on."""
     folder = shutil.copytree(whole, tmp_path / "copy")
     weights = load_file(folder / WEIGHTS)

@@ -120,7 +120,7 @@ def test_another_file_and_another_vector_are_refused(tmp_path: Path) -> None:
         convert_nano_e5(tmp_path / "e5.bin", tmp_path / "again")
 
 
-def test_an_encoder_is_no_language_model_and_is_told_with_the_command_that_fetches_it(
+def test_an_encoder_given_as_language_model_is_reported_with_the_command_that_fetches_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(ENCODERS) == {"e5-small"} and not set(ENCODERS) & set(MODELS)

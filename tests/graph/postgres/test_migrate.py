@@ -49,9 +49,7 @@ def test_a_schema_of_before_is_brought_up_to_date_by_the_next_writer_with_its_ro
     assert index_status(index).rows["documents"] == rows["documents"] + 1
 
 
-def test_what_is_asked_at_each_turn_reads_an_index_alone(
-    index: Path, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queries_of_each_turn_read_only_an_index(index: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_index(index, encoder)
     statements: list[str] = []
     with closing(open_store(index)) as store:

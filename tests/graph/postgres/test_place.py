@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused_and_leaves_no_folder(index: Path, tmp_path: P
     assert "Write it again" in refused(lambda: index_status(index))
 
 
-def test_a_database_that_is_away_is_told_in_one_line_and_readers_go_on(index: Path) -> None:
+def test_an_unreachable_database_is_reported_in_one_line_and_readers_go_on(index: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -75,7 +75,7 @@ def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str,
         assert last.fence == first.fence + 5, "no fence comes twice"
 
 
-def test_who_gives_up_is_told_who_writes_and_leaves_the_line(database: str, tmp_path: Path) -> None:
+def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(database: str, tmp_path: Path) -> None:
     with writers_turn(database, tmp_path):
         with (
             pytest.raises(IndexBusy, match=rf"being written by process {os.getpid()} of .*\. Expected one writer"),

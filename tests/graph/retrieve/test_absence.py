@@ -44,7 +44,7 @@ def probabilities(index: Index, questions: Sequence[str], **settings: object) ->
     return [each.absence.probability for each in found if each.absence is not None]
 
 
-def test_what_the_documents_hold_is_told_from_what_they_do_not(isles: Index) -> None:
+def test_questions_the_documents_answer_are_distinguished_from_others(isles: Index) -> None:
     own, foreign = probabilities(isles, OWN), probabilities(isles, FOREIGN)
     assert max(own) < 0.5 and min(foreign) > 0.9, (own, foreign)
 
@@ -57,11 +57,11 @@ def test_a_question_whose_document_goes_becomes_less_likely_to_be_answered(isles
         assert probabilities(part, questions)[place] > whole[place] + 0.1
 
 
-def test_only_what_was_asked_for_is_judged_and_what_is_found_stays_the_same(isles: Index) -> None:
+def test_absence_is_estimated_only_on_request_and_the_passages_stay_the_same(isles: Index) -> None:
     plain = retrieve(isles, FOREIGN[0], RetrieveSettings())
-    asked = retrieve(isles, FOREIGN[0], RetrieveSettings(abstain=0.5))
-    assert plain.absence is None and asked.absence is not None
-    assert [each.item.id for each in asked.passages] == [each.item.id for each in plain.passages]
+    estimated = retrieve(isles, FOREIGN[0], RetrieveSettings(abstain=0.5))
+    assert plain.absence is None and estimated.absence is not None
+    assert [each.item.id for each in estimated.passages] == [each.item.id for each in plain.passages]
 
 
 @pytest.mark.parametrize(("threshold", "abstained"), [(0, True), (0.5, True), (1, False)])

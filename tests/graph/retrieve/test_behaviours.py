@@ -81,7 +81,7 @@ def test_the_order_in_which_documents_came_does_not_show(tmp_path: Path, mode: M
         assert np.allclose(*([each.score for each in one.passages] for one in (found, expected)), atol=1e-6)
 
 
-def test_a_pair_that_is_told_twice_and_a_synonym_is_one_edge(tmp_path: Path) -> None:
+def test_a_pair_that_is_stated_twice_and_a_synonym_is_one_edge(tmp_path: Path) -> None:
     documents = [
         Document("a", "A", "The ferry Lantern passed the ferry Lanterns at noon."),
         Document("b", "B", "In Tarn the Lantern met the Lanterns again."),

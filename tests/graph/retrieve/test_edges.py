@@ -105,7 +105,7 @@ def test_equal_scores_go_by_source(twins: Index, mode: Mode) -> None:
 
 @pytest.fixture(scope="module")
 def shared(folder: Path) -> Index:
-    """The isles, and a document that says a sentence of another's; asked in every mode, so that it keeps all that it can."""
+    """The isles, and a document that says a sentence of another's; searched in every mode, to fill every cache."""
     index = build(folder / "shared", [*ISLES, Document("notes", "", "Tarn is a village of 312 people. It snows.")])
     for mode in MODES:
         ask(index, QUESTIONS[0], mode)
@@ -162,7 +162,7 @@ class Going(ScriptedModel):
         return super().complete(requests)
 
 
-def test_replies_that_came_stand_when_the_model_goes_before_another_is_asked_for_again() -> None:
+def test_replies_received_before_the_model_goes_away_are_used() -> None:
     good = json.dumps({"answer": "Ada", "next_questions": []})
     caller = Caller(Going(lambda request: good if request.messages[1].content == "one" else "hm"))
     one, two = caller.ask(Verdict, "system", ["one", "two"], 9)
@@ -174,4 +174,4 @@ def test_replies_that_came_stand_when_the_model_goes_before_another_is_asked_for
 def test_a_usable_reply_costs_one_call() -> None:
     model = ScriptedModel(lambda request: json.dumps({"answer": "Ada", "next_questions": []}))
     assert Caller(model).ask(Verdict, "system", ["one", "two", "three"], 9) == [Verdict(answer="Ada")] * 3
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3

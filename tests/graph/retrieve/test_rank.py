@@ -10,15 +10,15 @@ from graph.retrieve.parts.ranking import rank_of, top_rows
 
 
 @given(st.data(), st.integers(1, 400), st.integers(1, 40), st.sampled_from([1, 3, 1000]))
-def test_the_top_rows_are_those_of_sorting_all(data: st.DataObject, count: int, asked: int, kinds: int) -> None:
+def test_the_top_rows_are_those_of_sorting_all(data: st.DataObject, count: int, top: int, kinds: int) -> None:
     """Few kinds of scores, so that most are equal, and many; a sample of eight tells where to look."""
     draws = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     scores_N = draws.integers(0, kinds, count).astype(np.float32)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ranking, "SAMPLED", 8)
         patched.setattr(ranking, "SPARE", 1)
-        found = top_rows(scores_N, asked)
-    assert found.tolist() == sorted(range(count), key=lambda row: (-scores_N[row], row))[:asked]
+        found = top_rows(scores_N, top)
+    assert found.tolist() == sorted(range(count), key=lambda row: (-scores_N[row], row))[:top]
     assert [rank_of(scores_N, int(row)) for row in found] == list(range(1, len(found) + 1))
 
 

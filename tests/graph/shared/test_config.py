@@ -62,7 +62,7 @@ def test_file_then_overrides(tmp_path: Path) -> None:
         ("model: a", ["model.size=1"], "model is the value 'a'"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(tmp_path: Path, text: str, overrides: list[str], message: str) -> None:
+def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overrides: list[str], message: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(text)
     with pytest.raises(UserError) as problem:
@@ -111,7 +111,7 @@ def test_other_settings_get_what_yaml_makes_of_it() -> None:
         ),
     ],
 )
-def test_a_problem_is_told_without_sections_secrets_or_insides(
+def test_a_problem_is_reported_without_sections_secrets_or_internals(
     tmp_path: Path, text: str, overrides: list[str], message: str
 ) -> None:
     file = tmp_path / "c.yaml"

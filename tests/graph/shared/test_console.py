@@ -1,4 +1,4 @@
-"""What a command says goes to standard error; within `quiet` it is logged instead, and other threads go on talking."""
+"""What a command says goes to standard error; within `quiet` it is logged instead, and other threads go on printing."""
 
 import itertools
 import logging
@@ -10,7 +10,7 @@ import pytest
 from graph.shared.console import quiet, recorded_in, say, track
 
 
-def talk() -> list[int]:
+def say_lines() -> list[int]:
     say("a line")
     return list(track([1, 2], "items", 2))
 
@@ -20,10 +20,10 @@ def test_within_quiet_lines_are_logged_and_nothing_is_shown(
 ) -> None:
     caplog.set_level(logging.INFO, "modegraph")
     with quiet():
-        assert talk() == [1, 2]
+        assert say_lines() == [1, 2]
     assert capfd.readouterr() == ("", "")
     assert [record.getMessage() for record in caplog.records] == ["a line", "items: 2 done"]
-    assert talk() == [1, 2]
+    assert say_lines() == [1, 2]
     assert capfd.readouterr() == ("", "a line\nitems: 2 done\n")
 
 
@@ -39,7 +39,7 @@ def test_the_time_left_follows_the_pace_after_a_slow_first_item(
 
 def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
     with quiet():
-        thread = threading.Thread(target=talk)
+        thread = threading.Thread(target=say_lines)
         thread.start()
         thread.join()
     assert capfd.readouterr().err.startswith("a line\n")

@@ -1,4 +1,4 @@
-"""A name of the hub is asked for once: what is not there, and a hub that does not answer, are told at once."""
+"""One request for each name of the hub: a name that it lacks, and a hub that does not answer, are reported at once."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("status", "message"), [(401, "has no model of that name"), (404, "has no model"), (503, "does not answer")]
 )
-def test_a_wrong_name_is_told_after_one_request(
+def test_a_wrong_name_is_reported_after_one_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, message: str
 ) -> None:
     with hub(status) as (address, requested):
@@ -33,7 +33,7 @@ def test_a_wrong_name_is_told_after_one_request(
     assert requested == ["/api/models/owner/wrong"] and "\n" not in str(problem.value)
 
 
-def test_a_hub_that_has_it_is_asked_by_whoever_loads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_that_the_hub_has_may_be_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with hub(200) as (address, _):
         go_online(monkeypatch, address, tmp_path)
         assert only_in_cache("owner/there", "model") is False
@@ -49,7 +49,7 @@ def test_without_a_network_the_cache_will_do(monkeypatch: pytest.MonkeyPatch, tm
     assert only_in_cache("owner/name", "model") is True
 
 
-def test_offline_no_hub_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
+def test_offline_no_hub_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
     with hub(200) as (address, requested):
         go_online(monkeypatch, address, tmp_path)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

@@ -24,7 +24,7 @@ with report_progress(folder, {"stage": "ms"}):
 """
 
 
-def test_what_is_under_way_is_told_and_goes_when_it_is_done(tmp_path: Path) -> None:
+def test_progress_is_readable_during_the_run_and_removed_at_its_end(tmp_path: Path) -> None:
     assert read_progress(tmp_path) is None
     note_progress(tmp_path, 1, 2)
     assert not (tmp_path / PROGRESS).exists()

@@ -76,7 +76,7 @@ def test_products_of_halves_are_those_of_the_widened(rows: int) -> None:
     count=st.integers(1, 30),
 )
 @example(rows=304, parts=1, dtype="float32", ann_rows=1, seed=3, count=2)  # Its nearest lists hold one in use.
-def test_what_is_found_is_in_use_and_near_and_all_of_it_is_found_when_asked_for(
+def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     rows: int,
     parts: int,
     dtype: VectorType,
@@ -133,7 +133,7 @@ def test_the_fewest_lists_are_looked_through_that_find_enough(tmp_path: Path, ro
     assert ann.recall == pytest.approx(sum(both) / sum(map(len, nearest_sets)), abs=1e-3)
 
 
-def test_a_recall_that_falls_short_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recall_that_falls_short_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scattered = unit_rows(np.random.default_rng(0).normal(size=(3_000, 96)).astype(np.float32))
     ann = build_ann(tmp_path, "v-0.segment", scattered)
     assert ann.recall < LEAST_RECALL
@@ -224,7 +224,7 @@ def test_new_nodes_of_a_large_graph_are_tied_to_what_ann_indexes_find(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
 @pytest.mark.parametrize("rows", [3, 4_000])
-def test_a_full_disk_is_told_however_little_is_left_to_write(tmp_path: Path, rows: int) -> None:
+def test_a_full_disk_is_reported_however_little_is_left_to_write(tmp_path: Path, rows: int) -> None:
     inverted, file, twin = inverted_file(clustered(rows)), tmp_path / "a.ann", tmp_path / "twin.ann"
     write_ann(inverted, file)
     faiss.write_index(inverted, str(twin))

@@ -46,14 +46,14 @@ def calls_again(folder: Path) -> int:
     completions = ledger.complete(REQUESTS)
     ledger._calls._database.close()  # type: ignore[attr-defined]
     assert [completion.text for completion in completions] == [reply(request) for request in REQUESTS]
-    return len(model.asked)
+    return len(model.requests)
 
 
 def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
 
 
-def test_whatever_byte_flips_answers_are_right_and_most_calls_are_kept(
+def test_whatever_byte_flips_answers_are_right_and_most_calls_survive(
     whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = [20, 24, 40, 100, 103, 105, 4096, 4099, *range(4200, len(whole), len(whole) // 40)]
@@ -136,11 +136,11 @@ def encoder(spec: str) -> HashEncoder:
 
 def build(folder: Path, server: ChatServer) -> int:
     """Index all documents; how many calls that took."""
-    server.asked.clear()
+    server.requests.clear()
     settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", infer_domain=False)
     build_index(folder, MANY, settings, encoder, open_model)
     assert verify_index(folder) == []
-    return len(server.asked)
+    return len(server.requests)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_threads_of_one_process_write_one_at_a_time(tmp_path: Path) -> None:
     assert most == [1] * 8
 
 
-def test_who_gives_up_is_told_who_writes_and_leaves_the_line(tmp_path: Path) -> None:
+def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(tmp_path: Path) -> None:
     with writer_lock(tmp_path):
         with (
             pytest.raises(IndexBusy, match=f"being written by process {os.getpid()}. Expected one writer"),

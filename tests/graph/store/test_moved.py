@@ -43,9 +43,7 @@ def test_what_is_put_in_is_that_of_a_list_run_by_run_and_at_once(runs: int, data
 
 
 @given(st.data(), EDITS)
-def test_merges_one_after_another_are_one_and_can_be_told_by_what_is_gone_and_new(
-    data: st.DataObject, edits: int
-) -> None:
+def test_successive_merges_are_one_and_are_described_by_removed_and_new_rows(data: st.DataObject, edits: int) -> None:
     first = data.draw(st.integers(0, 6))
     named, total = [f"0.{row}" for row in range(first)], RowMap.of_previous(np.arange(first), first)
     original = list(named)

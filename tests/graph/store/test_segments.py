@@ -114,7 +114,7 @@ def test_vectors_of_a_damaged_segment_are_not_written_on(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "array", [np.arange(5), np.array([b"ab", b"c"], ID_BYTES), np.zeros((0, 3)), np.eye(90)[:, 1:]]
 )
-def test_an_array_is_written_as_numpy_does_and_a_full_disk_is_told(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_an_array_is_written_as_numpy_does_and_a_full_disk_is_reported(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
     np.save(tmp_path / "twin.npy", array)
     with (tmp_path / "a.npy").open("wb") as opened:
         write_array(opened, array)

@@ -71,7 +71,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_wo
     known = [terms.index(term) for term in terms_of(question) if term in terms]
     of_terms = scores_of(counts.count_WP)
     scores_P = of_terms.sum(known)
-    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "from what was kept"
+    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "from the cache"
     if not terms:
         assert not scores_P.any()
         return
@@ -83,8 +83,8 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_wo
     assert scores_P[top_rows(scores_P, len(texts))].tolist() == scored[0].tolist()
 
 
-def test_what_frequent_terms_add_is_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight texts; "a" and "b" stand in most, "c" in one: two of their columns of 32 bytes are not kept together."""
+def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight texts; "a" and "b" occur in most, "c" in one: the cache cannot hold two of their columns of 32 bytes."""
     counts = count_terms(["a b c", "b", "a b", "a", "a b", "b a", "a", "b"])
     monkeypatch.setattr("graph.index.index.MOST_CACHED_BYTES", 40)
     of_terms = scores_of(counts.count_WP)

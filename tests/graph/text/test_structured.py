@@ -1,4 +1,4 @@
-"""What a server is told to keep to, and what is read all the same."""
+"""Which schema a server is sent, and which replies are read although they break it."""
 
 from collections.abc import Iterator
 from importlib import import_module

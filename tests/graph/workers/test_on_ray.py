@@ -31,7 +31,7 @@ from modegraph.cli import open_model
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, chat_server, extraction_reply
 from tests.graph.build.crash_child import DOCUMENTS
-from tests.graph.build.test_crash import kept_replies
+from tests.graph.build.test_crash import stored_replies
 from tests.places import ROOT
 from tests.tiny_models import write_tiny_llama
 
@@ -223,14 +223,16 @@ class Keeping(HashEncoder):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
-def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers: RayWorkers, tmp_path: Path) -> None:
+def test_a_full_disk_on_a_worker_is_reported_in_one_line_and_the_run_goes_on(
+    workers: RayWorkers, tmp_path: Path
+) -> None:
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
     message = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with free space\. Make room there, "
     with pytest.raises(UserError, match=message):
         build_index(folder, ISLES, settings, lambda spec: Keeping(Path("/dev/full")), workers=workers)
     assert index_status(folder).unfinished
-    resume_build(folder, lambda spec: Keeping(tmp_path / "kept"), workers=workers)
-    assert (tmp_path / "kept").exists() and index_status(folder).unfinished == ""
+    resume_build(folder, lambda spec: Keeping(tmp_path / "texts"), workers=workers)
+    assert (tmp_path / "texts").exists() and index_status(folder).unfinished == ""
     build_index(tmp_path / "whole", ISLES, settings, lambda spec: HashEncoder())
     assert_same(folder, tmp_path / "whole")
 
@@ -294,7 +296,7 @@ from tests.fakes import HashEncoder
 from tests.graph.build.crash_child import DOCUMENTS, kill_at
 folder, url, address = sys.argv[1:]
 settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{url}")
-kill_at("kept call", 5)
+kill_at("stored call", 5)
 with open_workers("ray", address) as workers:
     build_index(Path(folder), DOCUMENTS, settings, lambda spec: HashEncoder(), open_model, workers)
 """
@@ -305,16 +307,16 @@ def test_a_driver_that_was_killed_goes_on_where_it_was(workers: RayWorkers, tmp_
         settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}")
         whole = tmp_path / "whole"
         build_index(whole, DOCUMENTS, settings, lambda spec: HashEncoder(), open_model)
-        calls = len(server.asked)
-        server.asked.clear()
+        calls = len(server.requests)
+        server.requests.clear()
         folder, address = tmp_path / "killed", ray.get_runtime_context().gcs_address
         command = [sys.executable, "-P", "-c", CHILD, str(folder), server.url, address]
         run = subprocess.run(command, env={**os.environ, "PYTHONPATH": PATH}, check=False)
         assert run.returncode == -signal.SIGKILL
-        kept = kept_replies(folder)
-        server.asked.clear()
+        stored = stored_replies(folder)
+        server.requests.clear()
         resume_build(folder, lambda spec: HashEncoder(), open_model, workers=workers)
-        assert not kept & {extraction_reply(body) for body in server.asked}, "a completed call was made again"
-        assert 0 < len(server.asked) <= calls - 5
+        assert not stored & {extraction_reply(body) for body in server.requests}, "a completed call was made again"
+        assert 0 < len(server.requests) <= calls - 5
     assert_same(whole, folder)
     assert index_status(folder).unfinished == ""

@@ -73,7 +73,7 @@ def answer_by_http2(listening: socket.socket) -> None:
                 client.sendall(frame(HEADERS, LAST, int.from_bytes(head[5:], "big"), NOT_FOUND))
 
 
-def test_another_service_of_the_same_protocol_is_told_in_our_words_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_service_of_the_same_protocol_is_reported_in_our_words_alone(capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

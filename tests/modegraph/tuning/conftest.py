@@ -22,13 +22,13 @@ DOCUMENTS = [
 QUESTIONS = [
     {
         "id": f"q{number}-{form}",
-        "question": f"{asked} was the {ship} built?",
+        "question": f"{opening} was the {ship} built?",
         "answers": [YEAR],
         "gold_ids": [f"ship-{number}"],
         "type": "single",
     }
     for number, ship in enumerate(SHIPS)
-    for form, asked in enumerate(("When", "In which year"))
+    for form, opening in enumerate(("When", "In which year"))
 ]
 QUICK = {"hours": 0.05, "least_test": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
 ANSWERS = ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND)

@@ -120,9 +120,9 @@ def test_own_questions_are_located_and_what_cannot_be_used_is_counted(tmp_path: 
     ]
     found = split(tmp_path, DOCUMENTS, [*bare, *odd])
     assert found.left_out == {NO_ANSWER: 1, NOT_FOUND: 1, NO_PASSAGE: 1, BOTH_PARTS: 1}
-    kept = {row["id"]: row for row in found.rows}
-    assert len(kept) == len(bare) + 1 and kept["absent"]["split"] == "test"
-    assert kept["q0-0"]["gold_ids"] == ["ship-0"]
+    rows = {row["id"]: row for row in found.rows}
+    assert len(rows) == len(bare) + 1 and rows["absent"]["split"] == "test"
+    assert rows["q0-0"]["gold_ids"] == ["ship-0"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_small_and_odd_corpora_are_refused(
         split(tmp_path, documents, rows)
 
 
-def test_too_few_test_questions_are_told(tmp_path: Path) -> None:
+def test_too_few_test_questions_are_reported(tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match="15 or more to test on"):
         split(tmp_path, DOCUMENTS, QUESTIONS, least_test=15)
     assert split(tmp_path, DOCUMENTS, QUESTIONS, least_test=8, test_share=0.3).count("test") == 8, (

@@ -66,8 +66,8 @@ def test_a_model_that_became_better_is_recommended(
     splits = {row["id"]: row["split"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     trained = {row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")}
     assert trained and {splits[each] for each in trained} == {"train"} and "test" in splits.values()
-    asked = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/held-out.jsonl")}
-    assert asked == {each for each, split in splits.items() if split == "test"}
+    held_out = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/held-out.jsonl")}
+    assert held_out == {each for each, split in splits.items() if split == "test"}
 
     page, card = ((tmp_path / "out" / name).read_text() for name in ("report.html", "README.md"))
     assert HOSTILE not in page + card and "&lt;script&gt;" in page and "<script" not in page
@@ -144,9 +144,9 @@ def test_a_call_that_was_answered_is_not_made_again(
     assert not (tmp_path / "out/tuned").exists() and len(calls) == limit
     limit = -1
     mg.tune(DOCUMENTS, tmp_path / "out", **quick)
-    asked = [request.messages for request in calls]
+    prompts = [request.messages for request in calls]
     answers = list(read_jsonl(tmp_path / "out/tuned/held-out.jsonl"))
-    assert len(asked) == len(set(asked)) == len(answers) > 3
+    assert len(prompts) == len(set(prompts)) == len(answers) > 3
 
 
 @pytest.mark.slow

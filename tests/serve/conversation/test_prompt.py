@@ -1,4 +1,4 @@
-"""What of a prompt a model's window holds: the latest turns, the best passages, and never more than there is room for."""
+"""What of a prompt a model's window holds: the latest turns, the best passages, and never more than fits."""
 
 from dataclasses import replace
 
@@ -19,8 +19,8 @@ def excerpt(number: int, words: int) -> Excerpt:
 
 def prompt_of(passages: list[int], turns: list[int], turn: str = "Who?", intent: str = "question") -> Prompt:
     ranked = tuple(excerpt(number, words) for number, words in enumerate(passages))
-    talk = tuple(Exchange(f"{number}? " * words, "so " * words) for number, words in enumerate(turns))
-    return Prompt(intent, turn, "", Evidence("Who built it?"), ranked, talk, str)  # type: ignore[arg-type]
+    exchanges = tuple(Exchange(f"{number}? " * words, "so " * words) for number, words in enumerate(turns))
+    return Prompt(intent, turn, "", Evidence("Who built it?"), ranked, exchanges, str)  # type: ignore[arg-type]
 
 
 def words_of(prompt: Prompt) -> int:
@@ -37,19 +37,19 @@ def model_of(window: int | None) -> ScriptedModel:
     window=st.integers(20, 1_500),
     answer=st.integers(1, 2_000),
 )
-def test_what_is_kept_fits_and_is_the_best_and_the_latest(
+def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
     passages: list[int], turns: list[int], window: int, answer: int
 ) -> None:
     whole = prompt_of(passages, turns)
     limit = window - min(answer, window // ANSWER_SHARE)
     try:
-        fitted, room = fit_prompt(whole, model_of(window), answer)
+        fitted, max_tokens = fit_prompt(whole, model_of(window), answer)
     except UserError:
         alone = [words_of(whole.with_less(0, ranked)) for ranked in ([each] for each in whole.ranked)]
         turn = min([0, *(words_of(whole.with_less(1, ())) for _ in turns[:1])])
         assert min(alone, default=words_of(whole.with_less(0, ()))) + turn > limit or turns
         return
-    assert words_of(fitted) <= limit and 1 <= room <= answer and words_of(fitted) + room <= window
+    assert words_of(fitted) <= limit and 1 <= max_tokens <= answer and words_of(fitted) + max_tokens <= window
     assert fitted.exchanges == whole.exchanges[len(turns) - len(fitted.exchanges) :]
     assert fitted.left_out == len(passages) - len(fitted.ranked)
     first = whole.ranked[: len(fitted.ranked)]
@@ -61,19 +61,19 @@ def test_what_is_kept_fits_and_is_the_best_and_the_latest(
         assert (fitted.exchanges, fitted.ranked) == (whole.exchanges, whole.ranked)
 
 
-def test_turns_take_a_quarter_when_there_is_little_room_and_more_when_there_is_much() -> None:
+def test_turns_take_a_quarter_of_a_small_window_and_more_of_a_large_one() -> None:
     whole = prompt_of([100, 100, 100], [40, 40, 40])
     assert words_of(whole) == 597
     for window, expected in ((600, (2, 3, 0)), (450, (1, 3, 0)), (300, (0, 2, 1))):
-        prompt, room = fit_prompt(whole, model_of(window), 10)
-        assert ((len(prompt.exchanges), len(prompt.ranked), prompt.left_out), room) == (expected, 10)
+        prompt, max_tokens = fit_prompt(whole, model_of(window), 10)
+        assert ((len(prompt.exchanges), len(prompt.ranked), prompt.left_out), max_tokens) == (expected, 10)
     assert fit_prompt(whole, model_of(700), 10)[0] == whole == fit_prompt(whole, model_of(None), 10)[0]
 
 
 def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:
-    fitted, room = fit_prompt(prompt_of([500, 400, 20, 10], []), model_of(300), 1_000)
+    fitted, max_tokens = fit_prompt(prompt_of([500, 400, 20, 10], []), model_of(300), 1_000)
     assert ([each.id for each in fitted.ranked], fitted.left_out) == (["p2"], 3)
-    assert room == 300 - words_of(fitted)
+    assert max_tokens == 300 - words_of(fitted)
 
 
 def test_what_cannot_fit_says_what_to_do() -> None:

@@ -16,7 +16,7 @@ FOUNDED = Exchange("Who founded it?", "###Reason: So says the page of the yard. 
 
 def read(history: list[Exchange], turn: str, reply: str = "no json", window: int | None = None) -> tuple[Question, int]:
     model = ScriptedModel(lambda request: reply, window=window)
-    return read_turn(history, turn, model), len(model.asked)
+    return read_turn(history, turn, model), len(model.requests)
 
 
 def test_a_question_that_stands_by_itself_is_left_alone_and_costs_no_call() -> None:
@@ -35,14 +35,14 @@ def test_names_follow_of_what_the_earlier_question_leaned_on_and_none_of_our_for
 
 
 def test_remarks_and_requests_between_are_passed_over() -> None:
-    talk = [BUILT, Exchange("Shorter, please", "Marlow."), Exchange("Thanks!", "You are welcome.")]
-    assert carry(talk, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
-    assert read(talk, "In French, please") == (Question(BUILT.question, "request", "earlier"), 0)
+    conversation = [BUILT, Exchange("Shorter, please", "Marlow."), Exchange("Thanks!", "You are welcome.")]
+    assert carry(conversation, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
+    assert read(conversation, "In French, please") == (Question(BUILT.question, "request", "earlier"), 0)
     assert read([BUILT, FOUNDED], "Shorter") == (
         Question("Who built the Lantern? The Marlow Yard. Who founded it?", "request", "earlier"),
         0,
     )
-    assert read(talk, "Great!") == (Question("", "remark"), 0)
+    assert read(conversation, "Great!") == (Question("", "remark"), 0)
     assert read([], "Great!") == (Question("Great!"), 0)
 
 
@@ -52,7 +52,7 @@ def test_an_answer_that_says_nothing_is_not_carried_and_a_long_one_not_whole() -
     assert len(carry([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
 
 
-def test_the_model_is_asked_where_the_rule_says_that_a_question_leans() -> None:
+def test_the_model_is_called_where_the_rule_finds_a_question_dependent() -> None:
     made = json.dumps({"question": "When did the Marlow Yard build the Lantern?"})
     assert read([BUILT], "When was that?", made) == (
         Question("When did the Marlow Yard build the Lantern?", by="model"),
@@ -81,7 +81,7 @@ def test_in_other_languages_the_model_decides_and_by_rule_the_length() -> None:
 
 
 def test_of_a_long_conversation_the_model_reads_what_its_window_holds() -> None:
-    talk = [Exchange("Who built the Lantern? " * 20, "The Yard. " * 20)] * 3
+    conversation = [Exchange("Who built the Lantern? " * 20, "The Yard. " * 20)] * 3
     requests: list[CompletionRequest] = []
 
     def reply(request: CompletionRequest) -> str:
@@ -89,9 +89,11 @@ def test_of_a_long_conversation_the_model_reads_what_its_window_holds() -> None:
         return json.dumps({"question": "When was the Lantern built?"})
 
     for window, shown in ((None, 3), (500, 2), (400, 1)):
-        assert read_turn(talk, "When was that?", ScriptedModel(reply, window=window)).by == "model"
+        assert read_turn(conversation, "When was that?", ScriptedModel(reply, window=window)).by == "model"
         assert requests[-1].messages[1].content.count("assistant: ") == shown
-    assert read_turn(talk, "When was that?", ScriptedModel(reply, window=350)).by == "turns" and len(requests) == 3
+    assert (
+        read_turn(conversation, "When was that?", ScriptedModel(reply, window=350)).by == "turns" and len(requests) == 3
+    )
 
 
 def test_turns_come_in_pairs_without_the_numbers_of_old_citations() -> None:
@@ -100,12 +102,12 @@ def test_turns_come_in_pairs_without_the_numbers_of_old_citations() -> None:
 
 
 def test_of_a_long_conversation_the_latest_turns_are_read_and_no_others_looked_at() -> None:
-    def talk(*lengths: int) -> list[Message]:
+    def conversation(*lengths: int) -> list[Message]:
         return [turn for n in lengths for turn in (Message("user", "Who?"), Message("assistant", "a[1]" * (n // 4)))]
 
-    assert len(exchanges_of(talk(*[400] * 500))) == 20
-    assert [len(each.reply) for each in exchanges_of(talk(99_000, 8_000, 12_000))] == [2_000, 3_000]
-    assert exchanges_of(talk(MAX_CHARACTERS)) == ()
+    assert len(exchanges_of(conversation(*[400] * 500))) == 20
+    assert [len(each.reply) for each in exchanges_of(conversation(99_000, 8_000, 12_000))] == [2_000, 3_000]
+    assert exchanges_of(conversation(MAX_CHARACTERS)) == ()
     began = time.process_time()
-    assert len(exchanges_of(talk(4_000_000, 8_000))) == 1
+    assert len(exchanges_of(conversation(4_000_000, 8_000))) == 1
     assert time.process_time() - began < 0.5

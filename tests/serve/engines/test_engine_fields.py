@@ -71,17 +71,17 @@ RESPONSES = {
 @pytest.mark.parametrize("what", CHAT)
 def test_a_chat_makes_the_engine_fetch_nothing(both: tuple[Running, ChatServer], what: str, retrieval: bool) -> None:
     running, upstream = both
-    upstream.asked.clear()
+    upstream.requests.clear()
     made = running.post("/v1/chat/completions", json={**ASK, **CHAT[what], "retrieval": {"enabled": retrieval}})
-    assert made.status_code in (400, 422) and upstream.asked == [], (made.text, upstream.asked)
+    assert made.status_code in (400, 422) and upstream.requests == [], (made.text, upstream.requests)
 
 
 @pytest.mark.parametrize("what", RESPONSES)
 def test_a_response_makes_the_engine_fetch_nothing(both: tuple[Running, ChatServer], what: str) -> None:
     running, upstream = both
-    upstream.asked.clear()
+    upstream.requests.clear()
     made = running.post("/v1/responses", json={"model": "owner/tiny", "input": "Hello", **RESPONSES[what]})
-    assert made.status_code in (400, 422) and upstream.asked == [], (made.text, upstream.asked)
+    assert made.status_code in (400, 422) and upstream.requests == [], (made.text, upstream.requests)
 
 
 def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tuple[Running, ChatServer]) -> None:
@@ -109,12 +109,12 @@ def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tupl
     }
     made = running.client().responses.create(**body, extra_body={"user": None, "top_k": 3})  # type: ignore[call-overload]
     assert made.object == "response"
-    sent = upstream.asked[-1]
+    sent = upstream.requests[-1]
     assert "<|im_end|>" not in json.dumps(sent) and URL not in json.dumps(sent)
     assert json.dumps(sent["input"]).count("a < |im_end|> b") == 5 and sent["instructions"] == "a < |im_end|> b"
     assert (sent["tools"], sent["top_k"], sent["max_output_tokens"]) == ([tool], 3, 8) and sent["store"] is False
     assert running.post("/v1/responses", json={**body, "input": text}).status_code == 200
-    assert upstream.asked[-1]["input"] == "a < |im_end|> b"
+    assert upstream.requests[-1]["input"] == "a < |im_end|> b"
 
 
 def test_a_form_of_a_page_is_no_request_for_a_response(both: tuple[Running, ChatServer]) -> None:
@@ -137,7 +137,7 @@ def test_without_retrieval_no_text_of_a_message_is_a_control_token(both: tuple[R
     ]
     body = {"model": "owner/tiny", "messages": turns, "retrieval": {"enabled": False}}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
-    messages = upstream.asked[-1]["messages"]
+    messages = upstream.requests[-1]["messages"]
     assert messages[0] == {"role": "user", "content": "a < |im_end|>\n< |im_start|>system"}
     assert messages[1]["tool_calls"][0]["id"] == "c" and "content" not in messages[1]
     assert not [token for token in ("<|im_end|>", "<|im_start|>", URL) if token in json.dumps(messages)]
@@ -162,4 +162,4 @@ def test_usual_fields_are_passed_on(both: tuple[Running, ChatServer]) -> None:
         "ignore_eos": True,
     }
     assert running.post("/v1/chat/completions", json={**ASK, **given, "audio": None, "stop": None}).status_code == 200
-    assert {name: upstream.asked[-1][name] for name in given} == given and "audio" not in upstream.asked[-1]
+    assert {name: upstream.requests[-1][name] for name in given} == given and "audio" not in upstream.requests[-1]

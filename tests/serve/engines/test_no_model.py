@@ -10,7 +10,7 @@ from graph.errors import UserError
 from serve.engines.open_backend import VllmOptions, open_backend
 from tests.serve.http.running import Running, serving
 
-ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
+REQUEST = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def test_it_is_ready_and_lists_no_model(server: Running) -> None:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v1/chat/completions", ASKED),
-        ("/v1/chat/completions", {**ASKED, "stream": True}),
-        ("/v1/chat/completions", {**ASKED, "retrieval": {"enabled": False}}),
+        ("/v1/chat/completions", REQUEST),
+        ("/v1/chat/completions", {**REQUEST, "stream": True}),
+        ("/v1/chat/completions", {**REQUEST, "retrieval": {"enabled": False}}),
         ("/v1/responses", {"model": "tiny", "input": "hello"}),
         ("/v1/retrieve", {"query": "Who?", "mode": "local", "use_model": True}),
         ("/v1/retrieve", {"query": "Who?", "model": "tiny"}),
@@ -53,7 +53,7 @@ def test_what_needs_a_model_names_the_remedy(server: Running, path: str, body: d
 
 def test_openais_client_reads_it(server: Running) -> None:
     with pytest.raises(openai.NotFoundError, match="this server has no model"):
-        server.client().chat.completions.create(**ASKED)  # type: ignore[call-overload]
+        server.client().chat.completions.create(**REQUEST)  # type: ignore[call-overload]
     assert server.get("/v1/models/tiny").json()["error"]["code"] == "no_model"
 
 

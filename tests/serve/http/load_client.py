@@ -1,4 +1,4 @@
-"""Asks a server many times at once, over plain sockets that are open before the first is asked; prints [[status, seconds], …].
+"""Sends a server many requests at once, over plain sockets that are open before the first request; prints [[status, seconds], …].
 
 Run: python load_client.py URL CONCURRENT. The clock of a request runs from the writing of it to the first byte of its answer.
 """

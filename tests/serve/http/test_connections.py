@@ -82,7 +82,7 @@ def test_a_trickle_buys_no_time(stack: Stack, sent: bytes) -> None:
 
 
 def test_an_answer_that_nobody_takes_is_given_up(stack: Stack) -> None:
-    """Files of the page, open to all, are asked for and never read: what the kernel does not hold stays with the server."""
+    """Files of the page, open to all, are requested and never read: what the kernel does not hold stays with the server."""
     running, _ = stack(api_key="k", idle_timeout_s=0.1)
     large = running.get("/").text.partition('src="')[2].partition('"')[0]
     with socket.socket() as connection:
@@ -95,7 +95,7 @@ def test_an_answer_that_nobody_takes_is_given_up(stack: Stack) -> None:
                 time.sleep(0.1)
 
 
-def test_a_connection_is_kept_between_requests_and_while_an_answer_takes_its_time(stack: Stack) -> None:
+def test_a_connection_stays_open_between_requests_and_during_a_slow_answer(stack: Stack) -> None:
     running, _ = stack("one two three four", seconds_a_word=0.4, idle_timeout_s=1.5)
     ask = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
     with httpx2.Client(base_url=running.url) as client:

@@ -94,9 +94,9 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
     met = CASES if mode in USUAL else CASES[::STRIDE]
     with httpx2.Client(base_url=running.url, timeout=30) as client:
         for number, case in enumerate(met):
-            upstream.asked.clear()
+            upstream.requests.clear()
             text, extra = shown_by(client, case, mode, stream=bool(number % 2))
-            (sent,) = upstream.asked
+            (sent,) = upstream.requests
             ids = tokenizer.apply_chat_template(sent["messages"], add_generation_prompt=True, return_dict=True)[
                 "input_ids"
             ]

@@ -1,6 +1,6 @@
 """Three keys, two collections, two labels: through no door does a key's holder learn what is not for it.
 
-Every text of a document holds a word of its own part of the house (SEA, HILL, MOOR): whatever a key gets, and whatever the model is told
+Every text of a document holds a word of its own part of the house (SEA, HILL, MOOR): whatever a key gets, and whatever the model is sent
 for it, is searched for the words of the others. An operator asks everything first, so that all caches are full of it.
 """
 
@@ -105,13 +105,13 @@ def test_no_mode_finds_what_is_not_for_the_key(house: House, mode: str) -> None:
     for collection in HOUSE:
         assert all(text for _, text in everything(house, house.operator, collection, mode))
     for name, holder in house.holders.items():
-        before = len(house.upstream.asked)
+        before = len(house.upstream.requests)
         met = 0
         for request_body, text in everything(house, holder.headers, holder.collection, mode):
             assert foreign_in(text, holder) == [], (name, request_body)
             met += holder.own in visible_text(text)
         assert met > 0, "it finds what is its own"
-        for body in house.upstream.asked[before:]:
+        for body in house.upstream.requests[before:]:
             assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
 
@@ -146,7 +146,7 @@ def test_mcp_shows_nothing_of_others(house: House, mode: str) -> None:
         assert sum(holder.own in visible_text(text) for text in texts) > 10
 
 
-def told_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
+def refusals_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
     """Status and text of every refusal that names a collection and a document, both names taken out."""
     made = [ask() for ask in refusals(house, holder, collection, source)]
     return [(each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in made]
@@ -158,8 +158,8 @@ def test_what_is_foreign_is_refused_as_what_is_absent(house: House) -> None:
             where = (
                 collection if collection != holder.collection else "moors" if holder.collection == "isles" else "isles"
             )
-            foreign = told_of(house, holder, where, source)
-            absent = told_of(house, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
+            foreign = refusals_of(house, holder, where, source)
+            absent = refusals_of(house, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
             assert foreign == absent, name
             assert all(status >= 400 for status, _ in foreign), (name, foreign)
 
@@ -238,8 +238,8 @@ def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
             assert gone.json() == {"deleted": 0}
     at = "?collection=isles"
     assert house.running.get(f"/v1/feedback/reader-0001{at}", headers=house.operator).json() == {"entries": []}
-    told_all = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
-    assert len(told_all) == 2, "a key for all documents can read all feedback on them"
+    labelled = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
+    assert len(labelled) == 2, "a key for all documents can read all feedback on them"
     gone = house.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
     assert gone.json() == {"deleted": 2}
     stored = read_feedback(house.running.services.collections.live["isles"].folder)

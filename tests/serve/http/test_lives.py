@@ -78,7 +78,7 @@ ODD = {
 }
 
 
-def test_an_odd_answer_of_the_engine_is_told_as_one(shared_isles: Path) -> None:
+def test_an_odd_answer_of_the_engine_is_reported_as_such(shared_isles: Path) -> None:
     replies: list[str] = []
     with (
         chat_server(lambda body, number: (200, replies[-1])) as upstream,
@@ -98,14 +98,14 @@ def test_an_odd_answer_of_the_engine_is_told_as_one(shared_isles: Path) -> None:
         assert running.post("/v1/chat/completions", json=ASK).status_code == 200
 
 
-def test_a_stream_that_the_engine_does_not_end_is_told_as_cut(stack: Stack) -> None:
+def test_a_stream_that_the_engine_does_not_end_is_reported_as_truncated(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\n'))
     stream = running.post("/v1/chat/completions", json={**ASK, "stream": True}).text
     assert "Hal" in stream and '"cut_off"' in stream and stream.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_an_engine_that_refuses_the_servers_key_is_told_as_one(stack: Stack, status: int) -> None:
+def test_an_engine_that_refuses_the_servers_key_is_reported_as_such(stack: Stack, status: int) -> None:
     running, _ = stack(lambda body, number: (status, json.dumps({"error": {"message": "wrong key sk-123"}})))
     for body in (ASK, {**ASK, "stream": True}):
         made = running.post("/v1/chat/completions", json=body)
@@ -155,7 +155,7 @@ def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
         server.shutdown()
 
 
-def test_a_kept_connection_that_the_engine_lets_go_of_costs_no_answer(shared_isles: Path) -> None:
+def test_a_pooled_connection_that_the_engine_closed_costs_no_answer(shared_isles: Path) -> None:
     with an_engine_that_lets_go() as (url, counts), serving(shared_isles, f"openai:tiny@{url}") as running:
         responses = [running.post("/v1/chat/completions", json=ASK) for _ in range(2)]
     assert [made.status_code for made in responses] == [200, 200]
@@ -192,7 +192,7 @@ def test_a_request_that_waits_is_forgotten_when_its_client_leaves(stack: Stack) 
             httpx2.post(f"{running.url}/v1/chat/completions", json=ASK, timeout=0.2)
         until(lambda: running.metric("modegraph_requests_waiting") == 0)
         assert first.result().status_code == 200
-    assert len(upstream.asked) == 1
+    assert len(upstream.requests) == 1
 
 
 def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
@@ -263,7 +263,7 @@ server_of(build_app(services), services).run()
 
 
 @contextmanager
-def asked_while_it_stops(
+def streaming_while_it_stops(
     index: Path, seconds_a_word: float, drain_s: float
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The whole text of a stream whose server is stopped after its first words, and the server."""
@@ -288,14 +288,14 @@ def asked_while_it_stops(
             process.wait()
 
 
-def test_told_to_stop_it_ends_what_runs_and_takes_nothing_new(shared_isles: Path) -> None:
-    with asked_while_it_stops(shared_isles, 0.01, 30) as (response, process):
+def test_on_a_signal_it_finishes_what_runs_and_takes_nothing_new(shared_isles: Path) -> None:
+    with streaming_while_it_stops(shared_isles, 0.01, 30) as (response, process):
         assert "word199" in response and response.endswith("data: [DONE]\n\n")
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
 def test_a_stream_that_does_not_end_in_time_says_that_the_server_stops(shared_isles: Path) -> None:
-    with asked_while_it_stops(shared_isles, 0.2, 1) as (response, process):
+    with streaming_while_it_stops(shared_isles, 0.2, 1) as (response, process):
         events = response.strip().split("\n\n")
         assert "word0" in events[0] and events[-1] == "data: [DONE]"
         assert json.loads(events[-2][6:])["error"]["code"] == "stopping"

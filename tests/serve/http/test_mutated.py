@@ -182,8 +182,8 @@ def test_no_mutated_body_ends_in_a_5xx_or_drops_the_connection(running: Running)
             assert response.status_code != 200 or response.content
             statuses[response.status_code] += 1
     opened = events["connection.connect_tcp.complete"]
-    told_of = f"{opened} connections, {closed} closed as announced"
-    print(f"{statuses.total():,} mutated bodies, by status {dict(sorted(statuses.items()))}; {told_of}")
+    connections = f"{opened} connections, {closed} closed as announced"
+    print(f"{statuses.total():,} mutated bodies, by status {dict(sorted(statuses.items()))}; {connections}")
     assert opened - closed in (0, 1), "a connection was dropped"
     assert running.get("/health").status_code == 200
     assert statuses[200] > CASES // 50 and statuses[422] > CASES // 10 and statuses[400] > CASES // 10

@@ -10,7 +10,11 @@ import pytest
 from tests.places import ROOT
 from tests.serve.conftest import Stack
 
-ASKED = {"model": "modegraph.tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
+REQUEST = {
+    "model": "modegraph.tiny",
+    "messages": [{"role": "user", "content": "Who built the Lantern?"}],
+    "stream": True,
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +28,7 @@ def function() -> ModuleType:
 
 
 def run(function: ModuleType, url: str, key: str = "", **options: Any) -> tuple[str, list[dict[str, Any]]]:
-    """The text that the pipe yields for ASKED, and the events that it emits."""
+    """The text that the pipe yields for REQUEST, and the events that it emits."""
     events: list[dict[str, Any]] = []
 
     async def emit(event: dict[str, Any]) -> None:
@@ -33,7 +37,7 @@ def run(function: ModuleType, url: str, key: str = "", **options: Any) -> tuple[
     async def whole() -> str:
         pipe = function.Pipe()
         pipe.valves = pipe.Valves(url=f"{url}/v1", key=key)
-        return "".join([piece async for piece in pipe.pipe(ASKED, __event_emitter__=emit, **options)])
+        return "".join([piece async for piece in pipe.pipe(REQUEST, __event_emitter__=emit, **options)])
 
     return asyncio.run(whole()), events
 
@@ -43,7 +47,7 @@ def test_sources_are_numbered_as_the_text_numbers_them(function: ModuleType, sta
     text, events = run(function, running.url)
     assert text == "😀 It was [1][2], in `a[3]`, in 1911 [1] and [3]."
     assert [event["type"] for event in events] == ["source"] * 3
-    request_body = {"model": "tiny", "messages": ASKED["messages"]}
+    request_body = {"model": "tiny", "messages": REQUEST["messages"]}
     cited = running.post("/v1/chat/completions", json=request_body).json()["choices"][0]["message"]["citations"]
     by_number = {each["number"]: each for each in cited}
     for event, number in zip(events, (3, 1, 2), strict=True):
@@ -58,10 +62,10 @@ def test_a_task_is_not_searched_for(function: ModuleType, stack: Stack) -> None:
     running, upstream = stack('{"title": "The Lantern [1]"}')
     text, events = run(function, running.url, __task__="title_generation")
     assert text == '{"title": "The Lantern [1]"}' and events == []
-    assert upstream.asked[0]["messages"] == ASKED["messages"]
+    assert upstream.requests[0]["messages"] == REQUEST["messages"]
 
 
-def test_models_are_listed_and_refusals_told_in_the_servers_words(function: ModuleType, stack: Stack) -> None:
+def test_models_are_listed_and_refusals_are_shown_in_the_servers_words(function: ModuleType, stack: Stack) -> None:
     running, _ = stack("1911 [1]", api_key="k", adapters=("ms",))
     pipe = function.Pipe()
     pipe.valves = pipe.Valves(url=f"{running.url}/v1", key="k")

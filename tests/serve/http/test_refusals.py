@@ -177,7 +177,7 @@ def test_readers_of_other_keys_are_looked_for_by_the_same_calls_as_nobody(
     assert_same_calls(calls, calls_of(f"reader-{other}"), calls_of("reader-nobody"))
 
 
-def test_a_check_that_only_what_is_there_meets_is_seen(
+def test_opening_a_resource_before_refusing_it_is_detected(
     watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test of the test: a server that opens what is there before it refuses it."""

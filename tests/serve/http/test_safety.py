@@ -49,7 +49,7 @@ def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytes
         both = {"Authorization": "Bearer wrong", "X-Api-Key": KEY}
         assert running.get(path, headers=both).status_code == 401, "Authorization counts where both are sent"
         assert running.get(path, headers={"X-Api-Key": KEY}).status_code != 401, path
-    assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.asked == []
+    assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.requests == []
     assert running.get("/health").status_code == running.get("/ready").status_code == 200
     with pytest.raises(openai.AuthenticationError):
         running.client("nonsense").models.list()
@@ -57,12 +57,12 @@ def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytes
     assert KEY not in caplog.text and "nonsense" not in caplog.text
 
 
-def test_without_a_key_pages_of_other_sites_are_kept_out(stack: Stack) -> None:
+def test_without_a_key_pages_of_other_sites_are_refused(stack: Stack) -> None:
     running, upstream = stack()
     rebound = running.post("/v1/chat/completions", json=ASK, headers={"Host": "evil.example"})
     foreign = running.post("/v1/chat/completions", json=ASK, headers={"Origin": "https://evil.example"})
     form = running.post("/v1/chat/completions", content=json.dumps(ASK), headers={"Content-Type": "text/plain"})
-    assert (rebound.status_code, foreign.status_code, form.status_code) == (403, 403, 422) and upstream.asked == []
+    assert (rebound.status_code, foreign.status_code, form.status_code) == (403, 403, 422) and upstream.requests == []
     own = running.post("/v1/chat/completions", json=ASK, headers={"Origin": running.url})
     assert own.status_code == 200
 
@@ -185,7 +185,7 @@ def test_an_error_names_the_place_and_no_insides_of_ours(
     ]
 
 
-def test_an_upload_without_a_file_is_told_so(shared_server: Running) -> None:
+def test_an_upload_without_a_file_is_refused(shared_server: Running) -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="files"\r\n\r\nx\r\n--b--\r\n'
     made = shared_server.post(
         "/v1/documents/files", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}
@@ -263,7 +263,7 @@ def test_who_sends_too_much_can_read_so(stack: Stack, patient: float) -> None:
     ("version", "headers"),
     [("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked"), ("1.0", "Transfer-Encoding: chunked")],
 )
-def test_a_length_that_is_told_in_two_ways_is_refused(shared_server: Running, version: str, headers: str) -> None:
+def test_a_length_that_is_given_in_two_ways_is_refused(shared_server: Running, version: str, headers: str) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as connection:
         head = f"POST /v1/retrieve HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n\r\n"
         connection.sendall(
@@ -364,7 +364,7 @@ def test_an_answer_that_takes_too_long_is_given_up(stack: Stack) -> None:
     assert made.status_code == 504 and "0.3 s" in made.json()["error"]["message"]
 
 
-def test_secrets_of_the_upstream_are_not_told(stack: Stack, caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
+def test_secrets_of_the_upstream_are_not_revealed(stack: Stack, caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
     caplog.set_level(logging.DEBUG, logger="modegraph")
     with serving(shared_isles, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
         made = running.post("/v1/chat/completions", json=ASK)

@@ -202,7 +202,7 @@ def test_with_a_key_the_description_wants_it(stack: Stack) -> None:
     assert [described["paths"][path]["get"]["security"] for path in ("/health", "/ready")] == [[], []]
 
 
-def test_a_refused_method_is_told_which_are_taken(running: Running) -> None:
+def test_a_refused_method_names_the_allowed_ones(running: Running) -> None:
     for path, taken in {
         "/health": "GET",
         "/": "GET, HEAD",

@@ -40,7 +40,7 @@ def answer_on(connection: socket.socket, head: bytes = HEAD) -> bytes:
     return received
 
 
-def test_told_to_stop_it_says_so_and_answers_as_long_as_it_listens(shared_isles: Path) -> None:
+def test_a_stopping_server_says_so_and_answers_as_long_as_it_listens(shared_isles: Path) -> None:
     with serving(shared_isles, None, unready_s=2.0) as running, httpx2.Client(base_url=running.url) as client:
         assert running.get("/ready").status_code == 200
         assert "connection" not in client.get("/v1/documents").headers
@@ -91,7 +91,7 @@ def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
 
 @pytest.mark.slow
 def test_clients_who_come_while_it_stops_are_answered_or_refused(shared_isles: Path) -> None:
-    """Without the patience of new connections, two of three such stops cut somebody off. One of eight may: it was seen once, and not why."""
+    """Without the patience of new connections, two of three such stops cut somebody off. One of eight may: it happened once, for an unknown reason."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

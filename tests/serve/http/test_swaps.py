@@ -98,7 +98,7 @@ def test_a_fresh_index_has_what_a_writer_adds_while_it_is_opened(isles: Path, mo
     assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
 
 
-def test_a_search_is_told_with_the_number_of_the_index_that_it_was_made_on(isles: Path) -> None:
+def test_a_search_carries_the_number_of_the_index_that_it_ran_on(isles: Path) -> None:
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         services = running.services
         live = services.collections.live["index"]
@@ -112,7 +112,7 @@ def test_a_search_is_told_with_the_number_of_the_index_that_it_was_made_on(isles
     assert "gull" in {found.item.source for found in new.passages}
 
 
-def test_an_index_that_is_away_is_told_once_and_its_return_again(isles: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_index_is_reported_once_and_its_return_too(isles: Path, caplog: pytest.LogCaptureFixture) -> None:
     held = live(isles)
     manifest, away = isles / "manifest.json", isles / "away"
 

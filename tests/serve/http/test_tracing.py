@@ -189,7 +189,7 @@ def test_the_flag_reaches_the_settings(tmp_path: Path) -> None:
     assert "otlp_endpoint" in str(made.exception) + made.output and made.exit_code != 0
 
 
-def test_without_opentelemetry_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opentelemetry_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "serve.http.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.instrumentation.fastapi", None)
     with pytest.raises(UserError, match=r"pip install 'modegraph\[otel\]'"):

@@ -94,7 +94,7 @@ def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None
 
 
 @both
-def test_what_is_wrong_is_told_and_the_server_lives_on(running: Running, mode: str) -> None:
+def test_errors_are_reported_and_the_server_goes_on(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         for message, tool, arguments in (
             ("empty", "search", {"query": "  "}),
@@ -174,7 +174,7 @@ def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
     with_client(running, mode, session)
 
 
-def test_without_a_model_nothing_can_be_asked_and_without_leave_nothing_added(shared_isles: Path) -> None:
+def test_without_a_model_there_is_no_ask_tool_and_without_permission_no_add_tool(shared_isles: Path) -> None:
     async def names(client: Client) -> list[str]:
         assert "no tool 'add_document'" in await refused(client, "add_document", source="x", text="x")
         return [tool.name for tool in (await client.list_tools()).tools]
@@ -207,7 +207,7 @@ def test_it_is_behind_the_same_guard(stack: Stack) -> None:
     assert 'modegraph_requests_total{route="/mcp",status="200"}' in metrics
 
 
-def test_pages_of_other_sites_are_kept_out(stack: Stack) -> None:
+def test_pages_of_other_sites_are_refused(stack: Stack) -> None:
     running, _ = stack()
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     for headers in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example"}):

@@ -37,7 +37,7 @@ def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Run
         assert all(status in text for status in operation["responses"])
 
 
-def test_references_are_followed_and_limits_told(server: Running, visit: Visits) -> None:
+def test_references_are_followed_and_limits_shown(server: Running, visit: Visits) -> None:
     page = opened(visit, server, "/docs#post-v1-chat-completions").page
     route = page.locator("#post-v1-chat-completions")
     assert route.get_attribute("open") == ""

@@ -1,4 +1,4 @@
-"""The list of documents: what each is, in the order asked for, opened and deleted; by mouse, by keys and on a phone."""
+"""The list of documents: what each is, in the requested order, opened and deleted; by mouse, by keys and on a phone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_each_document_is_listed_with_its_facts(library: Running, visit: Visits)
     page.wait_for_selector("#node h2 >> text=Bell law")
 
 
-def test_the_list_is_sorted_as_asked(library: Running, visit: Visits) -> None:
+def test_the_list_is_sorted_as_requested(library: Running, visit: Visits) -> None:
     page = opened(library, visit)
     by_title = sorted((each.title for each in LIBRARY), key=str.casefold)
     assert titles(page) == by_title

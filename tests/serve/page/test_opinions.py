@@ -64,7 +64,7 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     assert validate_file(file).bad == ()
 
 
-def test_answers_from_different_passages_are_told_to_train_nothing_and_do(
+def test_a_choice_between_answers_from_different_passages_trains_nothing_and_says_so(
     opinionated: Running, visit: Visits, tmp_path: Path
 ) -> None:
     session = visit(opinionated, viewport={"width": 1280, "height": 800})
@@ -85,7 +85,7 @@ def test_answers_from_different_passages_are_told_to_train_nothing_and_do(
     assert import_feedback(index, tmp_path / "out")["preferences"].rows == 0
 
 
-def test_votes_corrections_and_right_passages_are_kept_and_deleted(opinionated: Running, visit: Visits) -> None:
+def test_votes_corrections_and_right_passages_are_stored_and_deleted(opinionated: Running, visit: Visits) -> None:
     session = visit(opinionated)
     page = session.page
     session.ask(QUESTION)
@@ -124,7 +124,7 @@ def test_votes_corrections_and_right_passages_are_kept_and_deleted(opinionated: 
     assert contents_of(opinionated) == []
 
 
-def test_without_feedback_nobody_is_asked(server: Running, visit: Visits) -> None:
+def test_without_feedback_no_opinion_is_requested(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     session.page.click("#compare")
     session.page.select_option("#columns select >> nth=3", "sft")
@@ -190,7 +190,7 @@ def test_a_document_with_pages_opens_at_its_page(opinionated: Running, visit: Vi
     assert page.evaluate("document.querySelector('#reader mark').previousElementSibling.textContent") == "p. 3"
 
 
-def test_what_is_kept_in_the_browser_cannot_become_markup(opinionated: Running, visit: Visits) -> None:
+def test_what_the_browser_stores_cannot_become_markup(opinionated: Running, visit: Visits) -> None:
     """Markup in stored conversations, written there by others or by a model."""
     session: PageSession = visit(opinionated)
     page = session.page

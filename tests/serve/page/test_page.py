@@ -128,7 +128,7 @@ def test_a_sentence_that_its_passage_does_not_say_is_named_below_the_answer(visi
     assert re.fullmatch(r"Not supported by \[1\] \(not there: [^)]*\b1822\b[^)]*\): “Pirates .* \[1\]\.”", note)
 
 
-def test_what_was_left_out_of_prompt_reasoning_and_answer_is_told(isles_and_hostile: Path, visit: Visits) -> None:
+def test_what_was_left_out_of_prompt_reasoning_and_answer_is_shown(isles_and_hostile: Path, visit: Visits) -> None:
     storm = "###Reason: A storm of 1733 began it [1]. ###Answer: Pirates sank her in 1822 [1]."
     answers = [f"{storm} She was built in 1911 by the Marlow Yard [1].", storm]
     with (
@@ -147,7 +147,7 @@ def test_what_was_left_out_of_prompt_reasoning_and_answer_is_told(isles_and_host
         assert nothing == "Nothing is left of what the model wrote."
 
 
-def test_what_the_model_did_not_cite_and_what_is_not_checked_are_told(isles_and_hostile: Path, visit: Visits) -> None:
+def test_attributed_citations_and_unchecked_sentences_are_marked(isles_and_hostile: Path, visit: Visits) -> None:
     with (
         chat_server(lambda body, number: "###Reason: It is known. ###Answer: the Marlow Yard\n\nДа.") as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}") as running,
@@ -164,7 +164,7 @@ def test_what_the_model_did_not_cite_and_what_is_not_checked_are_told(isles_and_
         assert marks == ["She was built in 1911 by the Marlow Yard."]
 
 
-def test_what_is_not_in_the_documents_is_said_and_no_model_asked(isles_and_hostile: Path, visit: Visits) -> None:
+def test_what_is_not_in_the_documents_is_said_without_a_model(isles_and_hostile: Path, visit: Visits) -> None:
     with (
         chat_server(lambda body, number: SAID) as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}", abstain=0) as running,
@@ -175,7 +175,7 @@ def test_what_is_not_in_the_documents_is_said_and_no_model_asked(isles_and_hosti
         assert re.fullmatch(
             r"The documents hold nothing on this, at a probability of \d+ %; the model was not called\.", note
         )
-        assert session.page.inner_text(".answer-text") and upstream.asked == []
+        assert session.page.inner_text(".answer-text") and upstream.requests == []
 
 
 def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Visits) -> None:
@@ -311,7 +311,7 @@ def test_a_hostile_document_stays_text(server: Running, visit: Visits) -> None:
     assert page.query_selector("main img, main script, main svg, dialog img, dialog script, dialog svg") is None
 
 
-def test_the_way_is_drawn_and_told_in_words(server: Running, visit: Visits) -> None:
+def test_the_path_is_drawn_and_written_in_words(server: Running, visit: Visits) -> None:
     session = visit(server)
     page = session.page
     session.ask()

@@ -43,7 +43,7 @@ def drop(page: Any, *paths: Path) -> None:
         drag(page, kind, paths)
 
 
-def test_the_start_says_what_is_here_and_its_questions_can_be_asked(filling: Running, visit: Visits) -> None:
+def test_the_start_page_shows_the_collection_and_its_questions_work(filling: Running, visit: Visits) -> None:
     page = visit(filling).page
     page.wait_for_selector(".suggestion")
     offered = page.locator(".suggestion").all_inner_texts()

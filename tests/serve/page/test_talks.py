@@ -62,7 +62,7 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(opinionated: Ru
     assert page.evaluate("document.activeElement.id") == "history-close"
 
 
-def test_when_there_is_no_room_the_oldest_go(opinionated: Running, visit: Visits) -> None:
+def test_the_oldest_conversations_go_when_storage_is_full(opinionated: Running, visit: Visits) -> None:
     page = visit(opinionated).page
     page.wait_for_selector("#columns select")
     left = page.evaluate(

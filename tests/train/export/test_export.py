@@ -31,7 +31,7 @@ from train.sft import train_sft
 
 @pytest.fixture(scope="module")
 def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter that learned for a few steps, far enough to be told from its base."""
+    """An adapter that learned for a few steps, far enough to differ from its base."""
     output = tmp_path_factory.mktemp("runs") / "ms"
     values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-2, "max_steps": 4}
     train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.1, lora=LoraSettings(rank=4, alpha=8)))  # type: ignore[arg-type]
@@ -216,7 +216,7 @@ def test_a_full_model_has_nothing_to_merge(full_run: Path, tmp_path: Path) -> No
 
 def test_a_place_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("kept")
+    (tmp_path / "out" / "mine.txt").write_text("mine")
     for export in (export_merged, export_adapter):
         with pytest.raises(UserError, match=r"out: already there"):
             export(run, tmp_path / "out")

@@ -88,13 +88,13 @@ def test_a_template_that_knows_thinking(style: str, base: Path, data: Path, tmp_
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
     """How far the run's adapter, written as it is now, is from the run in llama.cpp."""
     tokenizer = load_tokenizer(str(run))
-    _, asked = read_probe_conversations(read_run(run), tokenizer, 4)
+    _, conversations = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
     write_adapter(model, place / "adapter-f16.gguf", "f16", "run", "base")
     base = load_model(read_run(run).base_model, "float32")
     write_gguf(base, tokenizer, place / "base.gguf", "f16", "base")
-    replies = llama_replies(place / "base.gguf", {"run": place / "adapter-f16.gguf"}, asked, tokenizer)
-    return compare(model, "float32", asked, replies)
+    replies = llama_replies(place / "base.gguf", {"run": place / "adapter-f16.gguf"}, conversations, tokenizer)
+    return compare(model, "float32", conversations, replies)
 
 
 @with_llama
@@ -163,9 +163,11 @@ def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tm
     tokenizer = load_tokenizer(str(base))
     questions = ("Who built the Lantern?", "Where does Hanne live?")
     chats = [tuple(answer_messages(question, ())) for question in questions]
-    asked = [ProbeConversation(chat, tokenize_row(tokenizer, chat, "Ida.")) for chat in chats]
+    conversations = [ProbeConversation(chat, tokenize_row(tokenizer, chat, "Ida.")) for chat in chats]
     write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "model")
-    gaps = compare(model, "float32", asked, llama_replies(tmp_path / "model.gguf", {}, asked, tokenizer))
+    gaps = compare(
+        model, "float32", conversations, llama_replies(tmp_path / "model.gguf", {}, conversations, tokenizer)
+    )
     assert gaps.largest_gap_nats < 0.05 and gaps.same_replies + gaps.near_ties == 2
 
 
@@ -219,9 +221,9 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
 
 
 def test_only_what_fits_into_the_window_is_sent(run: Path) -> None:
-    _, asked = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 4)
-    lengths = sorted(len(each.prompt) for each in asked)
-    assert len(fitting(asked, lengths[2] + 24)) == 3 and fitting(asked, 24) == []
+    _, conversations = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 4)
+    lengths = sorted(len(each.prompt) for each in conversations)
+    assert len(fitting(conversations, lengths[2] + 24)) == 3 and fitting(conversations, 24) == []
 
 
 @with_llama

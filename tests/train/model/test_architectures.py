@@ -176,11 +176,11 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
 
 
 def test_rows_across_a_border_differ_from_those_alone() -> None:
-    """Why they are refused: transformers turns a short row otherwise beside a long one, by nats."""
+    """Why they are refused: transformers computes a short row differently in a batch with a long one, by nats."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16).eval()
     ids = torch.tensor([[*SHORT.prompt, *SHORT.responses[0], *[0] * 11]])
-    alone, beside = (model(input_ids=each).logits[0, 5:9].log_softmax(-1) for each in (ids[:, :10], ids))
-    assert (alone - beside[: len(alone)]).abs().max() > 0.5
+    alone, padded = (model(input_ids=each).logits[0, 5:9].log_softmax(-1) for each in (ids[:, :10], ids))
+    assert (alone - padded[: len(alone)]).abs().max() > 0.5
 
 
 def test_dynamic_positions_end_at_the_context_they_were_made_for() -> None:

@@ -58,22 +58,22 @@ def test_a_relative_base_is_found_from_the_working_directory(
 
 
 @torch.no_grad()
-def test_a_hub_that_does_not_answer_is_asked_once_for_each_part(
+def test_a_hub_that_does_not_answer_gets_one_request_for_each_part(
     base: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = torch.tensor([[5, 6, 7]])
     expected, tuned = (load_policy(str(source))[0](ids).logits for source in (base, adapter))
     config = adapter / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": "owner/tiny"}))
-    with hub(503) as (address, asked):
+    with hub(503) as (address, requested):
         go_online(monkeypatch, address, tmp_path)
         with pytest.raises(UserError, match="model 'owner/tiny': no such folder, not in the hub's cache"):
             load_policy("owner/tiny")
         put_into_cache(tmp_path, "owner/tiny", base)
         assert torch.equal(load_policy("owner/tiny")[0](ids).logits, expected)
-        assert asked == ["/api/models/owner/tiny"] * 3, "the model and its tokenizer are each asked for once"
+        assert requested == ["/api/models/owner/tiny"] * 3, "the model and its tokenizer each cost one request"
         assert torch.equal(load_policy(str(adapter))[0](ids).logits, tuned)
-    assert asked[3:] == ["/api/models/owner/tiny"]
+    assert requested[3:] == ["/api/models/owner/tiny"]
 
 
 @pytest.mark.parametrize("source", ["./nowhere", "/nowhere/at/all", "runs/of/mine"])

@@ -203,7 +203,7 @@ def test_near_in_bfloat16_whole_and_by_autocast() -> None:
 
 
 def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[bool]]:
-    """What each token may see, told token by token."""
+    """What each token may attend to, token by token."""
     mask = [[False] * len(group_of) for _ in group_of]
     for query in range(len(group_of)):
         for key in range(query + 1):

@@ -89,10 +89,10 @@ def test_logits_in_chunks_are_computed_twice(
     work = packed_work(group)
     assert work.predicted > 16
     model = model_of(settings_of(base))
-    told = training_flops(shape_of(settings_of(base)), [work], False, 16)
-    assert counted(model, group, True) == pytest.approx(told, rel=ROTATION)
+    expected = training_flops(shape_of(settings_of(base)), [work], False, 16)
+    assert counted(model, group, True) == pytest.approx(expected, rel=ROTATION)
     once = training_flops(shape_of(settings_of(base)), [work], False, work.predicted)
-    assert told - once == 2 * model.lm_head.weight.numel() * work.predicted
+    assert expected - once == 2 * model.lm_head.weight.numel() * work.predicted
 
 
 def test_frozen_weights_have_no_gradients_of_their_own(base: Path, group: TokenizedGroup) -> None:
@@ -139,9 +139,9 @@ def test_memory_is_that_of_the_tensors(base: Path, scored_data: Path, tmp_path: 
         assert memory.weights == sum(weight.nbytes for weight in weights)
     else:
         scales = [weight.quant_state for weight in weights if hasattr(weight, "quant_state")]
-        kept = sum(each.absmax.nbytes + each.state2.absmax.nbytes for each in scales)
+        of_scales = sum(each.absmax.nbytes + each.state2.absmax.nbytes for each in scales)
         assert len(scales) == 14
-        assert memory.weights == pytest.approx(sum(weight.nbytes for weight in weights) + kept, rel=0.01)
+        assert memory.weights == pytest.approx(sum(weight.nbytes for weight in weights) + of_scales, rel=0.01)
 
 
 def test_the_peak_is_of_what_lives_at_a_time() -> None:

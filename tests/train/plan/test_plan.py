@@ -50,7 +50,7 @@ def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Pa
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Tokens that reach a model's embeddings, padding left out, by what they are read for; trials count for nothing."""
     counts_by_phase: Counter[str] = Counter()
     phase = [""]
@@ -83,18 +83,18 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_counts_are_those_of_the_run(
-    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, seen: Counter[str]
+    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, counted: Counter[str]
 ) -> None:
     settings = settings_of(case, base, data, scored_data, tmp_path / "run")
     plan = plan_training(settings, Launch(), steps=0)
-    assert not seen
+    assert not counted
     record = CASES[case][1](settings)
     counts = plan.counts
     assert counts.steps == record.metrics["train_steps"]
-    assert counts.tokens == seen["training"] > 0
+    assert counts.tokens == counted["training"] > 0
     in_dev = counts.dev_tokens if case == "dpo by trl" else 0
-    assert counts.reference_tokens == seen["reference"] + in_dev
-    assert counts.dev_tokens == seen["dev"] - in_dev > 0
+    assert counts.reference_tokens == counted["reference"] + in_dev
+    assert counts.dev_tokens == counted["dev"] - in_dev > 0
     assert counts.packed == (case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft"))
     assert plan.hours is plan.calibration is plan.memory.total is None
 

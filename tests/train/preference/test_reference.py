@@ -20,7 +20,7 @@ WEIGHTS = {"correct": 1.0}
 
 
 class Recorder:
-    """Stands where a layout does: the log-probability of a response is told by its ids alone, and every pass is kept."""
+    """Takes the place of a layout: the log-probability of a response follows from its ids alone, and every pass is recorded."""
 
     def __init__(self) -> None:
         self.passes: list[list[TokenizedGroup]] = []

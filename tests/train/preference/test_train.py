@@ -508,7 +508,7 @@ def test_what_cannot_be_trained_is_refused_before_the_first_step(
     assert not (tmp_path / "run").exists()
 
 
-def test_over_long_rows_are_dropped_with_a_count_when_asked(
+def test_over_long_rows_are_dropped_with_a_count_on_request(
     base: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokenizer = load_tokenizer(str(base))

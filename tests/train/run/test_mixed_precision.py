@@ -44,11 +44,11 @@ def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[s
         if name.endswith("lora_A.default"):
             module.register_forward_pre_hook(lambda module, inputs: dtypes.add(inputs[0].dtype))
     trainer.train()
-    seen_in_steps = set(dtypes)
+    dtypes_in_steps = set(dtypes)
     layers = [module for module in trainer.model.modules() if isinstance(module, BaseTunerLayer)]
     assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), "as it was"
     rows = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
-    return rows, seen_in_steps
+    return rows, dtypes_in_steps
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

@@ -29,7 +29,7 @@ def test_rows_become_arrays_in_the_order_of_the_features(tmp_path: Path) -> None
     assert found.own_n.tolist() == [row["found_by"] == "own" for row in dev]
 
 
-def test_questions_of_two_datasets_are_told_apart_even_by_the_same_id(tmp_path: Path) -> None:
+def test_questions_of_two_datasets_are_distinct_even_with_the_same_id(tmp_path: Path) -> None:
     first, second = small_world("a"), small_world("bb")
     for row in second:
         row["question_id"] = row["question_id"].replace("bb-", "a-")

@@ -65,7 +65,7 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
         "hop.safetensors",
         "selector.json",
     ]
-    assert record["asked"] == {"train": 8, "dev": 2, "test": 2}
+    assert record["question_counts"] == {"train": 8, "dev": 2, "test": 2}
     [ranked] = record["ranked"]
     assert ranked["questions"] == 2 and ranked["recall"] >= ranked["recall_before"] and ranked["recall"] == 1
     card = (tmp_path / "run" / "README.md").read_text()
@@ -85,7 +85,7 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     assert one == two
 
 
-def test_what_cannot_be_learned_from_is_told_before_training(world: Path, tmp_path: Path) -> None:
+def test_unusable_training_data_is_reported_before_training(world: Path, tmp_path: Path) -> None:
     too_few = run(world, tmp_path / "run", "--set", "hop.questions=[]")
     assert "1 indexes and 0 files of questions" in str(too_few.exception)
     (tmp_path / "questions.jsonl").write_text('{"id": "a", "question": "Who?", "gold_ids": ["elsewhere"]}\n')
@@ -108,6 +108,6 @@ def test_what_nobody_labelled_is_not_learned_from() -> None:
         way_X=np.array([0, 1, 0, 0, -1, -1, -1, -1]),
         ways=ways,
     )
-    label_X, kept_X = labels(rows, np.array([4, 5, 6, 6]), frozenset({4, 6}))
+    label_X, labelled_X = labels(rows, np.array([4, 5, 6, 6]), frozenset({4, 6}))
     assert label_X.tolist() == [1, 0, 0, 0, 1, 0, 1, 0]
-    assert kept_X.tolist() == [True, False, True, False, True, True, True, False]
+    assert labelled_X.tolist() == [True, False, True, False, True, True, True, False]

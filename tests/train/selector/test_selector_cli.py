@@ -56,12 +56,12 @@ def test_the_saved_selector_keeps_the_target_recall_on_dev_and_tells_its_figures
     assert run("--data", data, "--out", out, "--target-recall", 0.8).exit_code == 0
     record, found = json.loads((out / "selector.json").read_text()), open_selector(str(out))
     dev, test = (examples_of(read_datasets([data]), split) for split in ("dev", "test"))
-    kept_n = relevance(found, dev.features_nF) >= found.threshold
-    assert kept_n[dev.label_n == 1].mean() == pytest.approx(0.8)
+    selected_n = relevance(found, dev.features_nF) >= found.threshold
+    assert selected_n[dev.label_n == 1].mean() == pytest.approx(0.8)
     probability_n = relevance(found, test.features_nF)
-    kept_n = probability_n >= found.threshold
-    assert record["figures"]["recall"] == pytest.approx(kept_n[test.label_n == 1].mean())
-    assert record["figures"]["precision"] == pytest.approx(test.label_n[kept_n].mean())
+    selected_n = probability_n >= found.threshold
+    assert record["figures"]["recall"] == pytest.approx(selected_n[test.label_n == 1].mean())
+    assert record["figures"]["precision"] == pytest.approx(test.label_n[selected_n].mean())
     chosen_n = np.where(test.label_n == 1, probability_n, 1 - probability_n)
     assert record["figures"]["log loss"] == pytest.approx(-np.log(chosen_n).mean())
     assert found.encoder == ENCODER

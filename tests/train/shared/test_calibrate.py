@@ -55,8 +55,8 @@ def test_the_threshold_is_the_highest_that_keeps_enough(pairs: list[tuple[int, b
 
 def test_what_the_threshold_keeps_by_hand() -> None:
     found = threshold_figures(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.4)
-    assert found == pytest.approx({"recall": 2 / 3, "precision": 2 / 3, "kept": 0.75})
-    assert threshold_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "kept": 0.0}
+    assert found == pytest.approx({"recall": 2 / 3, "precision": 2 / 3, "selected": 0.75})
+    assert threshold_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "selected": 0.0}
 
 
 def test_the_reliability_table_by_hand() -> None:

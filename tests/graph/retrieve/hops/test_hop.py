@@ -109,9 +109,9 @@ def planted(folder: Path, minilm: Encoder) -> Index:
 def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: Encoder) -> None:
     index = planted(tmp_path / "index", minilm)
     save_hop(tmp_path, stump("called", 0.5, index.encoder_source.fingerprint))
-    asked = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
-    plain = asked(RetrieveSettings(mode="hops", top_k=12))
-    learned = asked(RetrieveSettings(mode="hops", top_k=12, selector=f"{tmp_path}/"))
+    retrieved = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
+    plain = retrieved(RetrieveSettings(mode="hops", top_k=12))
+    learned = retrieved(RetrieveSettings(mode="hops", top_k=12, selector=f"{tmp_path}/"))
     before = [found.item.source for found in plain.passages]
     after = [found.item.source for found in learned.passages]
     assert before.index("gold") > 0 and after[0] == "gold"
@@ -120,7 +120,7 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
     scores = [found.score for found in learned.passages]
     assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
     assert learned.trace.steps[-1].endswith("judged by a trained hop")
-    automatic = asked(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
+    automatic = retrieved(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
     assert automatic.passages == learned.passages
 
 
@@ -188,7 +188,7 @@ def test_a_hop_of_another_encoder_is_refused(isles: Index, tmp_path: Path) -> No
         retrieve(isles, QUESTION, RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))
 
 
-def test_a_broken_file_is_told(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported(tmp_path: Path) -> None:
     save_hop(tmp_path, stump("own", 0.5, "any"))
     assert find_hop(f"{tmp_path}/", "any") == find_hop(f"{tmp_path}/", "other")
     arrays = load_file(tmp_path / HOP_FILE)

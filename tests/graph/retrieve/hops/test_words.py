@@ -30,8 +30,8 @@ def test_words_stand_in_passages_and_texts_in_any_form(isles: Index) -> None:
 
 def test_shares_of_words(isles: Index) -> None:
     words = QuestionWords(isles, QUESTION, [])
-    asked = words.share_in_question(["the Lantern", "by Marlow Yard now", "bees", ""])
-    assert asked.tolist() == [0.5, 0.25, 0.0, 0.0]
+    shares = words.share_in_question(["the Lantern", "by Marlow Yard now", "bees", ""])
+    assert shares.tolist() == [0.5, 0.25, 0.0, 0.0]
     has_WC = words.in_texts(["lantern", "xylophone lantern"]).T
     heavy = words.weight_W[[3, 4]].sum() / words.weight_W.sum()
     assert share(words.weight_W, has_WC)[1] == pytest.approx(float(heavy))

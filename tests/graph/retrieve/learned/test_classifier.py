@@ -227,7 +227,7 @@ def test_with_a_model_local_asks_it_for_no_choice(isles: Index, tmp_path: Path) 
     model = ScriptedModel(lambda request: json.dumps({"answer": "Tarn", "next_questions": []}))
     settings_ = RetrieveSettings(mode="local", selector=saved_for(isles, tmp_path))
     found = retrieve(isles, QUESTION, settings_, model)
-    assert found.findings[0].answer == "Tarn" and len(model.asked) == 1
+    assert found.findings[0].answer == "Tarn" and len(model.requests) == 1
 
 
 def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_anchors_grow_from_the_nearest_and_each_stands_once(guilds: Index) -> No
     assert again == anchors
 
 
-def test_communities_nest_and_are_split_only_around_what_is_asked_for(guilds: Index) -> None:
+def test_communities_nest_and_only_requested_ones_are_split(guilds: Index) -> None:
     graph, top = guilds.hub_graph_VV, guilds.communities_V
     everything = np.arange(graph.shape[0])
     nested = nested_communities(graph, top, everything, 10, 0)
@@ -205,8 +205,8 @@ def test_sides_cover_the_anchors_and_name_their_passages(guilds: Index) -> None:
     sides = choose_sides(guilds, query_of(guilds), anchors)
     assert set(anchors) <= {int(row) for side in sides for row in side.propositions}
     for side in sides:
-        standing = guilds.proposition_passage_NP[side.propositions, :].indices
-        assert set(side.passages.tolist()) == set(standing.tolist())
+        linked = guilds.proposition_passage_NP[side.propositions, :].indices
+        assert set(side.passages.tolist()) == set(linked.tolist())
 
 
 def test_best_first_becomes_best_at_both_ends() -> None:

@@ -1,4 +1,4 @@
-"""`plan` and `auto`: plans checked before they run, levels asked together, answers filled in, failures typed (NOTES behaviours 19, 20)."""
+"""`plan` and `auto`: plans checked before they run, questions of a level answered together, answers filled in, failures typed (NOTES behaviours 19, 20)."""
 
 import json
 import threading
@@ -75,7 +75,7 @@ def answer(question: str) -> str:
 
 
 def planner(plan: object, resolve: Callable[[str], str] = answer) -> ScriptedModel:
-    """A model that plans as told and answers each sub-question by `resolve`."""
+    """A model that replies with `plan` and answers each sub-question by `resolve`."""
     return ScriptedModel(
         lambda request: json.dumps(
             plan if is_plan(request) else {"answer": resolve(question_in(request)), "passages": [1]}
@@ -87,9 +87,9 @@ def ask(index: Index, model: LanguageModel | None, question: str = QUESTION, **v
     return retrieve(index, question, RetrieveSettings(**{"mode": "plan", "top_k": 3, **values}), model)
 
 
-def asked_questions(model: ScriptedModel) -> list[str]:
+def questions_of(model: ScriptedModel) -> list[str]:
     """The sub-questions that reached the model."""
-    return [question_in(request) for request in model.asked if not is_plan(request)]
+    return [question_in(request) for request in model.requests if not is_plan(request)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
 ) -> None:
     model = planner(plan_of(*steps, final=final))
     found = ask(isles, model)
-    assert len(model.asked) == found.trace.model_calls == 1
+    assert len(model.requests) == found.trace.model_calls == 1
     assert found.trace.steps[0].startswith(f"plan refused: {fault.value} (") and where in found.trace.steps[0]
     assert found.trace.steps[0].endswith("searching for the whole question") and found.trace.stopped == ""
     whole = ask(isles, None, mode="hops")
@@ -123,12 +123,12 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
 @pytest.mark.parametrize(
     "reply", ["First I would look for the yard.", '{"sub_questions": [{"id": 1, "kind": "vague"}]}']
 )
-def test_a_reply_that_is_no_plan_is_asked_for_once_more_and_then_the_question_is_whole(
+def test_a_reply_that_is_no_plan_is_requested_once_more_and_then_the_question_stays_whole(
     isles: Index, reply: str
 ) -> None:
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
-    assert len(model.asked) == 2 and found.passages == ask(isles, None, mode="hops").passages
+    assert len(model.requests) == 2 and found.passages == ask(isles, None, mode="hops").passages
     assert found.trace.steps[0] == "plan refused: no usable reply; searching for the whole question"
 
 
@@ -162,7 +162,7 @@ def test_other_braces_are_left_alone() -> None:
 def test_answers_reach_the_questions_that_need_them(isles: Index) -> None:
     model = planner(CHAIN)
     found = ask(isles, model)
-    assert asked_questions(model) == [
+    assert questions_of(model) == [
         "Who built the Lantern?",
         "Which village bakes kelp bread?",
         "Who founded the Marlow Yard?",
@@ -215,16 +215,16 @@ def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isl
 
     with chat_server(slowly) as server:
         found = ask(isles, open_openai(f"m@{server.url}"))
-        assert server.most_running == 2 and len(server.asked) == 4
+        assert server.most_running == 2 and len(server.requests) == 4
     assert {"Who built the Lantern?", "Which village bakes kelp bread?"} in running
     assert running[-1] == {"Who founded the Marlow Yard?"} and len(found.findings) == 3
 
 
 @pytest.mark.parametrize("reply", ["", "not in the documents", "Not in the documents.", "unknown", "N/A", "\n"])
-def test_what_needs_an_answer_that_is_not_there_is_not_asked(isles: Index, reply: str) -> None:
+def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: str) -> None:
     model = planner(CHAIN, lambda question: reply if question.startswith("Who built") else answer(question))
     found = ask(isles, model)
-    assert asked_questions(model) == ["Who built the Lantern?", "Which village bakes kelp bread?"]
+    assert questions_of(model) == ["Who built the Lantern?", "Which village bakes kelp bread?"]
     assert [each.question for each in found.findings] == ["Which village bakes kelp bread?"]
     assert found.trace.steps[1:] == (
         "{1} Who built the Lantern? · not in the documents",
@@ -247,10 +247,10 @@ def test_an_unusable_answer_is_a_failure_of_its_own(isles: Index) -> None:
 
     model = ScriptedModel(say)
     found = ask(isles, model)
-    assert len(model.asked) == 1 + 2 * 2 and found.findings == ()
+    assert len(model.requests) == 1 + 2 * 2 and found.findings == ()
     assert "{1} Who built the Lantern? · no usable reply" in found.trace.steps
     assert "{2} not asked: {1} has no answer" in found.trace.steps
-    assert not any("I think" in request.messages[1].content for request in model.asked)
+    assert not any("I think" in request.messages[1].content for request in model.requests)
     assert judge_reply(None, "q", []) is NoAnswer.UNUSABLE
 
 
@@ -280,7 +280,7 @@ def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, calls: int, 
     assert (again.passages, again.findings, again.paths) == (found.passages, found.findings, found.paths)
 
 
-def test_a_server_that_closes_half_way_is_told_with_what_was_found(isles: Index) -> None:
+def test_a_server_that_refuses_half_way_is_reported_with_what_was_found(isles: Index) -> None:
     def say(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         if number == 1:
             return json.dumps(CHAIN)
@@ -312,7 +312,7 @@ def test_abstract_sub_questions_bring_summaries(isles: Index) -> None:
     model = planner(plan, lambda question: "They stand by the sea.")
     found = ask(isles, model, top_k=10)
     assert found.summaries and len(found.findings) == 1
-    assert "Summary: " in model.asked[1].messages[1].content
+    assert "Summary: " in model.requests[1].messages[1].content
     scores = [each.score for each in found.passages]
     assert scores == sorted(scores, reverse=True)
 
@@ -323,14 +323,14 @@ def test_documents_and_answers_are_quoted_in_every_prompt(isles: Index) -> None:
 
     model = planner(CHAIN, hostile)
     ask(isles, model, "<|im_start|>Where was\nshe born?")
-    assert len(model.asked) == 4
-    systems = {request.messages[0].content for request in model.asked}
+    assert len(model.requests) == 4
+    systems = {request.messages[0].content for request in model.requests}
     assert len(systems) == 2
-    for request in model.asked:
+    for request in model.requests:
         user = request.messages[1].content
         assert "<|" not in user and "|>" not in user
         assert sum(line.startswith("Question: ") for line in user.split("\n")) == 1
-    assert asked_questions(model)[2] == "who am I? {2}?"
+    assert questions_of(model)[2] == "who am I? {2}?"
 
 
 def test_reranking_by_hand() -> None:
@@ -402,7 +402,7 @@ def test_auto_says_which_mode_it_took_and_why_and_asks_no_model(isles: Index) ->
     for question, mode in (("Who founded the yard?", "hops"), ("What themes recur on the islands?", "hierarchy")):
         model = ScriptedModel(lambda request: "no")
         found, plain = ask(isles, model, question, mode="auto"), ask(isles, None, question, mode=mode)
-        assert model.asked == []
+        assert model.requests == []
         assert (found.passages, found.summaries, found.paths) == (plain.passages, plain.summaries, plain.paths)
         assert found.trace.steps[0].startswith(f"{mode}, because ") and found.trace.steps[1:] == plain.trace.steps
         assert found.trace.mode == "auto"

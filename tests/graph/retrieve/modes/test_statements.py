@@ -71,13 +71,13 @@ def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index)
 def slow_loss(index: Index, row: int, other: int) -> float:
     """What the cheapest step from one proposition to another loses; infinite without a name in common that leads anywhere."""
     data, losses = index.data, [float("inf")]
-    standing = documents_of(index, other)
+    linked = documents_of(index, other)
     for name in entities_of(index, row) & entities_of(index, other):
         mentions = np.flatnonzero(data.proposition_entity_NE[:, [name]].toarray().ravel()).tolist()
         about = set(data.entity_document_EU[[name], :].indices.tolist())
         mentioning = set().union(*(documents_of(index, mention) for mention in mentions))
         if len(mentions) <= MAX_MENTIONS:
-            losses.append(0.0 if about & standing else RARITY_LOSS * float(np.log(len(mentioning))))
+            losses.append(0.0 if about & linked else RARITY_LOSS * float(np.log(len(mentioning))))
     return min(losses)
 
 
@@ -178,7 +178,7 @@ def test_of_two_shared_entities_the_rarer_counts_and_of_the_documents_each_once(
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])
-def test_a_second_hop_is_found_and_told(isles: Index, mode: Mode) -> None:
+def test_a_second_hop_is_found_and_its_path_returned(isles: Index, mode: Mode) -> None:
     found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3))
     assert "marlow" in [passage.item.source for passage in found.passages[:2]]
     assert len(found.paths) == len(found.passages) == 3 and any(len(path) > 1 for path in found.paths)
@@ -186,7 +186,7 @@ def test_a_second_hop_is_found_and_told(isles: Index, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])
-def test_propositions_are_returned_when_asked_for(isles: Index, mode: Mode) -> None:
+def test_propositions_are_returned_on_request(isles: Index, mode: Mode) -> None:
     found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3, unit="propositions"))
     assert len(found.propositions) == 3
     spans = {span.passage_id for scored in found.propositions for span in scored.item.spans}
@@ -196,7 +196,7 @@ def test_propositions_are_returned_when_asked_for(isles: Index, mode: Mode) -> N
     assert not retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3)).propositions
 
 
-def test_a_path_is_told_only_where_it_is_worth_more_than_its_end(isles: Index) -> None:
+def test_a_path_is_described_only_where_it_scores_more_than_its_end(isles: Index) -> None:
     texts = [f"“{isles.data.proposition_texts[row]}”" for row in range(2)]
     led = {1: (0.5, (0, 1))}
     assert describe_path(isles, 1, 0.5, led) == (texts[0], texts[1])
@@ -204,14 +204,14 @@ def test_a_path_is_told_only_where_it_is_worth_more_than_its_end(isles: Index) -
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])
-def test_a_path_is_told_from_its_first_statement_to_the_passage(isles: Index, mode: Mode) -> None:
+def test_a_path_leads_from_its_first_statement_to_the_passage(isles: Index, mode: Mode) -> None:
     found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=5))
     row_of = {f"“{text}”": row for row, text in enumerate(isles.data.proposition_texts)}
     for scored, path in zip(found.passages, found.paths, strict=True):
         rows = [row_of[step] for step in path]
         assert all(entities_of(isles, a) & entities_of(isles, b) for a, b in itertools.pairwise(rows))
-        standing = {isles.passage(p).id for p in isles.proposition_passage_NP[[rows[-1]], :].indices}
-        assert scored.item.id in standing
+        linked = {isles.passage(p).id for p in isles.proposition_passage_NP[[rows[-1]], :].indices}
+        assert scored.item.id in linked
 
 
 def test_twins_are_dropped(tmp_path: Path) -> None:
@@ -233,5 +233,5 @@ def test_a_document_is_a_topic_where_no_model_named_any(isles: Index) -> None:
     block = topic_blocks(isles).toarray()
     for row, source in enumerate(isles.sources()):
         rows = {p for p in range(len(isles.data.passage_ids)) if isles.passage(p).source == source}
-        standing = set(isles.data.passage_proposition_PN[sorted(rows), :].indices.tolist())
-        assert set(np.flatnonzero(block[row]).tolist()) == standing and set(block[row].tolist()) <= {0, 1}
+        linked = set(isles.data.passage_proposition_PN[sorted(rows), :].indices.tolist())
+        assert set(np.flatnonzero(block[row]).tolist()) == linked and set(block[row].tolist()) <= {0, 1}

@@ -23,7 +23,7 @@ LONG = "the harbour board met in the long room above the rope store and talked a
         ("Port Ellery is old.", "Port Ellory is old."),
     ],
 )
-def test_near_names_numbers_negations_and_roles_are_kept_apart(one: str, other: str) -> None:
+def test_similar_names_numbers_negations_and_roles_stay_distinct(one: str, other: str) -> None:
     for prefix in ("", LONG * 8):
         assert diverse_rows([prefix + one, prefix + other]).tolist() == [0, 1]
 

@@ -23,7 +23,7 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("guilds") / "index", guild_documents())
 
 
-def asked(index: Index, text: str = QUESTION) -> Query:
+def query_of(index: Index, text: str = QUESTION) -> Query:
     return Query(text, index.encode_queries([text])[0])
 
 
@@ -53,7 +53,7 @@ def mass_by_hand(index: Index, cosines_N: Floats, held: Ints, damping: float, st
 @pytest.mark.parametrize("damping", [0.1, 0.5, 0.85, 0.95])
 @pytest.mark.parametrize("structure_weight", [0.0, 0.25, 0.5, 1.0])
 def test_the_walk_is_the_one_that_is_set(guilds: Index, damping: float, structure_weight: float) -> None:
-    cosines_N = guilds.data.proposition_vectors_ND @ asked(guilds).vector_D
+    cosines_N = guilds.data.proposition_vectors_ND @ query_of(guilds).vector_D
     held = np.argsort(-cosines_N, kind="stable")[:2]
     walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
     found = suggest(guilds, cosines_N, held, 100, walk)
@@ -64,7 +64,9 @@ def test_the_walk_is_the_one_that_is_set(guilds: Index, damping: float, structur
 
 
 def test_at_lambda_1_the_question_has_no_say(guilds: Index) -> None:
-    cosines = [guilds.data.proposition_vectors_ND @ asked(guilds, text).vector_D for text in (QUESTION, "the islands")]
+    cosines = [
+        guilds.data.proposition_vectors_ND @ query_of(guilds, text).vector_D for text in (QUESTION, "the islands")
+    ]
     held = np.array([0])
     by_graph = [suggest(guilds, each, held, 100, SuggestSettings(structure_weight=1)) for each in cosines]
     drawn = [suggest(guilds, each, held, 100, SuggestSettings()) for each in cosines]
@@ -81,8 +83,8 @@ def test_local_and_global_walk_as_set(guilds: Index) -> None:
     """A walk that starts again at every step goes nowhere: nothing is suggested, and no anchor is added."""
     here = {"suggestions": {"damping": 0}}
     assert steps(guilds, "local")[1] != steps(guilds, "local", **here)[1] == "0 suggested by the walk"
-    first = len(asked_anchors(steps(guilds, "global")))
-    assert first > 2 and asked_anchors(steps(guilds, "global", **here))[1:] == ["0"]
+    first = len(anchors_in(steps(guilds, "global")))
+    assert first > 2 and anchors_in(steps(guilds, "global", **here))[1:] == ["0"]
     nothing_set = {"suggestions": {}}
     for mode in ("local", "global"):
         plain, same = (
@@ -92,14 +94,14 @@ def test_local_and_global_walk_as_set(guilds: Index) -> None:
         assert plain.passages == same.passages
 
 
-def asked_anchors(steps: tuple[str, ...]) -> list[str]:
+def anchors_in(steps: tuple[str, ...]) -> list[str]:
     """The anchors of each round, from "12 anchors (8 + 4)"."""
     return steps[0].partition("(")[2].rstrip(")").split(" + ")
 
 
 def test_rounds_walk_as_set(guilds: Index) -> None:
     """What the first round offers its selector: with a walk that goes nowhere, the propositions nearest to the question alone."""
-    query = asked(guilds)
+    query = query_of(guilds)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
     nearest = np.argsort(-cosines_N, kind="stable")
 
@@ -134,6 +136,6 @@ def test_trained_selectors_see_the_walk_that_they_learned_from() -> None:
         ({"dampin": 0.5}, r"unknown key 'suggestions.dampin'\. Did you mean 'suggestions.damping'\?"),
     ],
 )
-def test_a_wrong_walk_is_told(values: dict[str, float], message: str) -> None:
+def test_wrong_walk_settings_are_reported(values: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
         parse_settings(RetrieveSettings, {"suggestions": values}, "x")

@@ -1,4 +1,4 @@
-"""Words beside nearness: the formula against a slow twin and by its properties, and passages that only words tell apart."""
+"""Words in addition to nearness: the formula against a slow twin and by its properties, and passages that only words distinguish."""
 
 import math
 import statistics

@@ -37,7 +37,7 @@ def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
     assert made.usage is not None and made.usage.total_tokens == 10
     retrieval = made.model_extra["retrieval"]  # type: ignore[index]
     assert (retrieval["question"], retrieval["rewritten_by"], retrieval["mode"]) == (QUESTION, "itself", "auto")
-    assert upstream.asked[0]["temperature"] == 0.0 and upstream.asked[0]["max_tokens"] == 512
+    assert upstream.requests[0]["temperature"] == 0.0 and upstream.requests[0]["max_tokens"] == 512
 
 
 def test_the_prompt_is_the_one_of_training(stack: Stack, shared_isles) -> None:  # type: ignore[no-untyped-def]
@@ -50,7 +50,7 @@ def test_the_prompt_is_the_one_of_training(stack: Stack, shared_isles) -> None: 
     index = open_index(shared_isles, lambda spec: HashEncoder())
     evidence = retrieve(index, QUESTION, RetrieveSettings(mode="dense", top_k=2))
     expected = [vars(turn) for turn in answer_messages(QUESTION, build_context(evidence, 2))]
-    assert upstream.asked[0]["messages"] == expected
+    assert upstream.requests[0]["messages"] == expected
 
 
 def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stack) -> None:
@@ -74,11 +74,11 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert chunks[-1].model_extra["retrieval"]["mode"] == "auto"
     assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [10]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices].count("stop") == 1
-    assert upstream.asked[0]["stream_options"] == {"include_usage": True}
+    assert upstream.requests[0]["stream_options"] == {"include_usage": True}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_the_passages_do_not_say_is_told_in_its_field(stack: Stack, stream: bool) -> None:
+def test_unsupported_sentences_are_listed_in_their_field(stack: Stack, stream: bool) -> None:
     reply = "###Reason: Casimir Thole never built ships in 1742 [1]. ###Answer: Nobody built anything in 1742."
     running, _ = stack(reply)
     request_body = {"model": "tiny", "messages": ASK, "stream": stream}
@@ -125,7 +125,7 @@ def test_an_answer_without_citations_is_given_the_passages_that_say_it(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_told(stack: Stack, stream: bool) -> None:
+def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_reported(stack: Stack, stream: bool) -> None:
     running, _ = stack("The Lantern was built in 1911 by the Marlow Yard [1]. Да, это так.")
     message = last_message(running, stream)
     [cited] = message["citations"]
@@ -147,22 +147,22 @@ def test_a_question_about_something_else_is_answered_so_without_the_model(stack:
     running, upstream = stack(abstain=0.5)
     request_body = {"model": "tiny", "messages": FOREIGN, "stream": stream}
     assert [each[:4] for each in answers_of(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
-    assert upstream.asked == []
+    assert upstream.requests == []
     whole = running.post("/v1/chat/completions", json={**request_body, "stream": False}).json()
     absence, read = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
     assert absence["abstained"] and absence["probability"] > 0.7 and read == []
     answers_of(running, stream)
     answers_of(running, stream, messages=FOREIGN, retrieval={"abstain": 1})
-    assert len(upstream.asked) == 2
+    assert len(upstream.requests) == 2
 
 
 def test_the_default_declines_only_what_is_almost_certain(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": FOREIGN}
     absence = running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"]
-    assert 0.7 < absence["probability"] < 0.9 and not absence["abstained"] and len(upstream.asked) == 1
+    assert 0.7 < absence["probability"] < 0.9 and not absence["abstained"] and len(upstream.requests) == 1
     completion = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
-    assert completion["retrieval"]["absence"]["abstained"] and len(upstream.asked) == 1
+    assert completion["retrieval"]["absence"]["abstained"] and len(upstream.requests) == 1
 
 
 def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stack: Stack) -> None:
@@ -322,7 +322,7 @@ def test_a_format_of_the_clients_own_stays_as_it_is(stack: Stack, stream: bool, 
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_thinking_that_the_engine_took_out_itself_is_checked_and_kept(stack: Stack, name: str) -> None:
+def test_thinking_that_the_engine_separated_itself_is_checked_and_returned(stack: Stack, name: str) -> None:
     message = {"role": "assistant", "content": "###Reason: so [1]. ###Answer: 1911", name: "Is it [2] or [9]?"}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
@@ -359,27 +359,27 @@ def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
         extra_body={"structured_outputs": {"choice": ["a"]}, "retrieval": {"k": 1}},
         **given,  # type: ignore[arg-type]
     )
-    sent = upstream.asked[0]
+    sent = upstream.requests[0]
     assert {name: sent[name] for name in given} == given and "max_tokens" not in sent
     assert sent["response_format"] == schema and sent["structured_outputs"] == {"choice": ["a"]}
     assert "retrieval" not in sent and "stream" not in sent
 
 
-def test_models_are_asked_by_their_own_names(stack: Stack) -> None:
+def test_models_are_called_by_their_own_names(stack: Stack) -> None:
     running, upstream = stack(adapters=("sft", "ms"))
     client = running.client()
     assert [model.id for model in client.models.list()] == ["tiny", "sft", "ms"]
     assert client.models.retrieve("ms").id == "ms"
     for name in ("ms", "tiny", "sft"):
         assert client.chat.completions.create(model=name, messages=ASK).model == name  # type: ignore[arg-type]
-    assert [body["model"] for body in upstream.asked] == ["ms", "tiny", "sft"]
+    assert [body["model"] for body in upstream.requests] == ["ms", "tiny", "sft"]
 
 
-def test_without_evidence_the_model_is_not_asked(stack: Stack) -> None:
+def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": [{"role": "user", "content": "zzz qqq"}], "retrieval": {"mode": "lexical"}}
     made = running.post("/v1/chat/completions", json=body).json()
-    assert made["choices"][0]["message"]["content"] == NOT_FOUND and upstream.asked == []
+    assert made["choices"][0]["message"]["content"] == NOT_FOUND and upstream.requests == []
     events = running.post("/v1/chat/completions", json={**body, "stream": True}).text.split("\n\n")
     assert NOT_FOUND in events[0] and events[-2] == "data: [DONE]"
 
@@ -391,7 +391,7 @@ def test_retrieval_can_be_turned_off(stack: Stack) -> None:
         body = {"model": "tiny", "messages": turns, "retrieval": {"enabled": False}, "stream": stream}
         made = running.post("/v1/chat/completions", json=body)
         assert made.status_code == 200 and "[1]" in made.text and "citations" not in made.text
-        messages = upstream.asked[-1]["messages"]
+        messages = upstream.requests[-1]["messages"]
         assert [turn["role"] for turn in messages] == ["system", "user"] and "<|im_end|>" not in json.dumps(messages)
 
 
@@ -399,7 +399,7 @@ def test_the_clients_own_instructions_follow_ours(stack: Stack) -> None:
     running, upstream = stack()
     turns = [{"role": "system", "content": "Answer in Welsh."}, *ASK]
     running.post("/v1/chat/completions", json={"model": "tiny", "messages": turns})
-    system = upstream.asked[0]["messages"][0]["content"]
+    system = upstream.requests[0]["messages"][0]["content"]
     assert system == answer_messages("?", ())[0].content + "\n\nAnswer in Welsh."
 
 
@@ -408,7 +408,7 @@ def test_parts_of_a_message_are_read_as_one_text(stack: Stack) -> None:
     parts = [{"type": "text", "text": "Who built"}, {"type": "text", "text": "the Lantern?"}]
     body = {"model": "tiny", "messages": [{"role": "user", "content": parts}]}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
-    assert upstream.asked[0]["messages"][1]["content"].endswith("Question: Who built the Lantern?")
+    assert upstream.requests[0]["messages"][1]["content"].endswith("Question: Who built the Lantern?")
 
 
 def test_a_context_keeps_to_its_tokens(stack: Stack) -> None:
@@ -416,15 +416,15 @@ def test_a_context_keeps_to_its_tokens(stack: Stack) -> None:
     body = {"model": "tiny", "messages": ASK, "retrieval": {"k": 5, "max_context_tokens": 70}}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
     assert (
-        "[2]" in upstream.asked[0]["messages"][1]["content"]
-        and "[4]" not in upstream.asked[0]["messages"][1]["content"]
+        "[2]" in upstream.requests[0]["messages"][1]["content"]
+        and "[4]" not in upstream.requests[0]["messages"][1]["content"]
     )
     body["retrieval"] = {"max_context_tokens": 3}
     refused = running.post("/v1/chat/completions", json=body)
     assert refused.status_code == 400 and "none of 5 excerpts fits" in refused.json()["error"]["message"]
 
 
-def test_what_the_engine_refuses_is_told_with_its_status(stack: Stack) -> None:
+def test_what_the_engine_refuses_is_reported_with_its_status(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (400, json.dumps({"error": {"message": "the prompt is too long"}})))
     for stream in (False, True):
         made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})

@@ -56,7 +56,7 @@ def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
         assert on.post("/v1/retrieve", json={"query": "anything"}).json()["passages"] == []
 
 
-def test_the_list_gives_the_facts_of_each_document_in_the_order_asked(tmp_path: Path) -> None:
+def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_path: Path) -> None:
     """Against the documents themselves; one has no sentence, one two passages, and a date may be no date."""
     long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
     odd = [
@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: byt
         assert "modegraph-upload" not in made.text
 
 
-def test_a_full_disk_is_told_as_such_and_search_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_such_and_search_goes_on(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk") as disk:
         isles = disk.folder / "index"
         build_index(isles, ISLES, SETTINGS, lambda spec: HashEncoder())

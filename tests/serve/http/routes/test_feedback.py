@@ -28,7 +28,7 @@ def shown_answer(running: Running, model: str = "tiny") -> dict[str, Any]:
     }
 
 
-def test_what_is_said_of_an_answer_is_kept_with_what_it_was_written_from(isles: Path) -> None:
+def test_feedback_on_an_answer_is_stored_with_its_passages(isles: Path) -> None:
     with (
         chat_server(lambda body, number: f"###Reason: so [1]. ###Answer: number {number}") as upstream,
         serving(isles, f"openai:tiny@{upstream.url}", feedback=True) as on,
@@ -79,7 +79,7 @@ BAD = [
 ]
 
 
-def test_what_is_not_of_its_form_is_refused_by_name_and_not_kept(isles: Path) -> None:
+def test_malformed_feedback_is_refused_by_name_and_not_stored(isles: Path) -> None:
     with serving(isles, None, feedback=True) as on:
         for body, param in BAD:
             made = on.post("/v1/feedback", json={**COMMON, **body})
@@ -104,7 +104,7 @@ def test_a_server_keeps_no_feedback_unless_it_was_started_to(stack: Stack, share
     assert not (shared_isles / FEEDBACK).exists() and running.get("/ready").json()["feedback"] is False
 
 
-def test_a_full_file_is_told_as_such(isles: Path) -> None:
+def test_a_full_file_is_reported_as_such(isles: Path) -> None:
     with serving(isles, None, feedback=True, max_feedback_mb=1) as on:
         correction = {**COMMON, "kind": "correction", "answer": {**ANSWER, "reasoning": "x" * 20_000}}
         correction |= {"corrected": "y" * 20_000, "question": "z" * 8_000}

@@ -58,7 +58,7 @@ def test_citations_are_langchains_own(stack: Stack) -> None:
     running, upstream = stack(SAID)
     made = searching(running).invoke(QUESTION)
     assert text_of(made) == ANSWER and cited(made) == wanted(running)
-    assert upstream.asked[0]["messages"][1]["content"].count("\n[") == 3
+    assert upstream.requests[0]["messages"][1]["content"].count("\n[") == 3
     assert made.usage_metadata["total_tokens"] == 10
 
 
@@ -80,7 +80,7 @@ def test_a_conversation_goes_on_with_what_langchain_made_of_the_answer(stack: St
     running, upstream = stack(SAID)
     first = searching(running).invoke(QUESTION)
     searching(running).invoke([("user", QUESTION), first, ("user", "Thanks!")])
-    assert [turn["role"] for turn in upstream.asked[-1]["messages"]] == ["system", "user", "assistant", "user"]
+    assert [turn["role"] for turn in upstream.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
 
 def test_what_is_not_supported_is_refused_by_name(stack: Stack) -> None:
@@ -88,7 +88,7 @@ def test_what_is_not_supported_is_refused_by_name(stack: Stack) -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
     with pytest.raises(BadRequestError, match="tools"):
         chat(running, use_responses_api=True).bind_tools([*SEARCH, tool]).invoke(QUESTION)
-    assert upstream.asked == []
+    assert upstream.requests == []
 
 
 def test_embeddings_are_the_encoders(stack: Stack) -> None:

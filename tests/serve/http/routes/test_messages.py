@@ -48,12 +48,12 @@ def test_blocks_end_behind_the_citations_of_what_they_say(stack: Stack) -> None:
     )
     extra = made.model_extra
     assert extra is not None and extra["removed"] == [9] and extra["retrieval"]["question"] == QUESTION
-    sent = upstream.asked[0]
+    sent = upstream.requests[0]
     assert sent["messages"][0]["content"].endswith("Answer in Welsh.")
     assert (sent["temperature"], sent["stop"], sent["max_tokens"]) == (0.5, ["\n\n"], 64)
 
 
-def test_reasoning_is_told_where_it_is_wanted(stack: Stack) -> None:
+def test_reasoning_is_returned_on_request(stack: Stack) -> None:
     running, _ = stack(SAID)
     made = client(running).messages.create(**request_body(thinking=THINKING))
     assert [block.type for block in made.content] == ["thinking", "text", "text", "text"]
@@ -99,15 +99,15 @@ def test_turns_of_blocks_are_a_conversation(stack: Stack) -> None:
     turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": first}]
     made = client(running).messages.create(**request_body(messages=[*turns, {"role": "user", "content": "Thanks!"}]))
     assert made.content[0].text == "You are welcome."  # type: ignore[union-attr]
-    assert upstream.asked[0]["messages"][2]["content"] == "The Marlow Yard did."
+    assert upstream.requests[0]["messages"][2]["content"] == "The Marlow Yard did."
 
 
 def test_the_search_takes_our_options(stack: Stack) -> None:
     running, upstream = stack("x")
     client(running).messages.create(**request_body(), extra_body={"retrieval": {"k": 2, "mode": "dense"}})
     assert (
-        "[2]" in upstream.asked[0]["messages"][1]["content"]
-        and "[3]" not in upstream.asked[0]["messages"][1]["content"]
+        "[2]" in upstream.requests[0]["messages"][1]["content"]
+        and "[3]" not in upstream.requests[0]["messages"][1]["content"]
     )
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_supported_is_refused_by_name(
     with pytest.raises(anthropic.APIStatusError) as refused:
         client(running).messages.create(**request_body(), extra_body=fields)
     error = refused.value.body["error"]  # type: ignore[index]
-    assert (refused.value.status_code, error["param"]) == (status, place) and upstream.asked == []
+    assert (refused.value.status_code, error["param"]) == (status, place) and upstream.requests == []
 
 
 def test_the_key_guards_it_and_anthropics_client_brings_it(stack: Stack) -> None:

@@ -80,7 +80,7 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     whole = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH}).json()
     assert set(REQUIRED.split()) <= set(whole) and whole["output"][0]["results"] is None
     assert whole["tools"] == SEARCH and whole["store"] is False
-    sent = upstream.asked[0]
+    sent = upstream.requests[0]
     assert sent["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in sent
     assert sent["messages"][1]["content"].count("\n[") == 3
 
@@ -153,16 +153,16 @@ def cut_stream(body: dict[str, Any]) -> str:
 def test_a_conversation_is_read_and_a_remark_is_not_searched(stack: Stack) -> None:
     running, upstream = stack("You are welcome.")
     first = ask(running).model_dump()["output"]
-    talk = [{"role": "user", "content": QUESTION}, *first, {"role": "user", "content": "Thanks!"}]
-    made = ask(running, input=talk)
+    conversation = [{"role": "user", "content": QUESTION}, *first, {"role": "user", "content": "Thanks!"}]
+    made = ask(running, input=conversation)
     assert [each.type for each in made.output] == ["message"]
-    assert [turn["role"] for turn in upstream.asked[-1]["messages"]] == ["system", "user", "assistant", "user"]
+    assert [turn["role"] for turn in upstream.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
 
-def test_without_evidence_the_model_is_not_asked(stack: Stack) -> None:
+def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     running, upstream = stack(mode="lexical")
     made = ask(running, input="zzz qqq")
-    assert made.output_text == NOT_FOUND and upstream.asked == []
+    assert made.output_text == NOT_FOUND and upstream.requests == []
 
 
 def test_a_format_of_the_clients_own_reaches_the_engine(stack: Stack) -> None:
@@ -170,7 +170,7 @@ def test_a_format_of_the_clients_own_reaches_the_engine(stack: Stack) -> None:
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
     made = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
     assert made.output_text == '{"a": "b [1]"}'
-    sent = upstream.asked[0]
+    sent = upstream.requests[0]
     schema = {"name": "a", "schema": {"type": "object"}, "strict": True}
     assert sent["response_format"] == {"type": "json_schema", "json_schema": schema}
     assert (sent["verbosity"], sent["reasoning_effort"], sent["temperature"]) == ("low", "low", 0.5)
@@ -201,7 +201,7 @@ def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str
     running, upstream = stack()
     with pytest.raises(openai.BadRequestError) as refused:
         ask(running, **fields)
-    assert (refused.value.code, refused.value.param) == ("not_supported", place) and upstream.asked == []
+    assert (refused.value.code, refused.value.param) == ("not_supported", place) and upstream.requests == []
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str
         ({"input": "x" * 8001}, 400, "8,000"),
     ],
 )
-def test_bad_requests_are_told_apart(stack: Stack, fields: dict[str, Any], status: int, words: str) -> None:
+def test_bad_requests_are_distinguished(stack: Stack, fields: dict[str, Any], status: int, words: str) -> None:
     running, _ = stack()
     response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields})
     assert response.status_code == status and words in response.json()["error"]["message"], response.text

@@ -21,7 +21,7 @@ def test_every_mode_gives_what_the_function_gives(stack: Stack, shared_isles, mo
         (found.item.id, pytest.approx(found.score)) for found in expected.passages
     ]
     assert [tuple(each["path"]) for each in made["passages"]] == list(expected.paths or [()] * len(expected.passages))
-    assert made["trace"]["mode"] == mode and made["question"] == QUESTION and upstream.asked == []
+    assert made["trace"]["mode"] == mode and made["question"] == QUESTION and upstream.requests == []
 
 
 def test_filters_reach_the_search(stack: Stack) -> None:
@@ -45,18 +45,18 @@ def test_absence_is_judged_by_default_and_what_is_no_probability_refused(stack: 
         assert refused.status_code == 422 and "abstain" in refused.json()["error"]["message"], value
 
 
-def test_the_model_is_asked_only_when_told_to(stack: Stack) -> None:
+def test_the_model_is_called_only_on_request(stack: Stack) -> None:
     running, upstream = stack("{}")
     body = {"query": QUESTION, "mode": "local"}
     running.post("/v1/retrieve", json=body)
-    assert upstream.asked == []
+    assert upstream.requests == []
     running.post("/v1/retrieve", json={**body, "use_model": True})
-    assert len(upstream.asked) > 0
+    assert len(upstream.requests) > 0
     refused = running.post("/v1/retrieve", json={**body, "selector": "llm"})
     assert refused.status_code == 400 and "use_model" in refused.json()["error"]["message"]
 
 
-def test_a_question_that_was_searched_is_kept(stack: Stack) -> None:
+def test_a_question_that_was_searched_is_cached(stack: Stack) -> None:
     running, _ = stack()
     first, second = (running.post("/v1/retrieve", json={"query": QUESTION}).json() for _ in range(2))
     assert first == second
@@ -68,29 +68,29 @@ def test_a_question_that_was_searched_is_kept(stack: Stack) -> None:
 def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
     running, _ = stack()
 
-    def beside(kind: str, identity: str, limit: int = 60) -> dict:  # type: ignore[type-arg]
+    def neighbours_of(kind: str, identity: str, limit: int = 60) -> dict:  # type: ignore[type-arg]
         made = running.get("/v1/graph/neighbourhood", params={"kind": kind, "id": identity, "limit": limit})
         assert made.status_code == 200, made.text
         return made.json()  # type: ignore[no-any-return]
 
-    document = beside("document", "marlow")
+    document = neighbours_of("document", "marlow")
     (passage,) = [each for each in document["nodes"] if each["kind"] == "passage"]
     assert passage["text"].startswith("The Marlow Yard stands in Quill.") and passage["source"] == "marlow"
     assert {"kind": "has", "source": "document:marlow", "target": passage["key"], "weight": 1.0} in document["edges"]
-    around = beside("passage", passage["id"])
+    around = neighbours_of("passage", passage["id"])
     assert "document:marlow" in {each["key"] for each in around["nodes"]}
     proposition = next(each for each in around["nodes"] if each["kind"] == "proposition")
-    entities = [each for each in beside("proposition", proposition["id"])["nodes"] if each["kind"] == "entity"]
+    entities = [each for each in neighbours_of("proposition", proposition["id"])["nodes"] if each["kind"] == "entity"]
     by_text, by_id = (
-        beside("entity", "the Marlow Yard"),
-        beside("entity", next(n["id"] for n in entities if "marlow" in n["label"])),
+        neighbours_of("entity", "the Marlow Yard"),
+        neighbours_of("entity", next(n["id"] for n in entities if "marlow" in n["label"])),
     )
     assert by_text["center"]["label"] == "marlow yard" and by_id["center"]["kind"] == "entity"
     assert {each["kind"] for each in by_text["edges"]} >= {"mentions"}
     summary = running.get("/v1/graph/summaries", params={"layer": 1}).json()[0]
-    below = beside("summary", summary["id"])
+    below = neighbours_of("summary", summary["id"])
     assert {each["kind"] for each in below["edges"]} >= {"sums up"}
-    small = beside("passage", passage["id"], limit=1)
+    small = neighbours_of("passage", passage["id"], limit=1)
     assert len(small["edges"]) == 1 and small["left_out"] == len(around["edges"]) - 1
     assert running.get("/v1/graph/neighbourhood", params={"kind": "entity", "id": "Nobody"}).status_code == 404
 

@@ -30,7 +30,7 @@ def test_a_task_is_the_models_alone(stack: Stack, kind: str, stream: bool) -> No
     body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "stream": stream, "max_tokens": 50}
     made = running.post("/v1/chat/completions", json=body)
     assert made.status_code == 200 and "citations" not in made.text and "retrieval" not in made.text
-    (sent,) = upstream.asked
+    (sent,) = upstream.requests
     assert sent["messages"] == [{"role": "user", "content": text.replace("<|im_end|>", "< |im_end|>")}]
     assert sent["max_tokens"] == 50 and running.metric('modegraph_retrieval_cache_total{outcome="miss"}') == 0
     if not stream:
@@ -43,10 +43,10 @@ def test_the_oldest_of_a_history_that_is_too_long_goes(stack: Stack, window: int
     words = " ".join(f"word{n}" for n in range(900))
     body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", words)}], "max_tokens": 90}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
-    sent = upstream.asked[-1]
+    sent = upstream.requests[-1]
     assert words_of(sent) <= 300 and "word899\n</chat_history>" in sent["messages"][0]["content"]
     assert sent["messages"][0]["content"].startswith(KINDS["title"]) and "word1 " not in sent["messages"][0]["content"]
-    assert len(upstream.asked) == (1 if window else 3)
+    assert len(upstream.requests) == (1 if window else 3)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_what_cannot_be_encoded_is_told(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
+def test_what_cannot_be_encoded_is_reported(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
     running, _ = stack()
     response = running.post("/v1/embeddings", json={"model": "minilm", "input": "a", **fields})
     assert response.status_code == status and words in response.json()["error"]["message"]
@@ -88,7 +88,7 @@ def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(shared_isles: 
         ({"rank_fields": ["text"]}, 422, "rank_fields"),
     ],
 )
-def test_what_cannot_be_ranked_is_told(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
+def test_what_cannot_be_ranked_is_reported(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
     running, _ = stack()
     response = running.post("/v1/rerank", json={"query": "kelp", "documents": TEXTS, **fields})
     assert response.status_code == status and words in response.json()["error"]["message"]

@@ -18,7 +18,7 @@ PATHS = {
 WRONG = "Casimir Thole never built ships in 1742 [5]."
 REASON = f"The Lantern is a ferry of Port Ellery [1]. {WRONG}"
 ANSWER = f"{WRONG} So is she [2][1].\n\n- {WRONG}\n- a ferry [1]\n\n{WRONG}"
-KEPT = ("The Lantern is a ferry of Port Ellery [1].", "So is she [2][1].\n\n- a ferry [1]")
+SUPPORTED = ("The Lantern is a ferry of Port Ellery [1].", "So is she [2][1].\n\n- a ferry [1]")
 SAID = f"###Reason: {REASON} ###Answer: {ANSWER}"
 SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
@@ -116,11 +116,11 @@ def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, strea
     ] * 4
 
     dropped = answer_of(running, door, stream, unsupported="drop")
-    assert (dropped["reasoning"], dropped["content"]) == KEPT
+    assert (dropped["reasoning"], dropped["content"]) == SUPPORTED
     assert dropped["noted"] == ["[2]", "[1]", "[1]"] and dropped.get("cited", [1, 2]) == [1, 2]
     places = [(each["part"], each["text"], each["start"], each["end"]) for each in dropped["unsupported"]]
-    reason, answer = (len(text) for text in KEPT)
-    item = KEPT[1].index("- a ferry")
+    reason, answer = (len(text) for text in SUPPORTED)
+    item = SUPPORTED[1].index("- a ferry")
     assert places == [
         ("reasoning_content", WRONG, reason, reason),
         *(("content", WRONG, at, at) for at in (0, item, answer)),
@@ -133,7 +133,7 @@ def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, strea
 @pytest.mark.parametrize("door", list(PATHS))
 def test_a_request_has_the_last_word(stack: Stack, door: str) -> None:
     dropping, _ = stack(SAID, unsupported="drop")
-    assert answer_of(dropping, door, False)["content"] == KEPT[1]
+    assert answer_of(dropping, door, False)["content"] == SUPPORTED[1]
     assert answer_of(dropping, door, False, unsupported="mark")["content"] == ANSWER
     ignoring, _ = stack(SAID, unsupported="ignore")
     assert answer_of(ignoring, door, False)["unsupported"] == []
@@ -194,7 +194,7 @@ def test_what_cannot_be_is_refused_by_name(
     running, upstream = stack()
     path, body = PATHS[door]
     refused = running.post(path, json={"model": "tiny", **body, **fields})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (status, place) and upstream.asked == []
+    assert (refused.status_code, refused.json()["error"]["param"]) == (status, place) and upstream.requests == []
 
 
 def test_a_search_alone_has_no_sentences_to_drop(stack: Stack) -> None:

@@ -78,7 +78,7 @@ def test_a_file_that_takes_too_much_is_refused_by_name(isles: Path) -> None:
 
 
 @needs_tesseract
-def test_an_uploaded_scan_is_read_where_the_server_is_told_to(isles: Path) -> None:
+def test_an_uploaded_scan_is_read_where_ocr_is_on(isles: Path) -> None:
     upload = {"files": ("deeds.pdf", scan(["The Lantern", "Tarn is a village of 312 people."]))}
     with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as on:
         assert on.post("/v1/documents/files", files=upload).status_code == 200
@@ -132,7 +132,7 @@ def notes(on: Running) -> list[str]:
     return [each["source"] for each in held if each["source"].startswith("note-")]
 
 
-def test_who_waits_too_long_is_told_when_to_try_again_and_is_not_written_later(isles: Path) -> None:
+def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_later(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True, write_wait_s=0.3) as on,

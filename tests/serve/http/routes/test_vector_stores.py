@@ -100,7 +100,7 @@ def test_what_is_not_supported_is_refused_by_name(running: Running, options: dic
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_bad_searches_are_told_apart(running: Running, options: dict[str, object], status: int, words: str) -> None:
+def test_bad_searches_are_distinguished(running: Running, options: dict[str, object], status: int, words: str) -> None:
     response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
     assert response.status_code == status and words in response.json()["error"]["message"]
 

@@ -58,13 +58,17 @@ def test_a_third_of_the_questions_of_the_examples_is_answered_in_a_window_of_102
     assert fewer >= 1
 
 
-def test_with_room_for_an_answer_fewer_passages_are_read(small: Path, halmaren: Path) -> None:
+def test_space_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path) -> None:
     with serving(halmaren, f"hf:{small}") as running:
-        talk = [
+        conversation = [
             {"role": "user", "content": "Who built the Lantern? " * 40},
             {"role": "assistant", "content": "The yard did. " * 60},
         ]
-        for messages in (ASK, [*talk, *ASK], [*talk * 9, {"role": "user", "content": "When was that?"}]):
+        for messages in (
+            ASK,
+            [*conversation, *ASK],
+            [*conversation * 9, {"role": "user", "content": "When was that?"}],
+        ):
             made = running.post(
                 "/v1/chat/completions",
                 json={"model": "model", "messages": messages, "max_tokens": 300, "stop": ["e", "a", " "]},
@@ -93,32 +97,32 @@ def refuses_over(words: int) -> Any:
     return reply
 
 
-def test_a_window_that_the_engine_tells_of_is_kept_to(stack: Stack) -> None:
+def test_a_window_that_the_engine_reports_is_respected(stack: Stack) -> None:
     running, upstream = stack(refuses_over(130), window=170)
     made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()
-    assert len(upstream.asked) == 1 and words_of(upstream.asked[0]) <= 170 - 170 // 4
+    assert len(upstream.requests) == 1 and words_of(upstream.requests[0]) <= 170 - 170 // 4
     assert made["retrieval"]["left_out"] >= 1 and made["choices"][0]["message"]["removed"] == [5]
-    assert upstream.asked[0]["max_tokens"] == 170 - words_of(upstream.asked[0])
+    assert upstream.requests[0]["max_tokens"] == 170 - words_of(upstream.requests[0])
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_where_no_window_is_told_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
+def test_where_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
     running, upstream = stack(refuses_over(110))
     made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
     assert made.status_code == 200
-    assert [len(body["messages"][1]["content"].split("\n")) - 3 for body in upstream.asked] == [5, 3]
+    assert [len(body["messages"][1]["content"].split("\n")) - 3 for body in upstream.requests] == [5, 3]
     assert '"left_out":2' in made.text.replace(" ", "") and '"excerpts":3' in made.text.replace(" ", "")
 
 
-def test_a_refusal_that_stays_is_told_with_a_remedy(stack: Stack) -> None:
+def test_a_lasting_refusal_is_reported_with_a_remedy(stack: Stack) -> None:
     running, upstream = stack(refuses_over(10))
     made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
     error = made.json()["error"]
-    assert (made.status_code, error["code"], len(upstream.asked)) == (400, "prompt_too_long", 4)
+    assert (made.status_code, error["code"], len(upstream.requests)) == (400, "prompt_too_long", 4)
     assert "maximum context length is 10" in error["message"] and "larger window" in error["message"]
 
 
 def test_a_refusal_for_another_reason_is_not_tried_again(stack: Stack) -> None:
     running, upstream = stack(lambda body, number: (400, json.dumps({"error": {"message": "n must be 1"}})))
     made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
-    assert (made.status_code, made.json()["error"]["code"], len(upstream.asked)) == (400, "refused_by_model", 1)
+    assert (made.status_code, made.json()["error"]["code"], len(upstream.requests)) == (400, "refused_by_model", 1)

@@ -1,4 +1,4 @@
-"""Small indexes whose edits are written beside their whole arrays, as those of large ones are."""
+"""Small indexes whose edits are written as patches of their base arrays, as those of large ones are."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import graph.build.build
 
 
 @contextmanager
-def edits_written_beside(most: float = 1e9) -> Iterator[None]:
+def edits_as_patches(most: float = 1e9) -> Iterator[None]:
     """While documents that have changed are no more than `most` times those of the whole arrays."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(graph.build.build, "PATCHED_FROM_PASSAGES", 0)

@@ -72,7 +72,7 @@ def test_a_schema_of_before_is_brought_up_to_date_by_the_first_entry(folder: Pat
 
 
 @pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
-def test_a_database_that_is_away_is_told(folder: Path) -> None:
+def test_an_unreachable_database_is_reported(folder: Path) -> None:
     (folder / DATABASE_FILE).write_text(
         json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "docs"}})
     )

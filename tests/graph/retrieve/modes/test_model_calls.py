@@ -36,7 +36,7 @@ def shown(request: CompletionRequest) -> list[str]:
 
 
 def says(**replies: Callable[[CompletionRequest], object]) -> ScriptedModel:
-    """A model that answers each kind of request as told."""
+    """A model that answers each kind of request by its argument."""
     return ScriptedModel(lambda request: json.dumps(replies[kind_of(request)](request)))
 
 
@@ -82,7 +82,7 @@ def test_what_a_model_selects_is_checked(isles: Index, selected: list[Any], plac
     model = ScriptedModel(lambda request: json.dumps({"selected": selected}))
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, rows).tolist() == rows[places].tolist()
-    assert len(model.asked) == 1 and shown(model.asked[0]) == texts(isles, rows)
+    assert len(model.requests) == 1 and shown(model.requests[0]) == texts(isles, rows)
 
 
 def test_candidates_are_shown_once_and_none_asks_nothing(isles: Index) -> None:
@@ -90,22 +90,22 @@ def test_candidates_are_shown_once_and_none_asks_nothing(isles: Index) -> None:
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, np.array([4, 8, 4], np.int64)).tolist() == [4, 8]
     assert select_by_model(isles, query, np.zeros(0, np.int64)).tolist() == []
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
-def test_an_unusable_selection_is_asked_for_once_more_and_then_the_threshold_chooses(isles: Index) -> None:
+def test_an_unusable_selection_is_requested_once_more_and_then_the_threshold_chooses(isles: Index) -> None:
     rows = np.arange(8)
     model = ScriptedModel(lambda request: "I would say the first two.")
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, rows).tolist() == select_by_threshold(isles, query, rows).tolist()
-    assert len(model.asked) == 2 and query.model is not None and query.model.spent.unusable == 2
+    assert len(model.requests) == 2 and query.model is not None and query.model.spent.unusable == 2
 
 
 def test_statements_are_quoted_as_one_line_of_data(isles: Index) -> None:
     model = says(selected=every)
     query = Query("q\n[1] <|im_end|>", isles.data.proposition_vectors_ND[5], Caller(model))
     select_by_model(isles, query, np.arange(3))
-    user = model.asked[0].messages[1].content
+    user = model.requests[0].messages[1].content
     assert user.startswith("Question: q [1] < |im_end| >\nStatements:\n[1] ") and user.count("\n") == 4
 
 
@@ -126,14 +126,14 @@ def test_the_rounds_end_with_the_first_answer(isles: Index) -> None:
     assert next(answers) == "someone else"
     assert "round 2: answered" in found.trace.steps and found.trace.stopped == ""
     assert "asks next: Who founded the Marlow Yard?" in found.trace.steps
-    kinds = [kind_of(request) for request in model.asked]
+    kinds = [kind_of(request) for request in model.requests]
     assert kinds == ["selected", "selected", "answer", "selected", "answer"]
-    assert "Question: Who founded the Marlow Yard?" in model.asked[3].messages[1].content
+    assert "Question: Who founded the Marlow Yard?" in model.requests[3].messages[1].content
     assert found.trace.model_calls == 5 and found.trace.prompt_tokens == 50
     assert build_context(found, 4)[0].text == f"{QUESTION} Ada Marlow"
 
 
-def test_what_is_kept_is_never_offered_again(isles: Index) -> None:
+def test_what_was_selected_is_never_offered_again(isles: Index) -> None:
     offered: list[str] = []
 
     def first(request: CompletionRequest) -> object:
@@ -142,13 +142,13 @@ def test_what_is_kept_is_never_offered_again(isles: Index) -> None:
 
     model = says(selected=first, answer=lambda request: {"answer": "", "next_questions": []})
     ask(isles, model, selector="llm")
-    picked = [shown(request)[0] for request in model.asked if kind_of(request) == "selected"]
+    picked = [shown(request)[0] for request in model.requests if kind_of(request) == "selected"]
     for place, text in enumerate(picked):
-        later = [shown(request) for request in model.asked if kind_of(request) == "selected"][place + 1 :]
+        later = [shown(request) for request in model.requests if kind_of(request) == "selected"][place + 1 :]
         assert all(text not in statements for statements in later)
 
 
-def test_without_an_answer_it_says_so_and_raises_what_was_kept(isles: Index) -> None:
+def test_without_an_answer_it_says_so_and_ranks_what_was_selected_higher(isles: Index) -> None:
     def only_bread(request: CompletionRequest) -> object:
         return {"selected": [n for n, text in enumerate(shown(request), 1) if "bread" in text.casefold()]}
 

@@ -1,4 +1,4 @@
-"""The road as command lines: in order, each on what earlier ones made, and every one of them a command that there is."""
+"""The steps of the demo as command lines: in order, each on files that earlier ones made, and every one an existing command."""
 
 from pathlib import Path
 

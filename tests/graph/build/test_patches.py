@@ -1,4 +1,4 @@
-"""Edits that are written beside whole arrays: little is written, readers see the same, damage is named, compact makes all one again."""
+"""Edits that are written as patches of the base arrays: little is written, readers see the same, damage is named, compact makes all one again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from graph.store.manifest import read_manifest
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
-from tests.graph.build.beside import edits_written_beside
+from tests.graph.build.patches import edits_as_patches
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, layers_on_edit="now")
@@ -38,7 +38,7 @@ def put(folder: Path, documents: list[Document]) -> None:
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Path]:
     put(tmp_path / "i", GUILDS)
-    with edits_written_beside():
+    with edits_as_patches():
         yield tmp_path / "i"
 
 
@@ -47,7 +47,7 @@ def scratch(index: Path, documents: list[Document]) -> IndexData:
     return load_arrays(index.parent / "scratch", IndexData)
 
 
-def test_an_edit_leaves_the_files_of_the_whole_arrays_and_writes_little_beside_them(index: Path) -> None:
+def test_an_edit_leaves_the_base_arrays_alone_and_writes_little(index: Path) -> None:
     whole = read_manifest(index)
     before = {file: file.stat() for file in (index / whole.arrays).iterdir()}
     for document in (NEW, CHANGED):
@@ -92,9 +92,9 @@ def test_compact_writes_all_again_as_a_build_at_once_does(index: Path) -> None:
     assert {file.name for file in index.glob("arrays-*")} == {manifest.arrays}
 
 
-def test_a_column_that_was_written_whole_beside_others_is_so_again(tmp_path: Path) -> None:
-    """What has changed in it since is not told by what the base has."""
-    with edits_written_beside():
+def test_a_column_once_rewritten_whole_in_an_edit_is_rewritten_whole_again(tmp_path: Path) -> None:
+    """Its changes cannot be derived from the base."""
+    with edits_as_patches():
         put(tmp_path / "i", GUILDS[:1])
         for document in GUILDS[1:9]:
             put(tmp_path / "i", [document])
@@ -105,7 +105,7 @@ def test_a_column_that_was_written_whole_beside_others_is_so_again(tmp_path: Pat
 
 
 def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(index: Path) -> None:
-    with edits_written_beside(most=3 / len(GUILDS)):
+    with edits_as_patches(most=3 / len(GUILDS)):
         bases = []
         for document in GUILDS[:5]:
             delete_documents(index, [document.source], encoder)
@@ -116,7 +116,7 @@ def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(ind
 
 
 def test_an_index_that_another_way_of_counting_changes_is_written_whole(index: Path) -> None:
-    """What changed is not known where another program wrote: all is read, and nothing is beside."""
+    """What changed is not known where another program wrote: all is read, and no patch is written."""
     put(index, [NEW])
     (index / "manifest.json").unlink()
     put(index, [CHANGED])
@@ -124,27 +124,27 @@ def test_an_index_that_another_way_of_counting_changes_is_written_whole(index: P
     assert_same_index(load_arrays(index, IndexData), scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))
 
 
-@pytest.mark.parametrize("where", ["base", "beside"])
+@pytest.mark.parametrize("where", ["base", "patch"])
 def test_damage_is_named_and_mended(index: Path, where: str) -> None:
     put(index, [NEW])
     manifest = read_manifest(index)
     assert manifest.base is not None
     name = {
         "base": f"{manifest.base.arrays}/passage_texts.data.npy",
-        "beside": f"{manifest.arrays}/passage_texts.moved.npz",
+        "patch": f"{manifest.arrays}/passage_texts.moved.npz",
     }
     file = index / name[where]
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 0x10
     file.write_bytes(data)
     assert [found.file for found in verify_index(index)] == [name[where]]
-    if where == "beside":
+    if where == "patch":
         with pytest.raises(UserError, match=r"passage_texts\.moved\.npz: a changed byte"):
             put(index, [CHANGED])
     else:
         put(index, [CHANGED])
         assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide it"
-        with edits_written_beside(most=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
+        with edits_as_patches(most=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
             put(index, [Document("more", "", "It is so.")])
     repair_index(index, encoder)
     assert verify_index(index) == []

@@ -22,7 +22,7 @@ OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its others this share of it."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to SCAN_ALL propositions are all scored; in larger indexes only those of the SCANNED_PASSAGES nearest passages."""
-NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
+NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLED = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are scored: the nearest, those with most of the question's words, and a sample of all."""
 NOT_SCORED = np.float32(-np.inf)
 """The score of a proposition or a passage that has none yet, so that it is never among the best."""

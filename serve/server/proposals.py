@@ -61,4 +61,5 @@ def documents_read(passage_document_P: NDArray[np.int64], documents: int) -> NDA
     [True, False, True, False]
     """
     step = max(1, math.ceil(len(passage_document_P) / MOST_PASSAGES))
-    return np.arange(documents) % step == 0
+    read_U: NDArray[np.bool_] = np.arange(documents) % step == 0
+    return read_U

@@ -37,6 +37,7 @@ from serve.http.routes.embed_rerank import embeddings_router, rerank_router
 from serve.http.routes.feedback import feedback_router
 from serve.http.routes.health import health_router
 from serve.http.routes.messages import messages_router
+from serve.http.routes.questions import questions_router
 from serve.http.routes.responses import responses_router
 from serve.http.routes.retrieval import retrieval_router
 from serve.http.routes.vector_stores import vector_stores_router
@@ -127,6 +128,7 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     if not only_mcp:
         for make in (*MODEL_ROUTERS, *INDEX_ROUTERS):
             app.include_router(make(services))
+        app.include_router(questions_router())
         app.include_router(page_router())
     app.state.services = services
     app.router.lifespan_context = _lifespan(services, add_mcp(app, services))

@@ -28,7 +28,7 @@ MAY_IMPORT = {
         "serve.engines.llama",
         "serve.engines.openai_api",
     },
-    "serve": {"serve", "graph"},
+    "serve": {"serve", "graph", "data_synth.questions"},
     "eval": {
         "eval",
         "graph",

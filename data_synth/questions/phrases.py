@@ -187,7 +187,7 @@ _BORN = re.compile(rf"{_NAMED}\((?:[^()]*\b)?born(?: on| in)? {_WHEN}")
 _LIVED = re.compile(
     rf"{_NAMED}\((?P<first>{_DAY}|[12]\d{{3}})[^()–—]*? ?[–—-] ?(?:[^()\d]*?)(?P<last>{_DAY}|[12]\d{{3}})\b"
 )
-_LIFE = re.compile(rf"(?:was )?(?P<event>born|died)(?: [^,;0-9]{{1,40}}?)?,? (?:on|in) {_WHEN}")
+_LIFE = re.compile(rf"(?:was )?(?P<event>born|died)(?: (?:(?!born|died)[^,;0-9]){{1,40}}?)?,? (?:on|in) {_WHEN}")
 _EVENT = re.compile(rf"(?:was|were) (?P<event>[a-z-]+)(?: (?:by|in|at|near|on) [^,;0-9]{{1,40}}?)? (?:in|on) {_WHEN}")
 _WORK = re.compile(
     r"is an? (?:[a-z]+ )?(?P<when>[12]\d{3}) (?:[^,;.()]*? )?"
@@ -227,6 +227,8 @@ def values_of(text: str, predicate: str | None, kind: Kind) -> Iterator[Value]:
 
     >>> [value.text for value in values_of("Ada (4 May 1850 – 1931) was a shipwright.", None, Kind("person", True))]
     ['4 May 1850', '1931']
+    >>> list(values_of("Ada was born in Tarn and died in 1931.", "was born in Tarn and died in 1931.", Kind("person", True)))
+    []
     """
     text = re.sub(r"\(\s+", "(", " ".join(text.split()))
     if kind.person:

@@ -37,7 +37,7 @@ SECURITY_HEADERS = {
 }
 FOR_EVER = "public, max-age=31536000, immutable"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-FOLDERS = ("shared", "ask", "talks", "text", "look", "docs", "vendor")
+FOLDERS = ("shared", "ask", "talks", "text", "look", "questions", "docs", "vendor")
 """The folders of page files, next to this module."""
 
 

@@ -9,9 +9,10 @@ import { startKey } from "./shared/key.js";
 import { openDocuments, startDocuments } from "./look/documents.js";
 import { openReader, startReader } from "./look/reader.js";
 import { CHANGED, startUploads, takeDocuments } from "./look/upload.js";
+import { openQuestions } from "./questions/questions.js";
 import { startHistory } from "./talks/history.js";
 
-const VIEWS = ["ask", "documents", "browse"];
+const VIEWS = ["ask", "documents", "browse", "questions"];
 let conversation = null;
 
 async function choices() {
@@ -60,6 +61,7 @@ function route() {
   }
   if (byId("reader").open) byId("reader").close();
   if (view === "documents") openDocuments();
+  if (view === "questions") openQuestions();
   if (view === "browse") openBrowse(kind, id === undefined ? undefined : decoded(id));
   if (view === "read" && id) openReader(placeIn(decoded(kind), id));
   if (view === "ask" && kind) conversation.open(kind);

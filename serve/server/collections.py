@@ -33,6 +33,7 @@ from serve.http.errors import ApiError
 from serve.http.keys import Access
 from serve.http.telemetry import Metrics
 from serve.server.listing import Listing
+from serve.server.proposals import ProposedQuestion, propose_questions
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 0.5
@@ -70,6 +71,11 @@ class Generation:
     def suggestions(self) -> tuple[str, ...]:
         """Questions that its documents answer."""
         return suggest_questions(self.index, SUGGESTIONS)
+
+    @cached_property
+    def proposals(self) -> tuple[ProposedQuestion, ...]:
+        """Questions with answers, for a reader to approve; computing them takes seconds."""
+        return propose_questions(self.index)
 
     def restricted_to(self, where: tuple[Condition, ...]) -> Generation:
         """The part with the documents that meet the conditions; cached for the lifetime of this generation."""

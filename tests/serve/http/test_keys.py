@@ -136,6 +136,7 @@ def test_each_scope_opens_its_own(asking: Asking) -> None:
         ("/v1/retrieve", {"query": QUESTION}, "read"),
         ("/v1/chat/completions", ASK, "read"),
         ("/v1/documents", {}, "read"),
+        ("/v1/questions", {}, "read"),
         ("/v1/models", {}, "read"),
         ("/v1/documents", {"documents": [NEW]}, "write"),
         ("/metrics", {}, "metrics"),

@@ -70,6 +70,7 @@ def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[
         f"/v1/documents?{at}&limit=999",
         f"/v1/documents?{at}&sort=date&descending=true",
         f"/v1/suggestions?{at}",
+        f"/v1/questions?{at}&count=200",
     ]
     paths += [f"/v1/graph/layers?{at}", f"/v1/graph/entities?{at}&limit=500", "/openapi.json", "/metrics"]
     paths += [f"/v1/graph/summaries?{at}&layer={layer}" for layer in range(3)]

@@ -51,6 +51,7 @@ OPERATIONS = [
     "GET /v1/graph/layers",
     "GET /v1/graph/summaries",
     "GET /v1/suggestions",
+    "GET /v1/questions",
     "GET /v1/documents",
     "POST /v1/documents",
     "POST /v1/documents/files",

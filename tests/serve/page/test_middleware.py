@@ -18,7 +18,7 @@ def test_the_page_and_its_files_with_their_headers(server: Running) -> None:
     assert policy.startswith("default-src 'self';") and "unsafe" not in policy and "http" not in policy
     assert front.headers["x-content-type-options"] == "nosniff"
     named = re.findall(r'(?:href|src)="(page/[^"]+)"', front.text)
-    assert len(named) == 5 and re.search(r'(src|href)="(?!page/|#|docs")', front.text) is None
+    assert len(named) == 6 and re.search(r'(src|href)="(?!page/|#|docs")', front.text) is None
     for address in named:
         made = server.get(f"/{address}")
         assert made.status_code == 200 and "immutable" in made.headers["cache-control"], address

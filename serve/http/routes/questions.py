@@ -1,0 +1,42 @@
+"""/v1/questions: questions about the documents with their answers, made by rules, for a reader to correct and approve as test questions."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from serve.server.proposals import MOST_PROPOSALS, ProposedQuestion
+from serve.server.services import RequestedCollection
+
+
+class ProposedQuestions(BaseModel):
+    """Some of the proposed questions; `total` counts all of them. `index` and `generation` are as in the response of a search."""
+
+    index: str
+    generation: int
+    total: int
+    questions: tuple[ProposedQuestion, ...]
+
+
+def questions_router() -> APIRouter:
+    """The route; a thread of its own makes the questions, those of one collection at a time, so that searches go on."""
+    router = APIRouter(prefix="/v1", tags=["retrieval"])
+    thread = ThreadPoolExecutor(1, "questions")
+
+    @router.get("/questions")
+    async def questions(
+        view: RequestedCollection,
+        count: Annotated[int, Query(ge=1, le=MOST_PROPOSALS, description="maximum number of questions")] = 10,
+        offset: Annotated[int, Query(ge=0, le=10_000_000, description="number of questions to skip")] = 0,
+    ) -> ProposedQuestions:
+        """Questions that one sentence answers, as rows of a questions file, by rules; none where no rule fits, as in languages other than English."""
+        current = view.generation
+        made = await asyncio.get_running_loop().run_in_executor(thread, lambda: current.proposals)
+        shown = made[offset : offset + count]
+        return ProposedQuestions(index=current.identity, generation=current.number, total=len(made), questions=shown)
+
+    return router

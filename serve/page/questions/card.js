@@ -1,0 +1,77 @@
+// One question: its words, its answers, the sentence that holds them, and what the reader may do with it. What is typed is stored at once.
+
+import { cut, el } from "../shared/dom.js";
+import { choosePassage, hasAnswer, openQuote, withAnswer } from "./passage.js";
+import { change, isUnanswerable, missing } from "./store.js";
+
+let made = 0;
+
+/** The card of an item; `changed()` is called after each change, `approve(card)` and `discard(card)` by their buttons. */
+export function cardOf(item, { changed, approve, discard }) {
+  const { row } = item;
+  const number = made++;
+  const id = (part) => `${part}-${number}`;
+  const edit = (fields) => {
+    change(item, fields);
+    refresh();
+    changed();
+  };
+  const question = area({ id: id("question"), rows: "2", class: "question-text" }, row.question, (text) => edit({ question: text }));
+  const answers = area({ id: id("answers"), rows: "1", "aria-describedby": id("answers-note") }, row.answers.join("\n"), (text) =>
+    edit({ answers: text.split("\n").map((line) => line.trim()).filter(Boolean) }));
+  const absent = el("input", { type: "checkbox", onchange: () => edit(absent.checked ? { answers: [], gold_ids: [], evidence: [], type: "unanswerable" } : { type: null }) });
+  const evidence = el("div", { class: "quotes" });
+  const note = el("p", { id: id("answers-note"), class: "hint" });
+  const lacking = el("p", { class: "hint", role: "status" });
+  const approving = el("button", { type: "button", class: item.approved ? "quiet" : "quiet approve", onclick: () => {
+    if (!item.approved && missing(item)) lacking.textContent = missing(item);
+    else approve(card);
+  } }, item.approved ? "Back to review" : "Approve");
+  const discarding = el("button", { type: "button", class: "quiet", onclick: () => discard(card) }, "Discard");
+  const choosing = el("button", { type: "button", class: "quiet choose", onclick: () =>
+    choosePassage(row.question, row.answers, (quote) => {
+      edit({ gold_ids: [quote.id], evidence: [quote] });
+      choosing.focus();
+    }) });
+  const answering = el("div", { class: "question-answer" },
+    el("label", { for: answers.id }, "Answer, one a line if several count"), answers, note, evidence);
+  const card = el("li", {}, el("article", {},
+    el("label", { for: question.id }, "Question"), question,
+    item.own || row.type === "unanswerable" ? el("label", { class: "choice" }, absent, "The documents do not answer it") : null,
+    answering, el("div", { class: "actions" }, approving, discarding, choosing), lacking));
+
+  function refresh() {
+    const quotes = row.evidence ?? [];
+    const isAbsent = isUnanswerable(row);
+    absent.checked = isAbsent;
+    answering.hidden = isAbsent;
+    choosing.hidden = isAbsent;
+    if (isAbsent) answers.value = "";
+    if (item.approved || !missing(item)) lacking.textContent = missing(item);
+    evidence.replaceChildren(...quotes.map((each) => quotation(each, row.answers)));
+    if (!quotes.length) evidence.append(...(row.gold_ids ?? []).map((source) => link(source, { id: source, quote: "" })));
+    choosing.textContent = row.gold_ids?.length ? "Choose another sentence…" : "Choose the sentence that answers it…";
+    const isQuoted = !row.answers.length || !quotes.length || quotes.some((each) => hasAnswer(each.quote, row.answers));
+    note.textContent = isQuoted ? "" : "The sentence does not have this answer word for word.";
+    const name = cut(row.question, 80) || "the new question";
+    card.firstChild.setAttribute("aria-label", name);
+    approving.setAttribute("aria-label", `${approving.textContent}: ${name}`);
+    discarding.setAttribute("aria-label", `Discard: ${name}`);
+    choosing.setAttribute("aria-label", `${choosing.textContent.replace("…", "")}: ${name}`);
+  }
+  refresh();
+  return card;
+}
+
+/** A text field as high as its text. */
+function area(attributes, text, changed) {
+  const field = el("textarea", { ...attributes, spellcheck: "true", oninput: () => changed(field.value) });
+  field.value = text;
+  return field;
+}
+
+/** A sentence with the answer marked, and the document it is from. */
+const quotation = (quoted, answers) =>
+  el("blockquote", {}, el("p", {}, ...withAnswer(quoted.quote, answers)), link(quoted.id, quoted));
+
+const link = (name, quoted) => el("button", { type: "button", class: "link place", "aria-label": `Open ${name}`, onclick: () => openQuote(quoted) }, name);

@@ -1,0 +1,46 @@
+// Questions files: one JSON object a line, as `modegraph tune --questions` and `eval` read them.
+
+const isTexts = (value) => Array.isArray(value) && value.every((each) => typeof each === "string");
+const isQuote = (value) => typeof value?.id === "string" && typeof value?.quote === "string";
+
+/** The rows as the text of a file. */
+export const toLines = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+
+/** The rows of a file's text; an Error names the first line that cannot be used, and why. */
+export function fromLines(text) {
+  const rows = [];
+  const ids = new Set();
+  for (const [place, line] of text.replace(/^\uFEFF/, "").split(/\r?\n/).entries()) {
+    if (!line.trim()) continue;
+    const row = parsed(line, place + 1);
+    const problem = problemOf(row) || (ids.has(row.id) ? `the id ${row.id} is in a line above too` : "");
+    if (problem) throw new Error(`Line ${place + 1}: ${problem}.`);
+    ids.add(row.id);
+    rows.push(row);
+  }
+  if (!rows.length) throw new Error("The file has no questions.");
+  return rows;
+}
+
+function parsed(line, number) {
+  let row;
+  try {
+    row = JSON.parse(line);
+  } catch {
+    throw new Error(`Line ${number}: not JSON. A questions file has one JSON object a line.`);
+  }
+  const { answer, ...rest } = row ?? {};
+  const answers = rest.answers ?? (answer === undefined ? [] : [answer]);
+  return { ...rest, answers: isTexts(answers) ? answers.filter((each) => each.trim()) : answers };
+}
+
+function problemOf(row) {
+  for (const name of ["id", "question"]) {
+    if (typeof row[name] !== "string" || !row[name].trim()) return `no ${name}`;
+  }
+  for (const name of ["answers", "gold_ids"]) {
+    if (row[name] !== undefined && !isTexts(row[name])) return `${name} is no list of texts`;
+  }
+  const { evidence = [] } = row;
+  return Array.isArray(evidence) && evidence.every(isQuote) ? "" : "evidence is no list of sentences with the ids of their documents";
+}

@@ -1,0 +1,95 @@
+// The dialog in which a reader searches for the sentence that answers a question, and the way from a sentence to its place in the document.
+
+import { documentPath, get, post, sentence } from "../shared/api.js";
+import { el } from "../shared/dom.js";
+import { openReader } from "../look/reader.js";
+import { sentences } from "../text/closest.js";
+
+const FOUND = 8;
+
+/** Open the dialog with a search for `question`; `chosen({id, quote})` gets the sentence that is clicked. Those with one of the `answers` stand out. */
+export function choosePassage(question, answers, chosen) {
+  const status = el("p", { class: "hint", role: "status" });
+  const list = el("ul", { class: "found" });
+  const field = el("input", { id: "passage-query", type: "search", required: true });
+  field.value = question.trim();
+  const search = async (event) => {
+    event?.preventDefault();
+    status.textContent = "Searching…";
+    try {
+      const { passages } = await post("v1/retrieve", { query: field.value, k: FOUND });
+      const found = passages.filter((each) => each.source);
+      list.replaceChildren(...found.map((each) => passage(each, answers, choose)));
+      status.textContent = found.length ? "Click the sentence that answers the question." : "No passage was found.";
+    } catch (problem) {
+      list.replaceChildren();
+      status.textContent = sentence(problem);
+    }
+  };
+  const choose = (quote) => {
+    dialog.close();
+    chosen(quote);
+  };
+  const dialog = el("dialog", { class: "small-dialog wide", id: "passage", "aria-labelledby": "passage-title", onclose: () => dialog.remove() },
+    el("h2", { id: "passage-title" }, "Which sentence answers it?"),
+    question.trim() ? el("p", {}, question) : null,
+    el("form", { class: "search-line", onsubmit: search, autocomplete: "off" },
+      el("label", { for: "passage-query" }, "Search the documents"), field,
+      el("button", { class: "primary", type: "submit" }, "Search")),
+    status, list,
+    el("div", { class: "buttons" }, el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel")));
+  document.body.append(dialog);
+  dialog.showModal();
+  field.focus();
+  if (field.value) search();
+}
+
+function passage({ source, title, text }, answers, choose) {
+  const lines = sentencesOf(text).map((quote) => el("li", {},
+    el("button", { type: "button", class: "sentence", onclick: () => choose({ id: source, quote }) }, ...withAnswer(quote, answers))));
+  return el("li", {}, el("p", { class: "title" }, title || source), title ? el("p", { class: "place" }, source) : null, el("ul", {}, ...lines));
+}
+
+/** Where a text has an answer, whatever the case of its letters; -1 if nowhere. */
+const placeIn = (text, answer) => text.toLowerCase().indexOf(answer.toLowerCase());
+
+/** Whether a text has one of the answers word for word. */
+export const hasAnswer = (text, answers) => answers.some((each) => placeIn(text, each) >= 0);
+
+/** A text with the first of the answers that it has marked. */
+export function withAnswer(text, answers) {
+  const answer = answers.find((each) => placeIn(text, each) >= 0);
+  if (!answer) return [text];
+  const from = placeIn(text, answer);
+  const end = from + answer.length;
+  return [text.slice(0, from), el("mark", {}, text.slice(from, end)), text.slice(end)];
+}
+
+/** The sentences of a passage, word for word: those of a paragraph whose lines are broken go over its lines; headings are left out. */
+export function sentencesOf(text) {
+  const flat = text.replace(/(?<=[^\n])\n(?=[^\n#>|*\-\d])/g, " ");
+  return sentences(flat).map(({ text: piece, from }) => text.slice(from, from + piece.length).trim()).filter((each) => /^(?!#).*\p{L}/su.test(each));
+}
+
+/** Open a document with a quote from it marked; without marks where the document no longer has it. */
+export async function openQuote({ id: source, quote }) {
+  let place = { start: 0, end: 0 };
+  try {
+    place = placeOf((await get(documentPath(source))).passages, quote) ?? place;
+  } catch {
+    // The panel says why the document cannot be read.
+  }
+  openReader({ source, ...place });
+}
+
+/** Where a quote stands in a document, in code points; null if it does not. White space may differ. */
+export function placeOf(passages, quote) {
+  const pattern = new RegExp(quote.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "u");
+  for (const { text, start } of quote.trim() ? passages : []) {
+    const found = pattern.exec(text);
+    if (!found) continue;
+    const first = start + Array.from(text.slice(0, found.index)).length;
+    return { start: first, end: first + Array.from(found[0]).length };
+  }
+  return null;
+}

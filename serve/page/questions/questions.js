@@ -1,0 +1,246 @@
+// The view of test questions: proposals from the documents and the reader's own, corrected and approved here, then saved as a file.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, el, withCode } from "../shared/dom.js";
+import { randomName } from "../shared/random.js";
+import { cardOf } from "./card.js";
+import { fromLines, toLines } from "./file.js";
+import { isChanged, isReady, isUnanswerable, missing, openStore, save, snapshot, work } from "./store.js";
+
+const PROPOSED = 10;
+const PAGE = 50;
+const FILE = "questions.jsonl";
+const ABOUT = "Test questions show how well models answer from these documents. Approve some here, then give the file to `modegraph tune --questions` or `modegraph eval`. They are stored in this browser only.";
+const NONE = {
+  review: "Nothing to review. Propose questions, or add your own.",
+  approved: "Nothing is approved yet.",
+};
+const FULL = "This browser stores no more: download the questions before you leave.";
+let opened = false;
+let parts = null;
+let tab = "review";
+let shown = PAGE;
+let proposing = false;
+
+/** Show the view. */
+export async function openQuestions() {
+  const view = byId("view-questions");
+  if (opened) return;
+  opened = true;
+  try {
+    await openStore();
+  } catch (problem) {
+    opened = false;
+    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    return;
+  }
+  addEventListener("storage", async ({ key }) => {
+    if (!isChanged(key)) return;
+    await openStore();
+    show();
+  });
+  build(view);
+  show();
+}
+
+const itemsOf = (name) => work().items.filter((each) => each.approved === (name === "approved"));
+
+function build(view) {
+  const button = (name, onclick, kind = "quiet") => el("button", { type: "button", class: kind, onclick }, name);
+  const file = el("input", { type: "file", id: "questions-file", "aria-label": "Questions file", accept: ".jsonl,.json", hidden: true, onchange: async () => {
+    const [chosen] = file.files;
+    if (chosen) await takeFile(chosen);
+    file.value = "";
+  } });
+  const tabs = Object.fromEntries(["review", "approved"].map((name) => [name, button("", () => openTab(name), "")]));
+  parts = {
+    tabs,
+    status: el("p", { class: "hint", role: "status" }),
+    undo: button("Undo", () => {}),
+    propose: button(`Propose ${PROPOSED}`, propose, "primary"),
+    download: button("Download", download),
+    list: el("ol", { class: "questions" }),
+    more: el("div", {}),
+    heading: el("h2", { tabindex: "-1" }, "Questions"),
+  };
+  view.replaceChildren(
+    el("div", { class: "library-head" }, parts.heading, el("p", { class: "hint" }, ...withCode(ABOUT))),
+    el("div", { class: "questions-tools" }, parts.propose, button("Add a question", add), button("Open a file…", () => file.click()), file, parts.download),
+    el("div", { class: "questions-said" }, parts.status, parts.undo),
+    el("div", { class: "tabs", role: "group", "aria-label": "Which questions" }, ...Object.values(tabs)),
+    parts.list, parts.more);
+  say("");
+}
+
+function openTab(name) {
+  [tab, shown] = [name, PAGE];
+  show();
+}
+
+/** Fill the list and the counts again. */
+function show() {
+  const items = itemsOf(tab);
+  shown = Math.max(PAGE, shown);
+  parts.list.replaceChildren(...items.slice(0, shown).map((item) => cardOf(item, { changed, approve: approver(item), discard: discarder(item) })));
+  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, NONE[tab]), more(items.length - shown), discardAll(items));
+  counts();
+}
+
+function more(left) {
+  if (left <= 0) return "";
+  return el("button", { type: "button", class: "quiet more", onclick: () => {
+    const first = shown;
+    shown += PAGE;
+    show();
+    parts.list.children[first]?.querySelector("textarea").focus();
+  } }, `More (${left.toLocaleString("en")})`);
+}
+
+function discardAll(items) {
+  if (items.length < 2) return "";
+  return el("button", { type: "button", class: "quiet more", onclick: () => {
+    const back = snapshot();
+    drop(items);
+    finish(`${count(items.length, "question")} discarded.`, back);
+    parts.undo.focus();
+  } }, `Discard all ${items.length.toLocaleString("en")}`);
+}
+
+/** Remove items, so that they are not proposed again. */
+function drop(items) {
+  const state = work();
+  state.items = state.items.filter((each) => !items.includes(each));
+  state.discarded.push(...items.map(({ row }) => row.id));
+}
+
+function counts() {
+  const ready = itemsOf("approved").filter(isReady).length;
+  parts.tabs.review.textContent = `To review (${itemsOf("review").length})`;
+  parts.tabs.approved.textContent = `Approved (${itemsOf("approved").length})`;
+  for (const [name, each] of Object.entries(parts.tabs)) each.setAttribute("aria-pressed", String(name === tab));
+  parts.download.textContent = `Download (${ready})`;
+  parts.download.disabled = !ready;
+}
+
+/** Say what was done; `back`, if given, undoes it. */
+function say(text, back = null) {
+  parts.status.textContent = text;
+  parts.undo.hidden = back === null;
+  parts.undo.onclick = () => {
+    back();
+    finish("Undone.");
+    parts.tabs[tab].focus();
+  };
+}
+
+/** Store and show everything after a change of the list. */
+function finish(text, back = null) {
+  const stored = save();
+  show();
+  say(stored ? text : FULL, back);
+}
+
+/** After a change within a card. */
+function changed() {
+  if (!save()) say(FULL);
+  counts();
+}
+
+const approver = (item) => (card) => leave(card, 0, () => {
+  item.approved = !item.approved;
+  return item.approved ? "Approved." : "Moved to review.";
+});
+
+const discarder = (item) => (card) => leave(card, 1, () => {
+  drop([item]);
+  return "Discarded.";
+});
+
+/** Do something by which a card leaves the list; the focus goes to the same one of the buttons of the next card. */
+function leave(card, button, act) {
+  const place = Array.from(parts.list.children).indexOf(card);
+  const back = snapshot();
+  const text = act();
+  finish(`${text} ${count(itemsOf("review").length, "question")} to review.`, back);
+  const next = parts.list.children[Math.min(place, parts.list.children.length - 1)];
+  (next?.querySelectorAll(".actions button")[button] ?? parts.tabs[tab]).focus();
+}
+
+async function propose() {
+  if (proposing) return;
+  proposing = true;
+  say("Reading the documents…");
+  try {
+    const found = await proposals();
+    tab = "review";
+    shown = Math.max(shown, itemsOf(tab).length);
+    const none = work().offset ? "The documents give no more questions. Add your own." : "No question could be made by rules, which are written for English. Add your own.";
+    finish(found ? `${count(found, "question")} proposed. Correct them where needed, then approve or discard them.` : none);
+  } catch (problem) {
+    say(sentence(problem));
+  }
+  proposing = false;
+}
+
+/** Add proposals that are new here, up to PROPOSED; returns how many. After a change of the index, all are looked at again. */
+async function proposals() {
+  const state = work();
+  const known = new Set([...state.discarded, ...state.items.map(({ row }) => row.id)]);
+  const rows = [];
+  for (;;) {
+    const found = await get("v1/questions", { count: PROPOSED, offset: state.offset });
+    const isOther = state.index !== found.index;
+    state.index = found.index;
+    if (isOther && state.offset) {
+      state.offset = 0;
+      continue;
+    }
+    const fresh = found.questions.filter(({ id }) => !known.has(id)).slice(0, PROPOSED - rows.length);
+    rows.push(...fresh);
+    const last = fresh.at(-1);
+    const isFull = rows.length === PROPOSED;
+    state.offset += isFull ? found.questions.indexOf(last) + 1 : found.questions.length;
+    if (isFull || state.offset >= found.total) break;
+  }
+  state.items.push(...rows.map((row) => ({ row, approved: false, own: false })));
+  return rows.length;
+}
+
+function add() {
+  work().items.unshift({ row: { id: randomName().slice(0, 16), question: "", answers: [] }, approved: false, own: true });
+  tab = "review";
+  finish("Write the question and its answer, and choose the sentence that answers it.");
+  parts.list.querySelector("textarea").focus();
+}
+
+async function takeFile(file) {
+  let rows;
+  try {
+    rows = fromLines(await file.text());
+  } catch (problem) {
+    say(`${file.name}: ${problem.message}`);
+    return;
+  }
+  const back = snapshot();
+  const state = work();
+  const ids = new Set(rows.map((row) => row.id));
+  const added = rows.map((row) => ({ row, approved: false, own: isUnanswerable(row) }));
+  for (const item of added) item.approved = !missing(item);
+  state.items = [...state.items.filter(({ row }) => !ids.has(row.id)), ...added];
+  if (!save()) {
+    back();
+    say(`${file.name} is too large for this browser's storage. Nothing was added.`);
+    return;
+  }
+  const lacking = added.filter((item) => !item.approved).length;
+  tab = lacking ? "review" : "approved";
+  finish(`${count(rows.length, "question")} from ${file.name}${lacking ? `; ${lacking} without an answer or a document, to review` : ", approved"}.`, back);
+}
+
+function download() {
+  const rows = itemsOf("approved").filter(isReady).map(({ row }) => ({ ...row, question: row.question.trim() }));
+  const address = URL.createObjectURL(new Blob([toLines(rows)], { type: "application/jsonl" }));
+  el("a", { href: address, download: FILE }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  say(`${count(rows.length, "question")} saved as ${FILE}.`);
+}

@@ -1,0 +1,75 @@
+// The questions in work, in this browser's local storage, for each collection: [{row, approved, own}], where row is a line of a questions file.
+// `index` and `offset` are what was proposed last, `discarded` the ids of proposals that are not to come again.
+
+import { collection, get } from "../shared/api.js";
+
+const PLACE = "modegraph-questions";
+const EMPTY = { items: [], index: "", offset: 0, discarded: [] };
+/** Fields that state how rules or a model made a question: they no longer hold for a corrected one. */
+const OF_MAKER = ["hops", "passage_ids", "chains", "bridges", "near", "writer"];
+let place = null;
+let state = structuredClone(EMPTY);
+
+/** Read what is stored for the collection of the page. */
+export async function openStore() {
+  place ??= `${PLACE}-${collection() ?? (await get("v1/vector_stores")).data[0].id}`;
+  state = stored();
+}
+
+/** The state; `save` it after a change. */
+export const work = () => state;
+
+/** Whether a change of the browser's storage, by another tab, is one of these questions. */
+export const isChanged = (key) => key === place;
+
+/** Store the state; false where the browser stores no more. */
+export function save() {
+  try {
+    localStorage.setItem(place, JSON.stringify(state));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The state as it is, and the way back to it. */
+export function snapshot() {
+  const before = structuredClone(state);
+  return () => {
+    state = before;
+  };
+}
+
+/** Change fields of an item's row: null deletes one, the same value leaves all as it is. */
+export function change(item, fields) {
+  const { row } = item;
+  if (Object.entries(fields).every(([name, value]) => JSON.stringify(row[name] ?? null) === JSON.stringify(value))) return;
+  for (const name of OF_MAKER) delete row[name];
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === null) delete row[name];
+    else row[name] = value;
+  }
+}
+
+/** Whether a question goes into the file. */
+export const isReady = (item) => item.approved && !missing(item);
+
+/** What a question lacks, as a sentence; "" if it can be approved. */
+export function missing({ row }) {
+  if (!row.question.trim()) return "Write the question.";
+  if (isUnanswerable(row)) return "";
+  if (!row.answers.length) return "Write the answer.";
+  return row.gold_ids?.length ? "" : "Choose the sentence that answers it.";
+}
+
+/** Whether the documents do not answer it. */
+export const isUnanswerable = (row) => row.type === "unanswerable" && !row.answers.length;
+
+function stored() {
+  try {
+    const saved = { ...structuredClone(EMPTY), ...JSON.parse(localStorage.getItem(place) ?? "{}") };
+    return Array.isArray(saved.items) && Array.isArray(saved.discarded) ? saved : structuredClone(EMPTY);
+  } catch {
+    return structuredClone(EMPTY);
+  }
+}

@@ -1,0 +1,112 @@
+"""/v1/questions: questions made by rules, with the sentence that holds each answer; for keys that may read, of what they may read."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from graph.build.build import build_index
+from graph.index.index import Index
+from serve.http.keys import change_keys, make_key
+from serve.server import collections, proposals
+from serve.server.proposals import ProposedQuestion
+from tests.corpora import ISLES, guild_documents
+from tests.fakes import HashEncoder
+from tests.serve.conftest import SETTINGS, Stack
+from tests.serve.http.running import serving
+
+TEXTS = {document.source: document.text for document in [*ISLES, *guild_documents()]}
+
+
+def test_each_has_its_answer_in_a_sentence_of_its_document(stack: Stack) -> None:
+    running, upstream = stack()
+    made = running.get("/v1/questions").json()
+    ready = running.get("/v1/suggestions").json()
+    assert (made["index"], made["generation"]) == (ready["index"], ready["generation"])
+    assert made["total"] == len(made["questions"]) == 7 and upstream.asked == []
+    for row in made["questions"]:
+        (quote,) = row["evidence"]
+        assert row["gold_ids"] == [quote["id"]] and row["type"] == "single"
+        assert quote["quote"] in TEXTS[quote["id"]] and row["answers"][0] in quote["quote"]
+    answers = {row["question"]: row["answers"] for row in made["questions"]}
+    assert answers["Who founded the Marlow Yard in 1880?"] == ["Ada Marlow"]
+    assert "When was Ada Marlow born?" not in answers, "only the date of her death is stated"
+
+
+def test_pages_of_them_are_parts_of_one_list_without_questions_that_several_documents_answer(tmp_path: Path) -> None:
+    build_index(tmp_path / "index", guild_documents(), SETTINGS, lambda spec: HashEncoder())
+    with serving(tmp_path / "index", None) as running:
+        whole = running.get("/v1/questions?count=200").json()
+        pages = [running.get(f"/v1/questions?count=15&offset={n}").json()["questions"] for n in range(0, 200, 15)]
+    ids = [row["id"] for row in whole["questions"]]
+    assert [row for page in pages for row in page] == whole["questions"]
+    assert whole["total"] == len(set(ids)) == len(ids) > 30
+    assert not any("Guild meet" in row["question"] for row in whole["questions"]), "eight documents say where"
+    sources = [row["gold_ids"][0] for row in whole["questions"]]
+    assert len(set(sources[:10])) == 10
+
+
+@pytest.mark.parametrize(
+    ("query", "field"), [("count=0", "count"), ("count=201", "count"), ("count=ten", "count"), ("offset=-1", "offset")]
+)
+def test_a_bad_count_is_refused_by_name(stack: Stack, query: str, field: str) -> None:
+    running, _ = stack()
+    refused = running.get(f"/v1/questions?{query}")
+    assert refused.status_code == 422 and refused.json()["error"]["param"] == field
+    assert running.post("/v1/questions").status_code == 405
+
+
+def test_a_key_needs_to_read_and_gets_questions_of_its_documents(tmp_path: Path) -> None:
+    build_index(tmp_path / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
+    made = {
+        "all": make_key("all", scopes=("read",)),
+        "tarn": make_key("tarn", scopes=("read",), where=("source=tarn",)),
+        "write": make_key("write", scopes=("write",)),
+        "metrics": make_key("metrics", scopes=("metrics",)),
+    }
+    change_keys(tmp_path / "keys.json", lambda keys: [key for key, _ in made.values()])
+    with serving(tmp_path / "index", None, keys=str(tmp_path / "keys.json")) as running:
+        answers = {
+            name: running.get("/v1/questions", headers={"Authorization": f"Bearer {text}"})
+            for name, (_, text) in made.items()
+        }
+        assert running.get("/v1/questions").status_code == 401
+    assert [answers[name].status_code for name in made] == [200, 200, 403, 403]
+    assert answers["write"].json()["error"]["code"] == "not_allowed"
+    assert {row["gold_ids"][0] for row in answers["tarn"].json()["questions"]} == {"tarn"}
+    assert len({row["gold_ids"][0] for row in answers["all"].json()["questions"]}) == 5
+
+
+def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, begun = Event(), []
+
+    def slow(index: Index) -> tuple[ProposedQuestion, ...]:
+        begun.append(index)
+        assert go_on.wait(30)
+        return proposals.propose_questions(index)
+
+    monkeypatch.setattr(collections, "propose_questions", slow)
+    with serving(isles, None) as running, ThreadPoolExecutor(3) as threads:
+        waiting = [threads.submit(running.get, "/v1/questions") for _ in range(3)]
+        try:
+            assert running.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).status_code == 200
+            assert not any(each.done() for each in waiting)
+        finally:
+            go_on.set()
+        assert [each.result().json()["total"] for each in waiting] == [7] * 3 and len(begun) == 1
+
+
+def test_of_a_large_index_documents_evenly_spread_are_read(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "MOST_PASSAGES", 3)
+    with serving(isles, None) as running:
+        found = running.get("/v1/questions").json()["questions"]
+        every_other = running.services.collections.live["index"].current.index.sources()[::2]
+    assert {row["gold_ids"][0] for row in found} == set(every_other) and len(every_other) == 3
+
+
+def test_an_empty_index_gives_none(tmp_path: Path) -> None:
+    build_index(tmp_path / "index", [], SETTINGS, lambda spec: HashEncoder())
+    with serving(tmp_path / "index", None) as running:
+        made = running.get("/v1/questions").json()
+    assert (made["total"], made["questions"]) == (0, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,7 +74,7 @@ class TaskData:
     index: Path | None
     metrics: tuple[str, ...]
 
-    @property
+    @cached_property
     def by_id(self) -> dict[str, Question]:
         """The questions by their ids."""
         return {question.id: question for question in self.questions}

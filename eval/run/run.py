@@ -18,7 +18,7 @@ import numpy as np
 
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
-from eval.retrieval import ranked_sources
+from eval.retrieval import check_gold_indexed, ranked_sources
 from eval.run.cells import fill_time_metrics, list_cells, write_cell
 from eval.run.config import Cell, Failure, Filled, MatrixSettings, QuestionResult, TaskData
 from eval.run.run_report import RunReport, count_layers, make_report, write_report
@@ -185,7 +185,7 @@ def results_of(
 ) -> Iterator[QuestionResult]:
     """A system's results for every question of its task, in order."""
     task, settings = cell.task, cell.system.retrieve
-    _check_gold_indexed(index, task)
+    check_gold_indexed(task.questions, index.sources())
     if settings is not None:
         evidences = _retrieved(index, task.questions, settings, helper)
     else:
@@ -290,12 +290,3 @@ def _values(
         supported = SupportChecker(context, open_verifier("")).share_supported(output.text)
         output = replace(output, grounding={**output.grounding, SUPPORTED: supported})
     return {name: score_output(find_metric(name), question, output) for name in names}
-
-
-def _check_gold_indexed(index: Index, task: TaskData) -> None:
-    """UserError when a gold document is not in the index: the figures would blame the retriever for it."""
-    gold = {source for question in task.questions for source in question.gold_sources}
-    missing = sorted(gold - set(index.sources()))
-    if missing:
-        found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
-        raise UserError(found, "the documents that the questions ask about", f"fix tasks.{task.name}.documents")

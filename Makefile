@@ -1,4 +1,5 @@
 # make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
+# make examples: the full chain on examples/ with a tiny model, and its report.
 # make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
 # make test-machines: the tests of several machines in small: Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL.
 # make test-clients: the tests with clients that want an older openai than ours, in an environment of theirs (.venv-clients, 0.3 GB).
@@ -17,7 +18,7 @@ BENCH_ASKING := $(addprefix benchmarks/,cpu_engines.py extraction.py follow_ups.
 TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
-.PHONY: demo study quick test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
+.PHONY: demo examples study quick test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
@@ -35,8 +36,11 @@ test: $(READY)
 test-machines: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m machines $(TWO)
 
+examples: $(READY)
+	@$(MAKE) --no-print-directory -f configs/eval/examples.mk MODEGRAPH=$(BIN)/modegraph
+
 study: $(READY) $(VLLM)/ready
-	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/modegraph eval run configs/eval/study-smollm2.yaml --set variables.sets=$(SETS)
+	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(MAKE) --no-print-directory -f configs/eval/study-smollm2.mk MODEGRAPH=$(BIN)/modegraph SETS=$(SETS)
 
 test-vllm: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(VLLM_TESTS)

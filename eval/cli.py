@@ -73,7 +73,7 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     add_selector(commands, open_model)
     add_tasks(commands, open_model)
     add_judge(commands, open_model)
-    add_run(commands, open_model, partial(run_command, app))
+    add_run(commands, open_model)
 
 
 def run_command(app: typer.Typer, command: Sequence[str]) -> int:

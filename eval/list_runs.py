@@ -1,6 +1,6 @@
 """`modegraph runs`: find runs below a folder by the files they leave, and list them in a table. Only these files are read; nothing is written.
 
-run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: a running or stopped run (graph/shared/progress.py)."""
+run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-
-import yaml
 
 from eval.tables import NONE, Table
 from graph.errors import UserError
@@ -50,7 +48,7 @@ TRAINING_RECORDS = {
     "verifier.json": "verifier",
     "recommended.json": "tune",
 }
-REPORT, SETTINGS = "report.json", "settings.yaml"
+REPORT = "report.json"
 FIGURE_KEYS = ("metrics", "figures")
 """Keys of the figures in records of models and in records of selectors."""
 
@@ -124,9 +122,7 @@ def evaluation_run(name: str, folder: Path, report: Mapping[str, Any]) -> FoundR
     """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
     ended = (folder / REPORT).stat().st_mtime
     if "leads" in report:
-        settings_file = folder / SETTINGS
-        settings = yaml.safe_load(settings_file.read_text(encoding="utf-8")) if settings_file.is_file() else {}
-        return FoundRun(name, "eval", "finished", ended, settings, dict(eval_figures(report)))
+        return FoundRun(name, "eval", "finished", ended, report["settings"], dict(eval_figures(report)))
     if "policies" in report:
         models = {policy["name"]: policy["source"] for policy in report["policies"]}
         settings = {key: report[key] for key in ("data", "split", "seed", "max_answer_tokens")} | {"models": models}

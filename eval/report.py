@@ -22,10 +22,10 @@ SAMPLES = 6
 
 @dataclass(frozen=True)
 class Sample:
-    """One prompt and (who, text) for the gold answer, the chosen side and each policy's answer."""
+    """A question with (who, text) for the gold answer and every other one; `folded` (title, text) are opened by a click."""
 
     question: str
-    prompt: tuple[tuple[str, str], ...]
+    folded: tuple[tuple[str, str], ...]
     answers: tuple[tuple[str, str], ...]
 
 
@@ -43,7 +43,8 @@ def _side_by_side(comparison: Comparison, index: int) -> Sample:
     row = comparison.prompts[index]
     answers = [("gold answer", "; ".join(row.answers)), ("chosen side", row.chosen)]
     answers += [(result.policy.name, result.answers[index].text) for result in comparison.results]
-    return Sample(row.question, tuple((turn.role, turn.content) for turn in row.prompt), tuple(answers))
+    prompt = "\n\n".join(f"{turn.role}: {turn.content}" for turn in row.prompt)
+    return Sample(row.question, (("The prompt", prompt),), tuple(answers))
 
 
 STYLE = """
@@ -124,11 +125,11 @@ def _table_html(table: Table) -> str:
 
 def _sample_html(sample: Sample) -> str:
     answers = "".join(f"<dt>{escape(who)}</dt><dd>{escape(text) or NOTHING}</dd>" for who, text in sample.answers)
-    prompt = "\n\n".join(f"{role}: {content}" for role, content in sample.prompt)
-    return (
-        f"<article><h3>{escape(sample.question)}</h3><details><summary>The prompt</summary>"
-        f"<pre>{escape(prompt)}</pre></details><dl>{answers}</dl></article>"
+    folded = "".join(
+        f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
+        for title, text in sample.folded
     )
+    return f"<article><h3>{escape(sample.question)}</h3>{folded}<dl>{answers}</dl></article>"
 
 
 LOGPS_FIGURE = "logps.png"

@@ -105,18 +105,20 @@ def evaluate_retrieval(
 
 
 def select_questions(questions: Sequence[Question], split: str | None, sources: Collection[str]) -> list[Question]:
-    """The questions of `split` (None: all). UserError if there are none, and for gold documents that are not in `sources`.
-
-    A gold document that the index lacks can never be found: the figures would blame the retriever for it.
-    """
+    """The questions of `split` (None: all). UserError if there are none, and for gold documents that are not in `sources`."""
     chosen = [question for question in questions if split in (None, question.split)]
     if not chosen:
         raise UserError(f"--split {split}: no such questions", f"one of {', '.join(SPLITS)}", "change the split")
-    missing = sorted({source for question in chosen for source in question.gold_sources} - set(sources))
+    check_gold_indexed(chosen, sources)
+    return chosen
+
+
+def check_gold_indexed(questions: Sequence[Question], sources: Collection[str]) -> None:
+    """UserError for a gold document that is not in `sources`: it can never be found, and the figures would blame the retriever for it."""
+    missing = sorted({source for question in questions for source in question.gold_sources} - set(sources))
     if missing:
         found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
         raise UserError(found, "an index of the documents the questions ask about", "index them, or fix gold_ids")
-    return chosen
 
 
 def reachable_questions(questions: Sequence[Question], sources: Collection[str]) -> list[Question]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ MOST_DRAWN = 1_000_000
 """Draws held in memory at once."""
 MOST_SEEDS = 20
 """Seeds whose 2^S flips of signs are enumerated, at most."""
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -203,13 +205,13 @@ def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
     return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
     """Holm's (1979) corrected p-values: p of rank i (from 0) times (m − i), never below that of a smaller p, at most 1.
 
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
-    corrected: dict[str, float] = {}
+    corrected: dict[Name, float] = {}
     highest = 0.0
     for rank, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[name]))
@@ -217,7 +219,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in p_values}
 
 
-def compare_paired(systems: Mapping[str, tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> dict[str, Verdict]:
+def compare_paired(
+    systems: Mapping[Name, tuple[Sequence[float], Sequence[float]]], seed: int = 0
+) -> dict[Name, Verdict]:
     """Each comparison's (values, baseline values) to its verdict; p-values are corrected over all comparisons given together."""
     p_values = {name: sign_test(*pair) for name, pair in systems.items()}
     corrected = holm(p_values)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval.comparison import Comparison, Measure, PolicyResult
-from eval.statistics import Interval, SeedVerdict
+from eval.statistics import Interval, SeedVerdict, Verdict
 
 NONE = "–"
 
@@ -100,7 +100,7 @@ def seed_table(comparison: Comparison) -> Table:
     rows = []
     for measure, verdicts in comparison.by_seed.items():
         scale = 100 if shares[measure] else 1
-        rows.append((measure, *(seed_text(verdicts[name], scale) if name in verdicts else NONE for name in others)))
+        rows.append((measure, *(verdict_cell(verdicts[name], scale) if name in verdicts else NONE for name in others)))
     count = len(comparison.systems[first])
     note = (
         f"Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over seeds, which are paired, and questions, and p of "
@@ -110,8 +110,8 @@ def seed_table(comparison: Comparison) -> Table:
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
 
 
-def seed_text(verdict: SeedVerdict, scale: int) -> str:
-    """A difference over seeds, its interval and corrected p; * marks one that is shown."""
+def verdict_cell(verdict: Verdict | SeedVerdict, scale: int) -> str:
+    """A difference, its interval and corrected p; * marks one that is shown."""
     interval = interval_text(verdict.interval, scale).removesuffix(" *")
     return f"{interval}, p {verdict.corrected_p:.2g}{' *' if verdict.shown else ''}"
 

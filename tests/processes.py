@@ -27,17 +27,3 @@ def runs(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def workers_of(parent: int) -> list[int]:
-    """The spawned processes of a pool."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(stat[1]) == parent and b"spawn_main" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except (OSError, IndexError, ValueError):
-                continue
-    return found

@@ -35,7 +35,7 @@ STEPS = {
     "responses/summary.json": f"synth responses {{to}}/index {ASK} --policy hf:{{to}}/sft --samples 6 {SHORT} --limit 6 "
     "--out {to}/responses",
     "ms/run.json": "train ms --config {demo}/ms.yaml --set model={to}/sft --set data={to}/responses "
-    "--set 'rewards={{{{length: 1.0}}}}' --set batch_size=1 --set max_steps=6 --set save_steps=2 --set output={to}/ms",
+    "--set 'rewards={{length: 1.0}}' --set batch_size=1 --set max_steps=6 --set save_steps=2 --set output={to}/ms",
     "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {SHORT} --split train --measured {{to}}/measured "
     "--runs {to}/ms --out {to}/alignment",
 }
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def write_study(folder: Path) -> Path:
-    """Write the study's configuration file, with all results below `folder`, and return its path."""
+    """Write the study's configuration and Makefile, with all results below `folder`, and return the path of the Makefile."""
     folder.mkdir(parents=True)
     paths = {
         "to": folder.resolve(),
@@ -98,29 +98,23 @@ def write_study(folder: Path) -> Path:
         "baseline": "dense + SFT",
         "empty_answers": "wrong",
         "max_answer_tokens": 24,
-        "prepare": [{"run": run.format(**paths), "makes": f"{paths['to']}/{makes}"} for makes, run in STEPS.items()],
     }
-    file = folder / "study.yaml"
-    file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    targets = [f"{paths['to']}/{makes}" for makes in STEPS]
+    program = f"{sys.executable} -P -m modegraph"
+    rules = [f"report: {targets[-1]}\n\t{program} eval run {paths['to']}/study.yaml --out {paths['to']}/report\n"]
+    for target, before, run in zip(targets, ["", *targets], STEPS.values(), strict=False):
+        rules.append(f"{target}: | {before}\n\t{program} {run.format(**paths)}\n")
+    file = folder / "study.mk"
+    file.write_text("\n".join(rules), encoding="utf-8")
     return file
 
 
 def start(study: Path) -> subprocess.Popen[bytes]:
-    """Start `modegraph eval run` in a new session."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "modegraph",
-        "eval",
-        "run",
-        str(study),
-        "--out",
-        str(study.parent / "report"),
-    ]
+    """Start the study in a new session."""
     environment = {**os.environ, "PYTHONPATH": str(HOME)}
     log = (study.parent / "log.txt").open("ab")
-    return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    return subprocess.Popen(["make", "-f", study], env=environment, stdout=log, stderr=log, start_new_session=True)
 
 
 def run_to_its_end(study: Path) -> None:

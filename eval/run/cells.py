@@ -1,35 +1,38 @@
-"""The cells that a configuration asks for, each keyed by everything it depends on, and their files on disk.
+"""The cells that a configuration asks for, and their files on disk.
 
-A cell is one JSON file, named by its key and code and written atomically; so a killed run loses only unfinished cells, and cells filled by other code stay next to it."""
+A cell is one JSON file, written atomically and named by the hash of its settings and of the contents behind every name in them: a killed run loses only unfinished
+cells, a changed input is another cell. The code is no part of the name; the file says which revision of it wrote the cell."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from eval.metrics.registry import find_metric
-from eval.run.config import Cell, Group, Matrix, MatrixSettings, QuestionResult, System, TaskData, TaskSettings
-from eval.run.fingerprints import Fingerprints, bytes_of, cell_code, content_hash
+from eval.run.config import Cell, Filled, MatrixSettings, QuestionResult, System, TaskData, TaskSettings
 from eval.tasks.catalogue import find_task, load_task, question_row, write_task
 from graph.config import parse_settings
-from graph.documents.questions import Question
 from graph.errors import UserError
-from graph.shared.ids import content_id
+from graph.models.checkpoint import model_name
+from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST
 from graph.types import OpenEncoder
 
-FORMAT = 2
+FORMAT = 3
+"""The layout of a cell's file."""
 CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
+Contents = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
-def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> Matrix:
-    """Read the tasks below `base` / data and name every system; UserError for invalid data, metrics or settings."""
+def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> tuple[Cell, ...]:
+    """The cells of every task with every system, from the data below `base` / data; UserError for invalid data, metrics or settings."""
     systems = systems_of(settings)
     names = [system.name for system in systems]
     if settings.baseline and settings.baseline not in names:
@@ -39,9 +42,8 @@ def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: Op
     tasks = tuple(
         _task_data(name, task_settings, settings, base, out) for name, task_settings in settings.tasks.items()
     )
-    contents, code = Fingerprints(open_encoder), cell_code()
-    cells = tuple(_cell(system, task, settings, contents, code) for task in tasks for system in systems)
-    return Matrix(systems, tasks, cells)
+    contents = contents_of(open_encoder)
+    return tuple(_cell(system, task, settings, contents, out) for task in tasks for system in systems)
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
@@ -56,15 +58,6 @@ def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
         name = " + ".join(part for part in (retriever, index, model) if part)
         systems.append(System(name, index_settings, retrieve, spec))
     return tuple(systems)
-
-
-def groups_of(cells: tuple[Cell, ...], out: Path) -> list[Group]:
-    """Cells grouped by the index they share, the largest corpus first."""
-    by_index: dict[Path, list[Cell]] = {}
-    for cell in cells:
-        by_index.setdefault(cell.task.index or out / INDEXES / cell.index_key, []).append(cell)
-    groups = [Group(folder, tuple(group_cells)) for folder, group_cells in by_index.items()]
-    return sorted(groups, key=lambda group: -bytes_of(group.cells[0].task.documents))
 
 
 def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> TaskData:
@@ -105,23 +98,26 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
     )
 
 
-def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Fingerprints, code: str) -> Cell:
-    index = contents.index(system.index)
-    depends: dict[str, Any] = {
+def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Contents, out: Path) -> Cell:
+    index, retrieve = contents(system.index.model_dump()), system.retrieve
+    answer = {"max_answer_tokens": settings.max_answer_tokens, "empty_answers": settings.empty_answers}
+    depends = {
         "format": FORMAT,
-        "questions": content_id(*(_canonical_json(question_row(question)) for question in task.questions)),
+        "questions": [question_row(question) for question in task.questions],
         "shown": sorted(task.shown),
         "documents": task.documents_hash,
         "index": index,
-        "retriever": contents.retriever(system.retrieve),
-        "model": contents.model(system.model),
-        "helper": contents.model(settings.helper),
-        "max_answer_tokens": settings.max_answer_tokens if system.model else None,
-        "empty_answers": settings.empty_answers if system.model else None,
+        "retriever": contents(retrieve.model_dump()) if retrieve is not None else None,
+        "models": contents({"model": system.model, "helper": settings.helper}),
+        "answer": answer if system.model else None,
         "values": sorted(fill_time_metrics(task.metrics)),
     }
-    index_key = content_id(task.documents_hash, _canonical_json(index))
-    return Cell(content_id(_canonical_json(depends)), code, index_key, system, task)
+    made = out / INDEXES / _hash_of([task.documents_hash, index])
+    return Cell(out / CELLS / f"{_hash_of(depends)}.json", task.index or made, system, task)
+
+
+def _hash_of(value: Any) -> str:
+    return content_id(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
 def fill_time_metrics(metrics: tuple[str, ...]) -> list[str]:
@@ -129,34 +125,41 @@ def fill_time_metrics(metrics: tuple[str, ...]) -> list[str]:
     return [name for name in metrics if find_metric(name).needs in ("context", "grounding")]
 
 
-def question_texts(task: TaskData) -> dict[str, str]:
-    """Question texts by id."""
-    return {question.id: question.text for question in task.questions}
+MODELS = ("model", "helper", "summary_model", "extractor_model")
+FILES = ("import_file", "extractor_examples", "selector", "reranker")
+"""Settings that name models, and those that may name a file or folder."""
 
 
-def questions_by_id(task: TaskData) -> dict[str, Question]:
-    """Questions by id."""
-    return {question.id: question for question in task.questions}
+def contents_of(open_encoder: OpenEncoder) -> Contents:
+    """A function from settings to the same with the fingerprints of what they name: an encoder, models, files. Each is read once."""
+
+    @cache
+    def fingerprint(key: str, name: str) -> str:
+        if key in MODELS:
+            return model_name(name.partition(":")[2] or name)
+        if key in FILES:
+            return content_hash(path) if (path := Path(name).expanduser()).exists() else ""
+        try:
+            return open_encoder(name).fingerprint
+        except UserError:
+            return ""  # Only the cells of this encoder fail.
+
+    def with_contents(settings: Mapping[str, Any]) -> dict[str, Any]:
+        named = [key for key in ("encoder", *MODELS, *FILES) if settings.get(key)]
+        return {**settings, "contents": {key: fingerprint(key, settings[key]) for key in named}}
+
+    return with_contents
 
 
-def _canonical_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+def content_hash(path: Path) -> str:
+    """The hash of a file, or of a folder's files and their relative paths."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return content_id(*(part for file in files for part in (file.relative_to(path).as_posix(), checksum(file))))
 
 
-def cell_file(out: Path, cell: Cell) -> Path:
-    """The path of a cell."""
-    return out / CELLS / f"{cell.key}-{cell.code}.json"
-
-
-def was_filled(out: Path, cell: Cell) -> bool:
-    """Whether the cell was filled by any version of the code."""
-    return any((out / CELLS).glob(f"{cell.key}-*.json"))
-
-
-def write_cell(out: Path, cell: Cell, results: Sequence[QuestionResult], seconds: float) -> None:
+def write_cell(cell: Cell, filled: Filled, seconds: float) -> None:
     """Write a finished cell, with a head that describes it to readers."""
-    file = cell_file(out, cell)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    cell.file.parent.mkdir(parents=True, exist_ok=True)
     retrieve = cell.system.retrieve
     head: dict[str, Any] = {
         "system": cell.system.name,
@@ -164,25 +167,23 @@ def write_cell(out: Path, cell: Cell, results: Sequence[QuestionResult], seconds
         "model": cell.system.model,
         "retrieve": retrieve.model_dump() if retrieve is not None else None,
         "index": cell.system.index.model_dump(),
-        "code": cell.code,
         "seconds": round(seconds, 3),
     }
-    write_json(file, {**head, "results": [asdict(result) for result in results]})
+    write_json(cell.file, head | asdict(filled))
 
 
-def read_cell(out: Path, cell: Cell) -> tuple[QuestionResult, ...]:
-    """The results in a finished cell, in the order of the task's questions; UserError for a file that is not such a cell."""
-    file = cell_file(out, cell)
+def read_cell(cell: Cell) -> Filled:
+    """A finished cell, its results in the order of the task's questions; UserError for a file that is not such a cell."""
     try:
-        rows = json.loads(file.read_text(encoding="utf-8"))["results"]
-        results = {row["id"]: _question_result(row) for row in rows}
-        return tuple(results[key] for key in question_texts(cell.task))
+        content = json.loads(cell.file.read_text(encoding="utf-8"))
+        results = {row["id"]: _question_result(row) for row in content["results"]}
+        return Filled(content["revision"], tuple(results[key] for key in cell.task.by_id))
     except (ValueError, KeyError, TypeError) as problem:
-        found = f"{file}: {type(problem).__name__} {problem}"
+        found = f"{cell.file}: {type(problem).__name__} {problem}"
         raise UserError(found, "a finished cell", "remove the file and run again") from None
 
 
 def _question_result(row: dict[str, Any]) -> QuestionResult:
-    evidence = tuple((title, source, text) for title, source, text in row.pop("evidence"))
-    lists = {name: tuple(row.get(name, ())) for name in ("ranked", "layers", "steps")}
-    return QuestionResult(**{**row, **lists}, evidence=evidence)
+    lists = {name: tuple(row[name]) for name in ("ranked", "layers", "steps")}
+    evidence = tuple((title, source, text) for title, source, text in row["evidence"])
+    return QuestionResult(**{**row, **lists, "evidence": evidence})

@@ -1,40 +1,30 @@
-"""The commands `modegraph eval run`, `modegraph eval diff` and `modegraph eval ragas`."""
+"""The commands `modegraph eval run` and `modegraph eval diff`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.shared.cli_app import INPUT, Command, command
+from graph.shared.cli_app import Command, command
 from graph.shared.cli_options import AsJson, Seed, Set, SomeOut
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
     from graph.types import OpenModel
 
-MATRIX_SETTINGS = "eval.run.config:MatrixSettings"
 Matrix = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="YAML file of tasks, retrievers, indexes, models and metrics.")
 ]
 EvalRunA = Annotated[Path, typer.Argument(metavar="A", help="Folder of a run of `modegraph eval run`.")]
 EvalRunB = Annotated[Path, typer.Argument(metavar="B", help="Folder of another run, over the same questions.")]
-FinishedRun = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=INPUT,
-        help="Folder of the finished run of CONFIG; runs/eval-NAME by default.",
-    ),
-]
 
 
-def add_run(commands: typer.Typer, open_model: OpenModel, run_command: Callable[[Sequence[str]], int]) -> None:
-    """Add `run`, `diff` and `ragas` to the commands of `eval`; `run_command` runs a command line of the whole program."""
+def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
+    """Add `run` and `diff` to the commands of `eval`."""
 
-    @commands.command(cls=command(settings=MATRIX_SETTINGS))
+    @commands.command(cls=command(settings="eval.run.config:MatrixSettings"))
     def run(
         config: Matrix,
         settings: Set = None,
@@ -43,24 +33,21 @@ def add_run(commands: typer.Typer, open_model: OpenModel, run_command: Callable[
     ) -> None:
         """Measure every retriever, index and model on every task, and write a report.
 
-        --out is runs/eval-NAME by default; finished cells in it are reused, so that a later run resumes. A `data` path in --set is relative
-        to this folder, one in CONFIG to the folder of that file. Exits with 1 when a cell could not be filled.
+        --out is runs/eval-NAME by default; finished cells in it are reused, also after a change of the code: --out with a new folder
+        measures that. A `data` path in --set is relative to this folder, one in CONFIG to the folder of that file. Exits with 1 when a
+        cell could not be filled.
         """
-        from eval.run.runner import run_matrix
+        from eval.run.run import run_matrix
+        from eval.run.run_report import report_json, report_text
 
-        folder = out or _run_folder(config)
-        report = run_matrix(config, settings or [], folder, open_model, run_command)
-        print_json(report.json) if as_json else print(report.text)
+        folder = out or Path("runs") / f"eval-{config.stem}"
+        report = run_matrix(config, settings or [], folder, open_model)
+        print_json(report_json(report)) if as_json else print(report_text(report))
         say(f"report: {folder / 'report.html'}")
-        if report.failed:
+        if report.failures:
             raise typer.Exit(1)
 
     commands.command("diff", cls=Command)(diff)
-    commands.command("ragas", cls=command(settings=MATRIX_SETTINGS))(ragas)
-
-
-def _run_folder(config: Path) -> Path:
-    return Path("runs") / f"eval-{config.stem}"
 
 
 def diff(
@@ -77,28 +64,3 @@ def diff(
 
     differences = diff_runs(run_a, run_b, seed)
     print_json(diff_json(differences)) if as_json else print(diff_text(differences))
-
-
-def ragas(
-    config: Matrix,
-    settings: Set = None,
-    run: FinishedRun = None,
-    out: SomeOut = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write a finished run as data sets for ragas.
-
-    Writes a file for each system and task, readable by EvaluationDataset.from_jsonl, into --out (by default ragas/ in the run's folder).
-    It holds the questions that the report shows; `shown_questions` of CONFIG sets their number.
-    """
-    from dataclasses import asdict
-
-    from eval.run.ragas import write_ragas
-
-    folder = run or _run_folder(config)
-    written = write_ragas(config, settings or [], folder, out or folder / "ragas")
-    if as_json:
-        print_json({"files": [{**asdict(file), "file": str(file.file)} for file in written]})
-        return
-    for file in written:
-        print(f"{file.file}: {file.system} on {file.task}, {file.rows:,} of {file.questions:,} questions")

@@ -1,9 +1,10 @@
-"""The settings of `modegraph eval run` (systems = indexes × retrievers × models, and tasks), and the data model of a run: a system, a task with its data, a cell to fill, a finished cell's results."""
+"""The settings of `modegraph eval run`, and the data model of a run: systems (indexes × retrievers × models), tasks with their data, cells and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,19 +27,6 @@ class TaskSettings(Settings):
     limit: int | None = Field(None, ge=1, description="only the first questions")
 
 
-class StepSettings(Settings):
-    """A modegraph command to run first, unless `makes` exists already. Paths are relative to the working directory.
-
-    {name} in either is a value of `each` or of the configuration's `variables`.
-    """
-
-    run: str = Field(description="the command line, without the program's name")
-    makes: str = Field(description="a file that exists once the command has succeeded")
-    each: dict[str, tuple[str, ...]] = Field(
-        {}, description="values by name: the command is run for every combination of them, several at a time"
-    )
-
-
 class MatrixSettings(Settings):
     """Systems are indexes × retrievers × models, combined by name; with the retriever null, the model answers without passages."""
 
@@ -59,12 +47,7 @@ class MatrixSettings(Settings):
         "refuse", description="what to do with an empty answer: refuse fails its cell, wrong scores it 0"
     )
     shown_questions: int = Field(12, ge=0, description="questions of each task whose evidence the report shows")
-    workers: int = Field(2, ge=1, description="processes; each has one index at a time")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
-    variables: dict[str, str] = Field({}, description="values of {name} in `prepare`, by name")
-    prepare: tuple[StepSettings, ...] = Field(
-        (), description="commands to run first: `run`, unless the file `makes` exists"
-    )
 
 
 @dataclass(frozen=True)
@@ -79,9 +62,9 @@ class System:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task of the configuration with its data; `documents` is what to index, `documents_hash` the hash of its content.
+    """A task of the configuration with its data, and the ids of its `shown` questions.
 
-    `index` is a finished index to use; if None, one is made.
+    `documents` is what to index, `documents_hash` the hash of its content. `index` is a finished index to use; if None, one is made.
     """
 
     name: str
@@ -93,27 +76,20 @@ class TaskData:
     index: Path | None
     metrics: tuple[str, ...]
 
+    @cached_property
+    def by_id(self) -> dict[str, Question]:
+        """The questions by their ids."""
+        return {question.id: question for question in self.questions}
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One system on one task; `key` is the hash of everything its outcome depends on except `code`, the version of the code that fills it.
+    """One system on one task: the `file` of its results, named by the hash of its settings and inputs, and the folder of its index."""
 
-    `index_key` is the hash of everything its index is made from, again without the code.
-    """
-
-    key: str
-    code: str
-    index_key: str
+    file: Path
+    index: Path
     system: System
     task: TaskData
-
-
-@dataclass(frozen=True)
-class Group:
-    """Cells that share the index in `index_folder`."""
-
-    index_folder: Path
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -143,6 +119,24 @@ class QuestionResult:
     evidence: tuple[tuple[str, str, str], ...] = ()
     steps: tuple[str, ...] = ()
 
+    @property
+    def all_seconds(self) -> float:
+        """From the question to the answer."""
+        return self.seconds + self.encoder_seconds + self.answer_seconds
+
+    @property
+    def tokens(self) -> int:
+        """Read and written by models."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A finished cell: the `revision` of the code that wrote it, and the results in the order of the task's questions."""
+
+    revision: str
+    results: tuple[QuestionResult, ...]
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -151,22 +145,3 @@ class Failure:
     system: str
     task: str
     problem: str
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """All systems and tasks, and the cells in report order."""
-
-    systems: tuple[System, ...]
-    tasks: tuple[TaskData, ...]
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A run's cells: found finished, filled now (`again` counts those filled before by other code), and failures."""
-
-    found: int
-    filled: int
-    again: int
-    failures: tuple[Failure, ...] = field(default=())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from eval.run.run_report import paired_values
 from eval.statistics import Verdict, check_same_questions, compare_paired, verdict_text
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
@@ -40,29 +41,15 @@ def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
     if not shared:
         found = f"{a} and {b} have no task, system and metric in common"
         raise UserError(found, "runs of the same configuration", "compare runs that share names")
-    pairs: dict[str, tuple[list[float], list[float]]] = {}
-    keys: dict[str, Key] = {}
-    for key in shared:
-        ids = [
-            question_id
-            for question_id in values_a[key]
-            if values_a[key][question_id] is not None and values_b[key][question_id] is not None
-        ]
-        if ids:
-            name = "\n".join(key)
-            keys[name] = key
-            pairs[name] = (
-                [values_b[key][question_id] or 0.0 for question_id in ids],
-                [values_a[key][question_id] or 0.0 for question_id in ids],
-            )
-    verdicts = compare_paired(pairs, seed)
+    pairs = {key: paired_values(values_b[key], values_a[key]) for key in shared}
+    measured = {key: pair for key, pair in pairs.items() if pair[0]}
     return [
-        Difference(*keys[name], _mean(pairs[name][1]), _mean(pairs[name][0]), verdict)
-        for name, verdict in verdicts.items()
+        Difference(*key, fmean(measured[key][1]), fmean(measured[key][0]), verdict)
+        for key, verdict in compare_paired(measured, seed).items()
     ]
 
 
-def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, Mapping[str, float | None]]]:
+def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[str, float | None]]]:
     """(question texts by task and id, values by task, system and metric) of a run; UserError for a folder that is not a run."""
     file = run / VALUES
     if not file.is_file():
@@ -78,27 +65,20 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, Mapping
             raise UserError(f"{file} line {line}: 'value' is {value!r}", "a number or null", "run it again")
         questions.setdefault(row["task"], {})[row["id"]] = row["question"]
         values.setdefault((row["task"], row["system"], row["metric"]), {})[row["id"]] = value
-    return questions, dict(values)
+    return questions, values
 
 
 def diff_text(differences: list[Difference]) -> str:
     """One line per difference, those that are shown first."""
-    ordered = sorted(
-        differences,
-        key=lambda difference: (not difference.verdict.shown, difference.task, difference.system, difference.metric),
-    )
+    ordered = sorted(differences, key=lambda one: (not one.verdict.shown, one.task, one.system, one.metric))
     lines = [
-        f"{difference.task} · {difference.system} · {difference.metric}: {difference.mean_a:.3f} → {difference.mean_b:.3f}; {verdict_text(difference.verdict, 'B', 'A')}"
-        for difference in ordered
+        f"{one.task} · {one.system} · {one.metric}: {one.mean_a:.3f} → {one.mean_b:.3f}; {verdict_text(one.verdict, 'B', 'A')}"
+        for one in ordered
     ]
-    shown = sum(difference.verdict.shown for difference in differences)
+    shown = sum(one.verdict.shown for one in differences)
     return "\n".join([*lines, f"{shown:,} of {len(differences):,} differences are shown."])
 
 
 def diff_json(differences: list[Difference]) -> dict[str, Any]:
     """All differences."""
-    return {"differences": [{**asdict(difference), "shown": difference.verdict.shown} for difference in differences]}
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    return {"differences": [{**asdict(one), "shown": one.verdict.shown} for one in differences]}

@@ -1,246 +1,386 @@
-"""The report of a run: tables, report.json, answers for the judge, and one self-contained HTML page with a sortable table, cost against quality, and questions to inspect.
+"""The report of a run: each metric of each system on each task, with intervals; differences from the baseline, corrected together; and the layers of the hierarchy that evidence came from (GraphMPA's Tables 5 and 6).
 
-The page is eval/run/templates/report.html; its data is one JSON object inside it, shown through textContent only."""
+Files: report.json, report.md, report.html, every question's values, answers/ for `modegraph eval judge`, and ragas/ for ragas."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import asdict
-from importlib.resources import files
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from eval.report import escape_markdown, sections
+from eval.metrics.registry import Output, find_metric, score_output
+from eval.report import Sample, escape_markdown, report_html, sections
 from eval.retrieval import replayed_note, untimed_note
-from eval.run.cells import question_texts, questions_by_id
-from eval.run.config import Matrix, Outcome, QuestionResult
-from eval.run.fingerprints import cell_code
-from eval.run.scores import RunFigures, SystemScores, layers_table, mean_layer_shares
-from eval.statistics import Verdict, verdict_text
-from eval.tables import NONE, Table, figure
+from eval.run.cells import read_cell
+from eval.run.config import Cell, Failure, Filled, MatrixSettings, QuestionResult, TaskData
+from eval.statistics import Interval, Verdict, bootstrap_mean, compare_paired, verdict_text
+from eval.tables import NONE, Table, as_text, figure, verdict_cell
+from graph.answer.prompt import with_title
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json, write_jsonl, write_text
+from graph.types import Evidence, Excerpt
 
+Values = Mapping[str, float | None]
+"""A metric's value by question id; None where it does not apply."""
 MAX_SHOWN_CHARACTERS = 600
-DATA_PLACEHOLDER = "/*DATA*/null"
 
 
-def run_html(matrix: Matrix, figures: RunFigures, headline: str) -> str:
-    """The page. Text of documents, questions and models is never markup: "<" is escaped in the JSON."""
-    template = files("eval.run").joinpath("templates/report.html").read_text(encoding="utf-8")
-    data = json.dumps(page_data(matrix, figures, headline), ensure_ascii=False, allow_nan=False)
-    safe = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    before, _, after = template.partition(DATA_PLACEHOLDER)
-    return f"{before}{safe}{after}"
+@dataclass(frozen=True)
+class SystemScores:
+    """One system on one task: its results, and values and means by metric."""
+
+    cell: Cell
+    filled: Filled
+    values: Mapping[str, Values]
+    means: Mapping[str, Interval]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Task and system."""
+        return self.cell.task.name, self.cell.system.name
+
+    @property
+    def seconds(self) -> float:
+        """The mean per question, with the encoder and the answer."""
+        return fmean(result.all_seconds for result in self.filled.results)
+
+    @property
+    def tokens(self) -> float:
+        """The mean per question, read and written."""
+        return fmean(result.tokens for result in self.filled.results)
+
+    def total(self, counts: str) -> int:
+        """The sum over questions of a count: calls, replayed, untimed."""
+        return sum(getattr(result, counts) for result in self.filled.results)
 
 
-def page_data(matrix: Matrix, figures: RunFigures, headline: str) -> dict[str, Any]:
-    """The rows of the table, and for each task the shown questions with every system's evidence, steps and answer."""
-    metrics = list(dict.fromkeys(name for scores in figures.scored for name in scores.means))
+@dataclass(frozen=True)
+class RunReport:
+    """A run's figures. `leads` is the compared metric of each task; `verdicts` are by (task, system), from the baseline.
+
+    `found` of the `cells` were finished before; `revision` is that of this run's code.
+    """
+
+    cells: tuple[Cell, ...]
+    scored: tuple[SystemScores, ...]
+    leads: Mapping[str, str]
+    verdicts: Mapping[tuple[str, str], Verdict]
+    baseline: str
+    settings: Mapping[str, Any]
+    revision: str
+    found: int
+    failures: tuple[Failure, ...]
+
+    @property
+    def tasks(self) -> list[tuple[TaskData, list[SystemScores]]]:
+        """The systems with a finished cell on each task."""
+        tasks = {cell.task.name: cell.task for cell in self.cells}
+        return [
+            (task, [scores for scores in self.scored if scores.cell.task.name == name]) for name, task in tasks.items()
+        ]
+
+
+def make_report(
+    cells: tuple[Cell, ...], settings: MatrixSettings, revision: str, found: int, failures: tuple[Failure, ...]
+) -> RunReport:
+    """The figures of the finished cells; UserError when a metric is not a number."""
+    scored = tuple(_scores_of(cell, settings.seed) for cell in cells if cell.file.is_file())
+    baseline = settings.baseline or cells[0].system.name
+    leads = {name: lead for name in settings.tasks if (lead := _lead(name, scored))}
+    base = {scores.name[0]: scores.values for scores in scored if scores.name[1] == baseline}
+    pairs = {
+        (task, system): paired_values(scores.values[leads[task]], base[task][leads[task]])
+        for scores in scored
+        for task, system in [scores.name]
+        if task in base and task in leads and system != baseline
+    }
+    verdicts = compare_paired(pairs, settings.seed)
+    return RunReport(cells, scored, leads, verdicts, baseline, settings.recorded(), revision, found, failures)
+
+
+def _scores_of(cell: Cell, seed: int) -> SystemScores:
+    filled = read_cell(cell)
+    values = {name: _values_of(name, cell.task, filled.results) for name in cell.task.metrics}
+    applicable = {name: [value for value in of.values() if value is not None] for name, of in values.items()}
+    means = {name: bootstrap_mean(numbers, seed=seed) for name, numbers in applicable.items() if numbers}
+    return SystemScores(cell, filled, values, means)
+
+
+def _values_of(name: str, task: TaskData, results: Sequence[QuestionResult]) -> Values:
+    """A metric's values: those in the cell, or computed from its rankings and answers."""
+    metric = find_metric(name)
     return {
-        "headline": headline,
-        "metrics": metrics,
-        "leads": dict(figures.leads),
-        "baseline": figures.baseline,
-        "rows": [_system_row(scores, figures) for scores in figures.scored],
-        "tasks": {task.name: _questions(matrix, figures, task.name) for task in matrix.tasks},
+        result.id: result.values[name]
+        if name in result.values
+        else score_output(metric, task.by_id[result.id], Output(result.ranked, (), result.answer, result.text))
+        for result in results
     }
 
 
-def _system_row(scores: SystemScores, figures: RunFigures) -> dict[str, Any]:
-    verdict = figures.verdicts.get((scores.task, scores.system))
-    return {
-        "task": scores.task,
-        "system": scores.system,
-        "means": {name: [mean.mean, mean.low, mean.high] for name, mean in scores.means.items()},
-        "seconds": scores.seconds,
-        "tokens": scores.tokens,
-        "difference": [verdict.interval.mean, verdict.interval.low, verdict.interval.high] if verdict else None,
-        "p": verdict.corrected_p if verdict else None,
-        "shown": verdict.shown if verdict else None,
-    }
+def _lead(task: str, scored: Sequence[SystemScores]) -> str:
+    """The first metric that every system of the task has; "" if there is none."""
+    of_task = [scores for scores in scored if scores.name[0] == task]
+    metrics = of_task[0].values if of_task else ()
+    return next((name for name in metrics if all(name in scores.means for scores in of_task)), "")
 
 
-def _questions(matrix: Matrix, figures: RunFigures, task_name: str) -> list[dict[str, Any]]:
-    task = next(task for task in matrix.tasks if task.name == task_name)
-    questions = questions_by_id(task)
-    task_scores = [scores for scores in figures.scored if scores.task == task_name]
+def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[float]]:
+    """The values of the questions to which the metric applies on both sides, in order."""
+    pairs = [
+        (value, base) for key, value in values.items() if value is not None and (base := baseline[key]) is not None
+    ]
+    return [value for value, _ in pairs], [base for _, base in pairs]
+
+
+BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
+"""Percentages of what a question found, each range without its lower end: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""
+
+
+def count_layers(evidence: Evidence) -> tuple[int, ...]:
+    """The number of passages and summaries in each layer, from 0 to the highest found; empty without evidence."""
+    counts = Counter(one.item.layer for one in evidence.summaries) + Counter({0: len(evidence.passages)})
+    return tuple(counts[layer] for layer in range(max(counts, default=-1) + 1))
+
+
+def layer_shares(results: Sequence[QuestionResult]) -> list[tuple[float, ...]]:
+    """The percentage of each layer for every question that found something, all of one length."""
+    layer_counts = [result.layers for result in results if sum(result.layers)]
+    depth = max(map(len, layer_counts), default=0)
     return [
-        {
-            "id": key,
-            "question": questions[key].text,
-            "answers": list(questions[key].answers),
-            "gold": list(questions[key].gold_sources),
-            "systems": {
-                scores.system: _system_result(
-                    next(result for result in scores.results if result.id == key), scores, key
-                )
-                for scores in task_scores
-            },
-        }
-        for key in questions
-        if key in task.shown
+        tuple(100 * count / sum(counts) for count in (*counts, *[0] * (depth - len(counts)))) for counts in layer_counts
     ]
 
 
-def _system_result(result: QuestionResult, scores: SystemScores, key: str) -> dict[str, Any]:
-    return {
-        "answer": result.text,
-        "values": {name: values[key] for name, values in scores.values.items() if values[key] is not None},
-        "seconds": result.seconds + result.encoder_seconds + result.answer_seconds,
-        "steps": list(result.steps),
-        "evidence": [[title, source, _shortened(text)] for title, source, text in result.evidence],
-    }
+def mean_layer_shares(results: Sequence[QuestionResult]) -> tuple[float, ...]:
+    """The mean share of each layer, from 0 to 1."""
+    shares = layer_shares(results)
+    return tuple(sum(layer) / len(shares) / 100 for layer in zip(*shares, strict=True))
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + " …"
+def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -> Table | None:
+    """One row for each layer of each system that found summaries; None if none did."""
+    rows = []
+    for system, results in by_system.items():
+        shares = layer_shares(results)
+        if any(sum(question_shares[1:]) for question_shares in shares):
+            for layer, mean in enumerate(mean_layer_shares(results)):
+                values = [question_shares[layer] for question_shares in shares]
+                rows.append((system, str(layer), figure(mean, True), *_binned(values)))
+    if not rows:
+        return None
+    header = ("system", "layer", "mean share", *(f"{low}–{high} %" for low, high in BINS))
+    note = (
+        "Layer 0: passages and summaries of chunks; above it, summaries of communities (GraphMPA counts from 1). The right-hand columns: "
+        "the share of questions for which that percentage of what was found is in the layer, each range without its lower end, except 0."
+    )
+    return Table(f"{task}: layers of what was found", header, tuple(rows), note)
+
+
+def _binned(values: Sequence[float]) -> list[str]:
+    """The share of the values in each bin."""
+    return [
+        figure(sum(low < value <= high or value == low == 0 for value in values) / len(values), True)
+        for low, high in BINS
+    ]
 
 
 COST_COLUMNS = ("s/question", "tokens/question")
-MACRO_TITLE = "mean of tasks"
 
 
-def result_tables(matrix: Matrix, figures: RunFigures) -> list[Table]:
+def report_text(report: RunReport) -> str:
+    """The report for a terminal."""
+    return "\n\n".join([*map(as_text, result_tables(report)), headline(report)])
+
+
+def result_tables(report: RunReport) -> list[Table]:
     """One table per task, then the mean over tasks if there are several and all share their leading metric, then the layers that evidence came from."""
-    tables = [table for task in matrix.tasks if (table := _task_table(task.name, figures))]
-    leads = set(figures.leads.values())
-    if len(matrix.tasks) > 1 and len(leads) == 1:
-        tables.append(_macro_table(matrix, figures, leads.pop()))
-    return [*tables, *(table for task in matrix.tasks if (table := layers_table(task.name, figures.scored)))]
+    tables = [_task_table(task, scored, report) for task, scored in report.tasks if scored]
+    leads = set(report.leads.values())
+    if len(report.tasks) > 1 and len(leads) == 1:
+        tables.append(_macro_table(report, leads.pop()))
+    for task, scored in report.tasks:
+        table = layers_table(task.name, {scores.name[1]: scores.filled.results for scores in scored})
+        tables += [table] if table else []
+    return tables
 
 
-def run_headline(matrix: Matrix, figures: RunFigures, outcome: Outcome) -> str:
-    """The run's size, how much of it was filled now, and what the tests show."""
-    shown = sum(verdict.shown for verdict in figures.verdicts.values())
-    again = f" ({outcome.again:,} of them again: the code has changed)" if outcome.again else ""
-    cells = f"{outcome.filled:,} cells filled{again}, {outcome.found:,} were there"
-    differences, tests = (
-        len(figures.verdicts),
-        "sign test with Holm's correction over all of them, and an interval that leaves out 0",
-    )
-    lines = [f"{len(matrix.systems):,} systems on {len(matrix.tasks):,} tasks: {cells}."]
-    lines.append(
-        f"Of {differences:,} differences from {figures.baseline}, {shown:,} are shown ({tests}); for the other {differences - shown:,}, no difference is shown."
-    )
-    lines += [f"Failed: {one.system} on {one.task}: {one.problem}" for one in outcome.failures]
-    lines += [f"{one.system} on {one.task} wrote {one.empty:,} empty answers." for one in figures.scored if one.empty]
-    lines += [f"{one.system} on {one.task}: {untimed_note(one.untimed)}" for one in figures.scored if one.untimed]
+def headline(report: RunReport) -> str:
+    """The run's size, how much of it was filled now and by which code, and what the tests show."""
+    shown, count = sum(verdict.shown for verdict in report.verdicts.values()), len(report.verdicts)
+    filled, older = len(report.scored) - report.found, {each.filled.revision for each in report.scored}
+    older -= {report.revision}
+    lines = [
+        f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} were there.",
+        *([f"Some were filled by other code: {', '.join(sorted(older))}."] if older else []),
+        (
+            f"Of {count:,} differences from {report.baseline}, {shown:,} are shown (sign test with Holm's correction over all of them, and "
+            f"an interval that leaves out 0); for the other {count - shown:,}, no difference is shown."
+        ),
+        *(f"Failed: {one.system} on {one.task}: {one.problem}" for one in report.failures),
+    ]
+    for scores in report.scored:
+        where = f"{scores.name[1]} on {scores.name[0]}"
+        lines += [f"{where} wrote {empty:,} empty answers."] if (empty := _empty(scores)) else []
+        lines += [f"{where}: {untimed_note(untimed)}"] if (untimed := scores.total("untimed")) else []
     return "\n".join(lines)
 
 
-def _task_table(task: str, figures: RunFigures) -> Table | None:
-    task_scores = [scores for scores in figures.scored if scores.task == task]
-    if not task_scores:
-        return None
-    names = list(dict.fromkeys(name for scores in task_scores for name in scores.means))
+def _empty(scores: SystemScores) -> int:
+    return sum(result.text is not None and not result.text.strip() for result in scores.filled.results)
+
+
+def _task_table(task: TaskData, scored: Sequence[SystemScores], report: RunReport) -> Table:
+    names = list(dict.fromkeys(name for scores in scored for name in scores.means))
     rows = [
         (
-            scores.system,
+            scores.name[1],
             *(figure(scores.means[name].mean, False) if name in scores.means else NONE for name in names),
             f"{scores.seconds:.3f}",
             f"{scores.tokens:,.0f}",
-            verdict_cell(figures.verdicts.get((task, scores.system))),
+            verdict_cell(verdict, 1) if (verdict := report.verdicts.get(scores.name)) else "",
         )
-        for scores in task_scores
+        for scores in scored
     ]
-    lead = figures.leads.get(task, "")
-    compared = f"{lead} minus {figures.baseline} (95 %, p)" if lead else "difference"
-    replayed = replayed_note(sum(scores.replayed for scores in task_scores))
-    note = f"{len(task_scores[0].results):,} questions; * difference shown.{f' {replayed}' if replayed else ''}"
-    return Table(task, ("system", *names, *COST_COLUMNS, compared), tuple(rows), note)
+    lead = report.leads.get(task.name, "")
+    compared = f"{lead} minus {report.baseline} (95 %, p)" if lead else "difference"
+    replayed = replayed_note(sum(scores.total("replayed") for scores in scored))
+    note = f"{len(task.questions):,} questions; * difference shown. {replayed}".rstrip()
+    return Table(task.name, ("system", *names, *COST_COLUMNS, compared), tuple(rows), note)
 
 
-def verdict_cell(verdict: Verdict | None) -> str:
-    """A difference with its interval and corrected p; * where it is shown."""
-    if verdict is None:
-        return ""
-    interval = verdict.interval
-    star = " *" if verdict.shown else ""
-    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}] p {verdict.corrected_p:.2g}{star}"
-
-
-def _macro_table(matrix: Matrix, figures: RunFigures, lead: str) -> Table:
+def _macro_table(report: RunReport, lead: str) -> Table:
+    """The mean over tasks of each system that has the metric on all of them."""
     rows = []
-    for system in matrix.systems:
-        system_scores = [scores for scores in figures.scored if scores.system == system.name and lead in scores.means]
-        if len(system_scores) == len(matrix.tasks):
-            mean = sum(scores.means[lead].mean for scores in system_scores) / len(system_scores)
-            rows.append(
-                (
-                    system.name,
-                    figure(mean, False),
-                    f"{sum(scores.seconds for scores in system_scores) / len(system_scores):.3f}",
-                )
-            )
-    return Table(MACRO_TITLE, ("system", lead, COST_COLUMNS[0]), tuple(rows), "Each task counts the same.")
+    for system in dict.fromkeys(cell.system.name for cell in report.cells):
+        scored = [scores for scores in report.scored if scores.name[1] == system and lead in scores.means]
+        if len(scored) == len(report.tasks):
+            mean, seconds = fmean(each.means[lead].mean for each in scored), fmean(each.seconds for each in scored)
+            rows.append((system, figure(mean, False), f"{seconds:.3f}"))
+    return Table("mean of tasks", ("system", lead, COST_COLUMNS[0]), tuple(rows), "Each task counts the same.")
 
 
-def report_json(matrix: Matrix, figures: RunFigures, outcome: Outcome) -> dict[str, Any]:
-    """All figures, without texts."""
+def report_json(report: RunReport) -> dict[str, Any]:
+    """All figures without texts, the revision of the code, and the settings."""
     return {
-        "baseline": figures.baseline,
-        "leads": dict(figures.leads),
-        "results": [_result_json(scores, figures) for scores in figures.scored],
-        "cells": {"found": outcome.found, "filled": outcome.filled},
-        "code": {"version": cell_code(), "filled_again": outcome.again},
-        "failures": [asdict(failure) for failure in outcome.failures],
-        "tasks": {task.name: {"task": task.benchmark, "questions": len(task.questions)} for task in matrix.tasks},
+        "revision": report.revision,
+        "settings": report.settings,
+        "baseline": report.baseline,
+        "leads": dict(report.leads),
+        "results": [_result_json(scores, report) for scores in report.scored],
+        "cells": {"found": report.found, "filled": len(report.scored) - report.found},
+        "failures": [asdict(failure) for failure in report.failures],
+        "tasks": {task.name: {"task": task.benchmark, "questions": len(task.questions)} for task, _ in report.tasks},
     }
 
 
-def _result_json(scores: SystemScores, figures: RunFigures) -> dict[str, Any]:
-    verdict = figures.verdicts.get((scores.task, scores.system))
+def _result_json(scores: SystemScores, report: RunReport) -> dict[str, Any]:
+    verdict, (task, system) = report.verdicts.get(scores.name), scores.name
     return {
-        "system": scores.system,
-        "task": scores.task,
+        "system": system,
+        "task": task,
+        "revision": scores.filled.revision,
         "metrics": {name: asdict(mean) for name, mean in scores.means.items()},
         "seconds": scores.seconds,
         "tokens": scores.tokens,
-        "calls": scores.calls,
-        "replayed": scores.replayed,
-        "untimed": scores.untimed,
-        "empty": scores.empty,
-        "layers": list(mean_layer_shares(scores.results)),
-        "difference": asdict(verdict) if verdict is not None else None,
-        "in_words": verdict_text(verdict, scores.system, figures.baseline) if verdict is not None else "",
+        "calls": scores.total("calls") / len(scores.filled.results),
+        "replayed": scores.total("replayed"),
+        "untimed": scores.total("untimed"),
+        "empty": _empty(scores),
+        "layers": list(mean_layer_shares(scores.filled.results)),
+        "difference": asdict(verdict) if verdict else None,
+        "in_words": verdict_text(verdict, system, report.baseline) if verdict else "",
     }
 
 
-def write_report(matrix: Matrix, figures: RunFigures, outcome: Outcome, out: Path) -> None:
-    """Write report.json, report.md, report.html, values.jsonl (every question's values) and answers/ for `modegraph eval judge`."""
-    write_json(out / "report.json", report_json(matrix, figures, outcome))
-    write_jsonl(out / "values.jsonl", _value_rows(matrix, figures))
-    write_text(out / "report.md", _markdown(matrix, figures, outcome))
-    write_text(out / "report.html", run_html(matrix, figures, run_headline(matrix, figures, outcome)))
-    texts = {task.name: question_texts(task) for task in matrix.tasks}
-    for scores in figures.scored:
-        rows = [
-            {"id": result.id, "question": texts[scores.task][result.id], "answer": result.text}
-            for result in scores.results
-            if result.text is not None
-        ]
-        if rows:
-            (out / "answers").mkdir(exist_ok=True)
-            write_jsonl(out / "answers" / answers_file(scores.task, scores.system), rows)
+def write_report(report: RunReport, out: Path) -> None:
+    """Write all files; those of systems are named by task and system."""
+    tables, summary = result_tables(report), headline(report)
+    lines = [escape_markdown(line) for line in summary.splitlines()]
+    write_json(out / "report.json", report_json(report))
+    write_text(out / "report.md", "\n\n".join(["# Evaluation", *lines, *sections(tables, ())]) + "\n")
+    write_text(out / "report.html", report_html("Evaluation", summary, tables, (), list(shown_samples(report))))
+    write_jsonl(out / "values.jsonl", _value_rows(report))
+    for scores in report.scored:
+        for folder, rows in (("answers", answer_rows(scores)), ("ragas", ragas_rows(scores))):
+            if rows:
+                (out / folder).mkdir(exist_ok=True)
+                write_jsonl(out / folder / _file_name(*scores.name), rows)
 
 
-def answers_file(task: str, system: str) -> str:
-    """The file name for a system's answers to a task, unique whatever characters the names contain."""
+def _file_name(task: str, system: str) -> str:
+    """Unique whatever characters the names contain."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in f"{task}-{system}")
     return f"{plain[:80]}-{content_id(task, system)[:6]}.jsonl"
 
 
-def _value_rows(matrix: Matrix, figures: RunFigures) -> Iterator[dict[str, Any]]:
-    texts = {task.name: question_texts(task) for task in matrix.tasks}
-    for scores in figures.scored:
-        for name, values in scores.values.items():
+def _value_rows(report: RunReport) -> Iterator[dict[str, Any]]:
+    for scores in report.scored:
+        questions, (task, system) = scores.cell.task.by_id, scores.name
+        for metric, values in scores.values.items():
             for key, value in values.items():
-                row = {"task": scores.task, "system": scores.system, "metric": name, "id": key}
-                yield {**row, "question": texts[scores.task][key], "value": value}
+                row = {"task": task, "system": system, "metric": metric, "id": key}
+                yield {**row, "question": questions[key].text, "value": value}
 
 
-def _markdown(matrix: Matrix, figures: RunFigures, outcome: Outcome) -> str:
-    headline = [escape_markdown(line) for line in run_headline(matrix, figures, outcome).splitlines()]
-    return "\n\n".join(["# Evaluation", *headline, *sections(result_tables(matrix, figures), ())]) + "\n"
+def answer_rows(scores: SystemScores) -> list[dict[str, Any]]:
+    """The answers of a system to a task; none of retrieval alone."""
+    questions = scores.cell.task.by_id
+    return [
+        {"id": result.id, "question": questions[result.id].text, "answer": result.text}
+        for result in scores.filled.results
+        if result.text is not None
+    ]
+
+
+def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
+    """Rows of ragas's SingleTurnSample (ragas 0.2 to 0.4); of a system that retrieves, only for the questions whose passages are stored.
+
+    Passages are as in a prompt, after their titles; the response is the model's full text; only the first gold answer counts. All rows
+    have the same middle fields, because ragas decides by the first row what it can measure.
+    """
+    task, retrieves = scores.cell.task, scores.cell.system.retrieve is not None
+    rows = []
+    for result in scores.filled.results:
+        question = task.by_id[result.id]
+        contexts = [with_title(Excerpt(source, title, text)) for title, source, text in result.evidence]
+        if not retrieves or question.id in task.shown:
+            row = {
+                "user_input": question.text,
+                "retrieved_contexts": contexts if retrieves else None,
+                "response": result.text,
+                "reference": question.answers[0] if question.answers else None,
+            }
+            rows.append({key: value for key, value in row.items() if value is not None})
+    return rows
+
+
+def shown_samples(report: RunReport) -> Iterator[Sample]:
+    """Each task's shown questions: every system's answer and, folded, its values and what it found."""
+    for task, scored in report.tasks:
+        for place, question in enumerate(task.questions):
+            if question.id in task.shown:
+                results = [(scores, scores.filled.results[place]) for scores in scored]
+                gold = (
+                    ("gold answer", "; ".join(question.answers)),
+                    ("gold documents", ", ".join(question.gold_sources)),
+                )
+                answers = [(scores.name[1], one.text) for scores, one in results if one.text is not None]
+                folded = tuple((_values_text(scores, one), _evidence_text(one)) for scores, one in results)
+                yield Sample(f"{task.name}: {question.text}", folded, (*gold, *answers))
+
+
+def _values_text(scores: SystemScores, result: QuestionResult) -> str:
+    values = {name: of[result.id] for name, of in scores.values.items()}
+    shown = [f"{name} {figure(value, False)}" for name, value in values.items() if value is not None]
+    return f"{scores.name[1]}: {', '.join([*shown, f'{result.all_seconds:.3f} s'])}"
+
+
+def _evidence_text(result: QuestionResult) -> str:
+    passages = [
+        f"[{number}] {title} · {source}\n{text[:MAX_SHOWN_CHARACTERS]}"
+        for number, (title, source, text) in enumerate(result.evidence, start=1)
+    ]
+    return "\n\n".join([*passages, *result.steps])

@@ -2,9 +2,11 @@
 
 import os
 import re
+import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shutil import which
 
 from graph.errors import UserError
 from graph.shared.ids import checksum, content_id
@@ -20,6 +22,16 @@ def installed_version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def revision() -> str:
+    """The git commit of this installation, with "-dirty" where its files differ from it; outside a clone, the package's version."""
+    if (HOME / ".git").exists() and which("git"):
+        command = ["git", "-C", str(HOME), "describe", "--always", "--dirty", "--exclude=*"]
+        described = subprocess.run(command, capture_output=True, text=True, check=False)
+        if described.returncode == 0:
+            return described.stdout.strip()
+    return installed_version("modegraph")
 
 
 def user_cache() -> Path:

@@ -112,6 +112,6 @@ def test_questions_are_chosen_and_checked():
 
 def test_measuring_retrieval_loads_nothing_that_trains():
     """Half of what a run of minutes would begin with; the encoder loads what it needs where it is."""
-    script = "import sys, eval.run.runner, eval.retrieval; print(*sys.modules)"
+    script = "import sys, eval.run.run, eval.retrieval; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"torch", "transformers", "peft", "trl"} & set(loaded.split()) == set()

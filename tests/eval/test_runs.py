@@ -85,9 +85,13 @@ def test_reports_of_evaluations_are_runs_and_other_files_are_not(tmp_path: Path)
     (tmp_path / "matrix").mkdir()
     write_json(
         tmp_path / "matrix/report.json",
-        {"leads": {"isles": "recall@5"}, "results": [result], "failures": [{"system": "dense"}]},
+        {
+            "settings": {"seed": 3},
+            "leads": {"isles": "recall@5"},
+            "results": [result],
+            "failures": [{"system": "dense"}],
+        },
     )
-    (tmp_path / "matrix/settings.yaml").write_text("seed: 3\n", encoding="utf-8")
     (tmp_path / "side").mkdir()
     compared = {"data": "pairs", "split": "test", "seed": 0, "max_answer_tokens": 8, "measures": {"F1": {"ms": 0.5}}}
     write_json(tmp_path / "side/report.json", compared | {"policies": [{"name": "ms", "source": "runs/ms"}]})

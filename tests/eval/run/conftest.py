@@ -1,9 +1,12 @@
 """A small corpus, a configuration over it, and whole runs of it in this process."""
 
+from types import SimpleNamespace
+
 import pytest
 import yaml
 
-from eval.run.runner import run_matrix
+from eval.run.run import run_matrix
+from eval.run.run_report import report_json, report_text
 from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
@@ -23,7 +26,6 @@ CONFIG = {
     "tasks": {"isles": {"task": "examples", "source": "questions.jsonl", "documents": "corpus.jsonl"}},
     "retrievers": {"dense": {"mode": "dense", "top_k": 2}, "lexical": {"mode": "lexical", "top_k": 2}},
     "metrics": ["recall@5", "answer_in_context"],
-    "workers": 1,
 }
 
 
@@ -35,7 +37,7 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """A whole run: how it ended, the specs of models that were opened, and the encoder of all specs unless `open_encoder` opens them.
+    """A whole run: its report, the specs of models that were opened, and the encoder of all specs unless `open_encoder` opens them.
 
     `open_ledger(model, file)` is what stands between the helper and its callers; none by default.
     """
@@ -47,9 +49,8 @@ def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledge
         opened.append(spec)
         return open_ledger(model, ledger) if ledger is not None and open_ledger is not None else model
 
-    ended = run_matrix(
-        home / "config.yaml", overrides, home / out, open_model, lambda _: 0, open_encoder or (lambda _: encoder)
-    )
+    report = run_matrix(home / "config.yaml", overrides, home / out, open_model, open_encoder or (lambda _: encoder))
+    ended = SimpleNamespace(failed=bool(report.failures), json=report_json(report), text=report_text(report))
     return ended, opened, encoder
 
 

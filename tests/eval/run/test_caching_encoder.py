@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.run.indexes import CachingEncoder
+from eval.run.run import CachingEncoder
 from graph.build.build import build_index
 from graph.index.index import open_index
 from graph.store.data import IndexData

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from eval.run.config import QuestionResult
-from eval.run.scores import SystemScores as System
-from eval.run.scores import count_layers, layers_table, mean_layer_shares
+from eval.run.run_report import count_layers, layers_table, mean_layer_shares
 from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
@@ -23,9 +22,8 @@ def found(passages: int, *layers: int) -> Evidence:
     )
 
 
-def system(*layers: tuple[int, ...], task: str = "b") -> System:
-    results = [QuestionResult(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
-    return System("s", task, {}, {}, seconds=0, tokens=0, calls=0, replayed=0, untimed=0, empty=0, results=results)
+def results(*layers: tuple[int, ...]) -> list[QuestionResult]:
+    return [QuestionResult(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
 
 
 def test_layers_are_counted_from_0_with_the_passages():
@@ -36,8 +34,8 @@ def test_layers_are_counted_from_0_with_the_passages():
 
 def test_shares_by_hand():
     """10 of 10, 8 and 2, 5 and 5, 4 and 6 of 10; a question that found nothing has no share."""
-    table = layers_table("b", [system((10,), (8, 2), (5, 5), (4, 6), ())])
-    assert mean_layer_shares(system((10,), (8, 2), (5, 5), (4, 6), ()).results) == pytest.approx((0.675, 0.325))
+    table = layers_table("b", {"s": results((10,), (8, 2), (5, 5), (4, 6), ())})
+    assert mean_layer_shares(results((10,), (8, 2), (5, 5), (4, 6), ())) == pytest.approx((0.675, 0.325))
     assert table is not None and table.header[3:] == ("0–20 %", "20–50 %", "50–80 %", "80–100 %")
     assert table.rows == (
         ("s", "0", "67.5 %", "0.0 %", "50.0 %", "25.0 %", "25.0 %"),
@@ -48,7 +46,7 @@ def test_shares_by_hand():
 def test_every_count_of_ten_is_in_the_papers_bin():
     bins = {"0–20 %": range(3), "20–50 %": range(3, 6), "50–80 %": range(6, 9), "80–100 %": range(9, 11)}
     for count in range(11):
-        table = layers_table("b", [system((10 - count, count), (9, 1))])
+        table = layers_table("b", {"s": results((10 - count, count), (9, 1))})
         assert table is not None
         values = dict(zip(table.header, table.rows[1], strict=True))
         inside = [name for name, of in bins.items() if count in of]
@@ -56,8 +54,8 @@ def test_every_count_of_ten_is_in_the_papers_bin():
 
 
 def test_no_table_without_summaries():
-    assert layers_table("b", [system((5,), (3,)), system((1, 4), task="another")]) is None
-    assert mean_layer_shares([]) == () == mean_layer_shares(system(()).results)
+    assert layers_table("b", {"s": results((5,), (3,))}) is None
+    assert mean_layer_shares([]) == () == mean_layer_shares(results(()))
 
 
 def test_a_run_tells_what_retrieval_found(home):

@@ -6,10 +6,9 @@ import pytest
 import yaml
 
 from eval.metrics.registry import METRICS, Metric
-from eval.run.cells import cell_file, list_cells
+from eval.run.cells import list_cells
 from eval.run.config import MatrixSettings
 from eval.run.diff import diff_json, diff_runs, diff_text
-from eval.run.run_report import DATA_PLACEHOLDER
 from graph.config import load_settings
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
@@ -56,7 +55,7 @@ def test_a_change_fills_what_depends_on_it(home, change):
 
 def test_what_a_cell_does_not_depend_on_leaves_it(home):
     run(home)
-    assert run(home, metrics=["answer_in_context", "mrr"], seed=0, workers=2)[0].json["cells"]["filled"] == 0
+    assert run(home, metrics=["answer_in_context", "mrr"], seed=0)[0].json["cells"]["filled"] == 0
     write_jsonl(home / "corpus.jsonl", ({"id": d.source, "title": "", "text": d.text} for d in ISLES))
     assert run(home)[0].json["cells"]["filled"] == 2
 
@@ -67,7 +66,7 @@ def test_a_selector_trained_anew_is_another_system(home):
     (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(chosen)}}}))
 
     def key():
-        return list_cells(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing).cells[0].key
+        return list_cells(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing)[0].file
 
     (chosen / "trees.json").write_text("1")
     first = key()
@@ -79,8 +78,7 @@ def test_a_selector_trained_anew_is_another_system(home):
 def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     run(home)
     settings = load_settings(MatrixSettings, home / "config.yaml")
-    matrix = list_cells(settings, home, home / "out", hashing)
-    lost, remaining = (cell_file(home / "out", cell) for cell in matrix.cells)
+    lost, remaining = (cell.file for cell in list_cells(settings, home, home / "out", hashing))
     lost.rename(lost.with_name(lost.name + ".partial"))
     before = remaining.stat().st_mtime_ns
     assert run(home)[0].json["cells"] == {"found": 1, "filled": 1}
@@ -129,19 +127,27 @@ def test_a_failed_cell_leaves_the_others(home):
 
 
 def test_the_page_is_whole_and_holds_no_foreign_markup(home):
-    run(home, shown_questions=3)
+    run(home, model=ScriptedModel(answers), shown_questions=3, **MODELS)
     page = (home / "out/report.html").read_text()
-    assert (
-        DATA_PLACEHOLDER not in page
-        and "</script><b>" not in page
-        and "src=" not in page
-        and "http" not in page.replace("http://www.w3.org/2000/svg", "")
-    )
-    start = page.index('type="application/json">') + len('type="application/json">')
-    data = json.loads(page[start : page.index("</script>", start)])
-    assert len(data["tasks"]["isles"]) == 3 and data["tasks"]["isles"][2]["question"].endswith("</script><b>x")
-    did = data["tasks"]["isles"][0]["systems"]["lexical"]
-    assert did["evidence"][0][1] == "lantern" and did["values"]["recall@5"] == 1.0 and did["answer"] is None
+    assert "<script" not in page and "src=" not in page and "http" not in page
+    assert "isles: Where was Ada born? &lt;/script&gt;&lt;b&gt;x" in page and page.count("<article>") == 3
+    assert "<summary>lexical + a: f1 1.000, em 1.000, answer_in_context 1.000, faithfulness_by_encoder" in page
+    assert "[1] Lantern (ferry) · lantern\nThe Lantern is a ferry" in page
+    assert "<dt>dense + b</dt><dd>nobody</dd>" in page and "<dt>gold documents</dt><dd>marlow</dd>" in page
+
+
+def test_the_report_says_by_which_code_and_settings(home, monkeypatch):
+    """Cells of other code stay, and the report names it."""
+    monkeypatch.setattr("eval.run.run.revision", lambda: "first")
+    ended, _, _ = run(home)
+    assert ended.json["revision"] == "first" and "2 filled by modegraph first" in ended.text
+    assert ended.json["settings"]["retrievers"]["dense"]["top_k"] == 2
+    monkeypatch.setattr("eval.run.run.revision", lambda: "second")
+    retrievers = {**CONFIG["retrievers"], "hybrid": {"mode": "hybrid"}}
+    ended, _, _ = run(home, retrievers=retrievers)
+    assert ended.json["revision"] == "second" and ended.json["cells"] == {"found": 2, "filled": 1}
+    assert [one["revision"] for one in ended.json["results"]] == ["first", "first", "second"]
+    assert "Some were filled by other code: first." in (home / "out/report.md").read_text()
 
 
 @pytest.mark.parametrize(

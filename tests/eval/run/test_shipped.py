@@ -15,16 +15,15 @@ from typer.testing import CliRunner
 from eval.metrics.registry import find_metric
 from eval.run.cells import systems_of
 from eval.run.config import MatrixSettings
-from eval.run.steps import expand_steps
 from eval.tasks.catalogue import find_task
 from graph.config import load_settings
 from modegraph.cli import build_app
 from tests.eval.run.conftest import CONFIG
 from tests.places import ROOT
-from tests.processes import runs, workers_of
 from tests.test_configs import KINDS
 
 CONFIGS = sorted((ROOT / "configs" / "eval").glob("*.yaml"))
+MAKEFILES = sorted((ROOT / "configs" / "eval").glob("*.mk"))
 SYSTEMS = {
     "retrieval": 8,
     "ablation-walk": 10,
@@ -54,26 +53,35 @@ def test_a_shipped_configuration_is_whole(file):
         if settings.data == "../.." and not task.source.startswith("runs/"):
             assert (file.parent / settings.data / task.source).exists()
             assert (file.parent / settings.data / task.documents).exists()
-    steps = steps_of(file.stem)
-    for step in steps:
-        check_command(step.run)
-    made = {step.makes.rpartition("/")[0] for chain in ("examples", "study-smollm2") for step in steps_of(chain)}
-    made |= {step.makes.rpartition("/")[0] for step in steps}
+    made = {word for file in MAKEFILES for line in commands_of(file) for word in line}
     trained = {line.split()[-1] for each in (ROOT / "configs" / "train").glob("*.yaml") for line in outputs(each)}
     here = {spec.partition(":")[2] for spec in settings.models.values() if "runs/" in spec}
-    assert here <= made | trained
-    assert len({step.makes for step in steps}) == len(steps)
+    assert here <= {word.removeprefix("output=") for word in made} | trained
 
 
-def steps_of(name):
-    """The commands that a shipped configuration prepares with."""
-    settings = load_settings(MatrixSettings, ROOT / "configs" / "eval" / f"{name}.yaml")
-    return [each for group in expand_steps(settings.prepare, settings.variables) for each in group]
+def commands_of(makefile):
+    """The words of the commands of modegraph that `make` would run where nothing is made yet."""
+    command = ["make", "--dry-run", "--no-print-directory", "-f", makefile]
+    printed = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=True).stdout
+    return [shlex.split(line)[1:] for line in printed.splitlines()]
 
 
-def check_command(line):
+@pytest.mark.parametrize(("file", "count"), [("examples", 9), ("study-smollm2", 65)])
+def test_a_makefile_makes_what_its_report_needs(file, count):
+    """Its training configurations are there and take what --set says; no command is there twice, and the report comes last."""
+    commands = commands_of(ROOT / "configs" / "eval" / f"{file}.mk")
+    assert len(commands) == count == len({tuple(words) for words in commands})
+    assert commands[-1] == ["eval", "run", f"configs/eval/{file}.yaml"]
+    for words in commands:
+        check_command(words)
+    made = {words[words.index("--out") + 1] for words in commands if "--out" in words}
+    made |= {word.removeprefix("output=") for words in commands for word in words if word.startswith("output=")}
+    for task in load_settings(MatrixSettings, ROOT / "configs" / "eval" / f"{file}.yaml").tasks.values():
+        assert not task.index or {task.index, f"{task.source}/questions.jsonl"} <= made
+
+
+def check_command(words):
     """Its configuration is there and takes what --set says; what it reads of runs/ is not checked."""
-    words = shlex.split(line)
     if words[0] != "train" or words[1] not in KINDS:
         return
     pairs = list(pairwise(words))
@@ -92,14 +100,11 @@ def test_the_expected_configurations_are_shipped():
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
-    """SIGKILL after the first cells of 9, whose three indexes take longest: they are left as they are, the rest is filled, and no worker
-    outlives the run.
-    """
+    """SIGKILL after the first cells of 9, whose three indexes take longest: they are left as they are, and the rest is filled."""
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 4)},
         "retrievers": {mode: {"mode": mode} for mode in ("dense", "lexical", "hops")},
-        "workers": 2,
     }
     (home / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     words = ["eval", "run", str(home / "config.yaml"), "--out", str(home / "out")]
@@ -110,18 +115,13 @@ def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
     try:
         while killed.poll() is None and len(list(cells.glob("*.json"))) < 2:
             time.sleep(0.02)
-        at_work = workers_of(killed.pid)
     finally:
         killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    end = time.monotonic() + 30
-    while any(map(runs, at_work)) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert len(at_work) == 2 and not any(map(runs, at_work)), "a worker went on alone"
     left = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
     assert 2 <= len(left) < 9
     # In this process, which has loaded what a process of its own would have to: it ended, and finds what the killed one left.
-    done = CliRunner().invoke(build_app(), [*words, "--set", "workers=1"])
+    done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.stderr
     assert f"9 cells: {len(left)} are there already, {9 - len(left)} to fill" in done.stderr
     assert len(list(cells.glob("*.json"))) == 9

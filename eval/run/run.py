@@ -1,0 +1,292 @@
+"""A run of `modegraph eval run`: list the cells, fill those that are missing, report.
+
+To fill cells: make or open their index, retrieve for every question, then answer with every model; each finished cell is written at once.
+
+Cells of a task that share an index follow one another, and of these the cells that share a model.
+Legend: N texts, D dims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from eval.metrics.grounding import grounding_by_encoder
+from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
+from eval.retrieval import check_gold_indexed, ranked_sources
+from eval.run.cells import fill_time_metrics, list_cells, write_cell
+from eval.run.config import Cell, Failure, Filled, MatrixSettings, QuestionResult, TaskData
+from eval.run.run_report import RunReport, count_layers, make_report, write_report
+from eval.tasks.score_file import output_from_text
+from graph.answer.context import build_context, token_budget
+from graph.answer.prompt import answer_messages
+from graph.answer.support import SupportChecker
+from graph.answer.verifier import open_verifier
+from graph.build.build import build_index
+from graph.config import load_settings
+from graph.documents.questions import Question
+from graph.documents.read import read_documents
+from graph.errors import UserError
+from graph.index.index import Index, open_index
+from graph.models.encoder import open_encoder
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve_many
+from graph.shared.console import duration, say
+from graph.shared.home import revision
+from graph.shared.progress import note_progress, read_progress, report_progress
+from graph.store.manifest import MANIFEST
+from graph.types import (
+    Completion,
+    CompletionRequest,
+    Encoder,
+    Evidence,
+    Excerpt,
+    Floats,
+    LanguageModel,
+    OpenEncoder,
+    OpenModel,
+)
+
+QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
+HELPER = "helper.sqlite"
+"""The ledger of the helper's calls."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What filling cells needs: all cells of the run, its settings, and how to open encoders and models."""
+
+    out: Path
+    cells: tuple[Cell, ...]
+    settings: MatrixSettings
+    revision: str
+    open_encoder: OpenEncoder
+    open_model: OpenModel
+
+
+def run_matrix(
+    config: Path, overrides: Sequence[str], out: Path, open_model: OpenModel, encoder: OpenEncoder = open_encoder
+) -> RunReport:
+    """Fill the cells that `config` asks for into `out` and write the report; UserError for invalid settings or data.
+
+    `data=` among the overrides is relative to the working directory.
+    """
+    here = [
+        f"data={Path(each.removeprefix('data=')).absolute()}" if each.startswith("data=") else each
+        for each in overrides
+    ]
+    settings = load_settings(MatrixSettings, config, here)
+    out.mkdir(parents=True, exist_ok=True)
+    with report_progress(out, {"stage": "eval", "settings": settings.recorded()}):
+        cells = list_cells(settings, config.parent, out, encoder)
+        run = RunContext(out, cells, settings, revision(), encoder, open_model)
+        found = sum(cell.file.is_file() for cell in cells)
+        failures = fill_cells(run)
+        report = make_report(cells, settings, run.revision, found, failures)
+        write_report(report, out)
+    return report
+
+
+def fill_cells(run: RunContext) -> tuple[Failure, ...]:
+    """Fill the missing cells; one that cannot be filled becomes a Failure, and the others are still filled."""
+    missing = [cell for cell in run.cells if not cell.file.is_file()]
+    say(f"{len(run.cells):,} cells: {len(run.cells) - len(missing):,} are there already, {len(missing):,} to fill")
+    helper = run.open_model(run.settings.helper, run.out / HELPER) if run.settings.helper and missing else None
+    failures: list[Failure] = []
+    for of_task in _groups(missing, lambda cell: cell.task.name):
+        open_caching = cache(lambda spec: CachingEncoder(run.open_encoder(spec)))
+        for of_index in _groups(of_task, lambda cell: cell.index):
+            with _noting(failures, of_index):
+                index = _index_of(of_index[0], run, open_caching)
+                for of_model in _groups(of_index, lambda cell: cell.system.model):
+                    with _noting(failures, of_model):
+                        _fill_by_one_model(index, of_model, helper, run, failures)
+    return tuple(failures)
+
+
+def _groups(cells: Sequence[Cell], key: Callable[[Cell], object]) -> list[list[Cell]]:
+    """The cells that have a key in common, for each key in the order of its first cell."""
+    groups: dict[object, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return list(groups.values())
+
+
+@contextmanager
+def _noting(failures: list[Failure], cells: Sequence[Cell]) -> Iterator[None]:
+    """Make a UserError in the block a failure of `cells`, and say so."""
+    try:
+        yield
+    except UserError as problem:
+        for cell in cells:
+            say(f"{cell.task.name}: {cell.system.name} failed: {problem}")
+            failures.append(Failure(cell.system.name, cell.task.name, str(problem)))
+
+
+class CachingEncoder:
+    """An encoder that encodes each text of a corpus once, however many indexes it is in."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._vectors: dict[str, Floats] = {}
+        self.fingerprint, self.prompts = encoder.fingerprint, encoder.prompts
+        self.encode_queries, self.count_tokens = encoder.encode_queries, encoder.count_tokens
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """N texts -> float32[N, D]; only texts that are not cached go to the encoder."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        vectors_ND = self._encoder.encode(new)
+        self._vectors.update(zip(new, vectors_ND, strict=True))
+        return np.stack([self._vectors[text] for text in texts]) if texts else vectors_ND
+
+
+def _index_of(cell: Cell, run: RunContext, open_caching: OpenEncoder) -> Index:
+    """The index of a cell, made if it is missing or unfinished."""
+    if not (cell.index / MANIFEST).is_file():
+        started = time.perf_counter()
+        cell.index.parent.mkdir(parents=True, exist_ok=True)
+        documents = read_documents(cell.task.documents, say)
+        build_index(cell.index, documents, cell.system.index, open_caching, run.open_model)
+        say(f"{cell.task.name}: indexed ({time.perf_counter() - started:.1f} s)")
+    return open_index(cell.index, run.open_encoder)
+
+
+def _fill_by_one_model(
+    index: Index, cells: Sequence[Cell], helper: LanguageModel | None, run: RunContext, failures: list[Failure]
+) -> None:
+    """Fill the cells of one model, which is released before the next one is opened."""
+    spec = cells[0].system.model
+    model = run.open_model(spec) if spec else None
+    for cell in cells:
+        with _noting(failures, [cell]):
+            started = time.perf_counter()
+            results = tuple(results_of(index, cell, model, helper, run))
+            write_cell(cell, Filled(run.revision, results), time.perf_counter() - started)
+            took = f"{time.perf_counter() - started:.1f} s"
+            say(f"{cell.task.name}: {cell.system.name} done ({took}; {_note_filled(run)})")
+
+
+def _note_filled(run: RunContext) -> str:
+    """Record how many cells are filled, and return that with the estimated time left."""
+    filled = sum(cell.file.is_file() for cell in run.cells)
+    note_progress(run.out, filled, len(run.cells))
+    under_way = read_progress(run.out)
+    left = under_way.seconds_left if under_way else None
+    return f"{filled:,} of {len(run.cells):,} cells" + (f", about {duration(left)} left" if left else "")
+
+
+def results_of(
+    index: Index, cell: Cell, model: LanguageModel | None, helper: LanguageModel | None, run: RunContext
+) -> Iterator[QuestionResult]:
+    """A system's results for every question of its task, in order."""
+    task, settings = cell.task, cell.system.retrieve
+    check_gold_indexed(task.questions, index.sources())
+    if settings is not None:
+        evidences = _retrieved(index, task.questions, settings, helper)
+    else:
+        evidences = [Evidence(question.text) for question in task.questions]
+    for start in range(0, len(task.questions), PROMPTS_AT_ONCE):
+        batch = slice(start, start + PROMPTS_AT_ONCE)
+        questions, evidence = task.questions[batch], evidences[batch]
+        contexts = [_context_of(one, settings, model) for one in evidence]
+        started = time.perf_counter()
+        completions = (
+            _answers(model, questions, contexts, run.settings.max_answer_tokens) if model is not None else None
+        )
+        seconds = (time.perf_counter() - started) / len(questions) if completions is not None else 0.0
+        for row, (question, one, context) in enumerate(zip(questions, evidence, contexts, strict=True)):
+            result = _result(index, task, question, one, context, completions[row] if completions is not None else None)
+            if result.text is not None and run.settings.empty_answers == "refuse":
+                check_answer(question, result.text)
+            yield replace(result, answer_seconds=seconds)
+
+
+def _retrieved(
+    index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
+) -> list[Evidence]:
+    """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is billed to no question."""
+    retrieve_many(index, [questions[0].text], settings, helper)
+    evidences: list[Evidence] = []
+    for start in range(0, len(questions), QUERIES_AT_ONCE):
+        texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]
+        evidences += retrieve_many(index, texts, settings, helper)
+    stopped = [one.trace.stopped for one in evidences if one.trace.stopped]
+    if stopped:
+        raise UserError(f"a retrieval stopped before it was done ({stopped[0]})", "a model that answers", "run again")
+    return evidences
+
+
+def _context_of(
+    evidence: Evidence, settings: RetrieveSettings | None, model: LanguageModel | None
+) -> tuple[Excerpt, ...]:
+    if settings is None:
+        return ()
+    budget = token_budget(settings.max_context_tokens, model.count_tokens) if model is not None else None
+    return build_context(evidence, settings.top_k, budget)
+
+
+def _answers(
+    model: LanguageModel, questions: Sequence[Question], contexts: Sequence[tuple[Excerpt, ...]], max_tokens: int
+) -> list[Completion]:
+    """Greedy answers; UserError for a request that the server refuses."""
+    pairs = zip(questions, contexts, strict=True)
+    completions = model.complete(
+        [CompletionRequest(answer_messages(q.text, context, model.form), max_tokens) for q, context in pairs]
+    )
+    for question, completion in zip(questions, completions, strict=True):
+        if completion.finish_reason == "refused":
+            found = f"question {question.id!r}: refused ({completion.text})"
+            raise UserError(found, "a request that the server accepts", "lower top_k, or set max_context_tokens")
+    return completions
+
+
+def _result(
+    index: Index,
+    task: TaskData,
+    question: Question,
+    evidence: Evidence,
+    context: Sequence[Excerpt],
+    completion: Completion | None,
+) -> QuestionResult:
+    trace, texts = evidence.trace, tuple(excerpt.text for excerpt in context)
+    output = output_from_text(completion.text) if completion is not None else Output()
+    shown = question.id in task.shown
+    return QuestionResult(
+        id=question.id,
+        ranked=ranked_sources(evidence),
+        answer=output.answer,
+        text=output.text,
+        values=_values(index, task, question, replace(output, context=texts), context),
+        seconds=trace.seconds,
+        encoder_seconds=trace.encoder_seconds,
+        answer_seconds=0.0,
+        prompt_tokens=trace.prompt_tokens + (completion.prompt_tokens if completion is not None else 0),
+        completion_tokens=trace.completion_tokens + (completion.completion_tokens if completion is not None else 0),
+        calls=trace.model_calls + (completion is not None),
+        replayed=trace.replayed_calls,
+        untimed=trace.untimed_calls,
+        layers=count_layers(evidence),
+        evidence=tuple((excerpt.title, excerpt.source, excerpt.text) for excerpt in context) if shown else (),
+        steps=trace.steps if shown else (),
+    )
+
+
+def _values(
+    index: Index, task: TaskData, question: Question, output: Output, context: Sequence[Excerpt]
+) -> dict[str, float | None]:
+    """The metrics that need the texts; grounding is measured only if one of its figures is requested, and only of answers."""
+    names = fill_time_metrics(task.metrics)
+    if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
+        grounding = grounding_by_encoder(
+            question.text, output.text, question.answers, output.context, index.encode_queries
+        )
+        output = replace(output, grounding=vars(grounding))
+    if output.text is not None and SUPPORTED in names:
+        supported = SupportChecker(context, open_verifier("")).share_supported(output.text)
+        output = replace(output, grounding={**output.grounding, SUPPORTED: supported})
+    return {name: score_output(find_metric(name), question, output) for name in names}

@@ -24,7 +24,7 @@ def test_each_has_its_answer_in_a_sentence_of_its_document(stack: Stack) -> None
     made = running.get("/v1/questions").json()
     ready = running.get("/v1/suggestions").json()
     assert (made["index"], made["generation"]) == (ready["index"], ready["generation"])
-    assert made["total"] == len(made["questions"]) == 7 and upstream.asked == []
+    assert made["total"] == len(made["questions"]) == 7 and upstream.requests == []
     for row in made["questions"]:
         (quote,) = row["evidence"]
         assert row["gold_ids"] == [quote["id"]] and row["type"] == "single"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from graph.answer.citations import check_citations
@@ -55,6 +55,12 @@ class Citation(Excerpt):
 
     attributed: bool = False
     quotes: tuple[Quote, ...] = ()
+
+    def sentence(self, quote: Quote) -> Excerpt:
+        """A quoted sentence as an excerpt, at its characters of the document; at those of the whole where the text is a restatement."""
+        is_verbatim = self.end - self.start == len(self.text)
+        place = {"start": self.start + quote.start, "end": self.start + quote.end} if is_verbatim else {}
+        return replace(self, text=quote.text, **place)
 
 
 def cite_excerpts(

@@ -99,13 +99,16 @@ class MessageParts:
 
     def checks(self) -> dict[str, Any]:
         """What was found in the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
-        cannot be judged (`part` is the field of the message), and whether the model wrote an answer.
+        cannot be judged (`part` is the field of the message), how many were judged (None if the check is off), and whether the model wrote
+        an answer.
         """
         fields = (self._reasoning, self._content)
+        counts = [count for field in fields if (count := field.checked()) is not None]
         return {
             "removed": list(self.removed),
             "unsupported": [asdict(sentence) for field in fields for sentence in field.unsupported()],
             "not_checked": [asdict(sentence) for field in fields for sentence in field.not_checked()],
+            "checked": sum(counts) if counts else None,
             "answered": self.answered,
         }
 
@@ -190,7 +193,7 @@ class PlainParts:
 
     def checks(self) -> dict[str, Any]:
         """Nothing was found: there are no passages to compare with."""
-        return {"removed": [], "unsupported": [], "not_checked": [], "answered": True}
+        return {"removed": [], "unsupported": [], "not_checked": [], "checked": None, "answered": True}
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
         """None: there are no passages."""
@@ -250,6 +253,11 @@ class _Field:
     def not_checked(self) -> list[NotChecked]:
         """The sentences that cannot be judged, of a text that is the model's."""
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
+
+    def checked(self) -> int | None:
+        """How many sentences were judged, dropped ones included."""
+        count = self._checker.checked("" if self._fallback_marks else self.shown)
+        return None if count is None else count + len(self._support.dropped if self._support is not None else ())
 
     def feed(self, part: Part) -> str:
         if not part.text:

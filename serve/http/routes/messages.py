@@ -267,7 +267,7 @@ def messages_router(services: Services) -> APIRouter:
 
         A citation has `attributed`, true where the model cited nothing and modegraph found the passage: `cited_text` is then its sentence
         closest to the `statement`, a sentence of the answer. Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
-        passages do not seem to support), `not_checked` (sentences that cannot be judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
+        passages do not seem to support), `not_checked` (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))

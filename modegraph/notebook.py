@@ -168,7 +168,7 @@ def passages_table(evidence: Evidence) -> Html:
 
 def answer_html(answer: Answer) -> str:
     """The answer with its citations, the cited passages, the citations removed from it, and the paths to the evidence."""
-    from serve.show import no_answer
+    from serve.show import no_answer, unsupported_line
 
     rows = [
         (
@@ -186,8 +186,11 @@ def answer_html(answer: Answer) -> str:
         *([table(("", "title", "passage"), rows)] if rows else []),
         *([passages_table(answer.evidence)] if not answer.answer and not rows else []),
         *([tag("p", text(f"Removed: {removed}, cited but not among the passages.", "soft"))] if removed else []),
-        *(tag("p", text(f"Not supported by the passages: {sentence.text}", "soft")) for sentence in answer.unsupported),
-        *(tag("p", text(f"Not checked: {sentence.text}", "soft")) for sentence in answer.not_checked),
+        *(tag("p", text(unsupported_line(sentence), "soft")) for sentence in answer.unsupported),
+        *(
+            tag("p", text(f"Not checked: “{sentence.text}” {sentence.because}.", "soft"))
+            for sentence in answer.not_checked
+        ),
         *([tag("p", text("Cut at the token limit.", "soft"))] if answer.finish_reason == "length" else []),
         cost_line(answer.evidence),
         text(f" · {answer.model} · {answer.writing.seconds:.2f} s", "soft"),

@@ -29,14 +29,25 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
     return f"{base}#browse/passage/{excerpt.members[0]}" if excerpt.members else base
 
 
-def file_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
+def origin(statement: str | None) -> dict[str, Any]:
+    """Whether a citation is attributed, and the sentence of the answer that it then stands behind; None where the model cites.
+
+    >>> origin(None), origin("It sank.")
+    ({'attributed': False}, {'attributed': True, 'statement': 'It sank.'})
+    """
+    return {"attributed": False} if statement is None else {"attributed": True, "statement": statement}
+
+
+def file_citation(mark: Mark, excerpt: Excerpt, base: str, statement: str | None = None) -> dict[str, Any]:
     """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins; the file is the document.
 
-    Besides OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it.
+    Besides OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it. An attributed
+    citation names its `statement`, the sentence of the answer after which `index` and `end_index` are.
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
     location = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
-    return {"type": "file_citation", **file, **location, "title": excerpt.title or excerpt.source, "text": excerpt.text}
+    words = {"title": excerpt.title or excerpt.source, "text": excerpt.text}
+    return {"type": "file_citation", **file, **location, **words, **origin(statement)}
 
 
 def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
@@ -46,11 +57,12 @@ def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     return {"type": "url_citation", "url_citation": fields}
 
 
-def search_result_location(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
+def search_result_location(mark: Mark, excerpt: Excerpt, base: str, statement: str | None = None) -> dict[str, Any]:
     """A citation as Anthropic attaches it to a block of text: the passages are the search results, counted from 0.
 
-    Besides Anthropic's fields, `url` opens the passage.
+    Besides Anthropic's fields, `url` opens the passage, and an attributed citation names its `statement`.
     """
     location = {"search_result_index": mark.number - 1, "start_block_index": 0, "end_block_index": 1}
     source_fields = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": excerpt.title}
-    return {"type": "search_result_location", **source_fields, **location, "url": passage_url(base, excerpt)}
+    ours = {"url": passage_url(base, excerpt), **origin(statement)}
+    return {"type": "search_result_location", **source_fields, **location, **ours}

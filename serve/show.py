@@ -4,6 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from graph.answer.support import Unsupported
 from graph.explain import Clue, Explanation, Lead, ModeRank
 from graph.retrieve.hops.mode import SEEDS
 from graph.shared.ids import shown_id
@@ -65,6 +66,18 @@ def no_answer(reason: str) -> str:
     return "(the model wrote no answer)" if reason else "(the model wrote nothing)"
 
 
+def unsupported_line(sentence: Unsupported) -> str:
+    """A sentence that its passages do not seem to support, with the probability, and the names and numbers that they lack.
+
+    >>> unsupported_line(Unsupported("answer", "It sank in 1921.", 0, 16, 0.861, (2,), ("1921",)))
+    'Not supported by [2] (probability 0.86; not there: 1921): “It sank in 1921.”'
+    """
+    left_out = "Left out: not" if sentence.start == sentence.end else "Not"
+    sources = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
+    missing = f"; not there: {', '.join(sentence.missing)}" if sentence.missing else ""
+    return f"{left_out} supported by {sources} (probability {sentence.probability:.2f}{missing}): “{sentence.text}”"
+
+
 def show_paths(evidence: Evidence) -> str:
     """The steps of the retrieval, and the path from the question to each passage, in words."""
     lines = [wrapped(step, "- ") for step in evidence.trace.steps]
@@ -101,10 +114,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     for sentence in answer.unsupported:
-        sources = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
-        missing = f" (not there: {', '.join(sentence.missing)})" if sentence.missing else ""
-        left_out = "Left out: not" if sentence.start == sentence.end else "Not"
-        yield wrapped(f"{left_out} supported by {sources}{missing}: “{sentence.text}”", "")
+        yield wrapped(unsupported_line(sentence), "")
     if answer.not_checked:
         sentences = "; ".join(f"“{each.text}” {each.because}" for each in answer.not_checked)
         yield wrapped(f"Not checked: {sentences}.", "")

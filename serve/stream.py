@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple
 
-from graph.answer.attribution import cite_excerpts
+from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.prompt import NOT_FOUND, FormSplitter, Part, with_title
@@ -49,6 +49,16 @@ class MessageDelta(NamedTuple):
         return MessageDelta(
             self.reasoning + following.reasoning, self.content + following.content, self.marks + following.marks
         )
+
+
+class Attribution(NamedTuple):
+    """A sentence of passage `mark.number` that modegraph found for a sentence of the content, the `statement`; the mark is empty and stands
+    where the statement ends.
+    """
+
+    mark: Mark
+    sentence: Excerpt
+    statement: str
 
 
 class MessageParts:
@@ -89,13 +99,16 @@ class MessageParts:
 
     def checks(self) -> dict[str, Any]:
         """What was found in the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
-        cannot be judged (`part` is the field of the message), and whether the model wrote an answer.
+        cannot be judged (`part` is the field of the message), how many were judged (None if the check is off), and whether the model wrote
+        an answer.
         """
         fields = (self._reasoning, self._content)
+        counts = [count for field in fields if (count := field.checked()) is not None]
         return {
             "removed": list(self.removed),
             "unsupported": [asdict(sentence) for field in fields for sentence in field.unsupported()],
             "not_checked": [asdict(sentence) for field in fields for sentence in field.not_checked()],
+            "checked": sum(counts) if counts else None,
             "answered": self.answered,
         }
 
@@ -104,14 +117,27 @@ class MessageParts:
         annotations; its checks.
         """
         checks = self.checks()
-        unsupported = {sentence["text"] for sentence in checks["unsupported"]}
-        answer = self._content.shown
-        cited = cite_excerpts(self._question, self._reasoning.shown, answer, self._excerpts, unsupported)
         return {
-            "citations": [citation(number, found) for number, found in cited.items()],
+            "citations": [citation(number, found) for number, found in self._cited(checks).items()],
             "annotations": [url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.marks],
             **checks,
         }
+
+    def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
+        """The sentences of passages found for an answer that cites nothing, in its order, given the `checks` of the ended text."""
+        content = self._content.shown
+        found = [
+            Attribution(Mark(number, end, end), cited.sentence(quoted), quoted.statement)
+            for number, cited in self._cited(checks).items()
+            if cited.attributed
+            for quoted in cited.quotes
+            for end in [content.index(quoted.statement) + len(quoted.statement)]
+        ]
+        return sorted(found, key=lambda each: each.mark.start)
+
+    def _cited(self, checks: Mapping[str, Any]) -> dict[int, Citation]:
+        unsupported = {sentence["text"] for sentence in checks["unsupported"]}
+        return cite_excerpts(self._question, self._reasoning.shown, self._content.shown, self._excerpts, unsupported)
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
         """The text that can be shown after the next piece, a message or a delta of the engine."""
@@ -167,7 +193,11 @@ class PlainParts:
 
     def checks(self) -> dict[str, Any]:
         """Nothing was found: there are no passages to compare with."""
-        return {"removed": [], "unsupported": [], "not_checked": [], "answered": True}
+        return {"removed": [], "unsupported": [], "not_checked": [], "checked": None, "answered": True}
+
+    def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
+        """None: there are no passages."""
+        return []
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
         """The next piece."""
@@ -223,6 +253,11 @@ class _Field:
     def not_checked(self) -> list[NotChecked]:
         """The sentences that cannot be judged, of a text that is the model's."""
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
+
+    def checked(self) -> int | None:
+        """How many sentences were judged, dropped ones included."""
+        count = self._checker.checked("" if self._fallback_marks else self.shown)
+        return None if count is None else count + len(self._support.dropped if self._support is not None else ())
 
     def feed(self, part: Part) -> str:
         if not part.text:

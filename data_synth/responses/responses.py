@@ -162,7 +162,7 @@ def rewards_of(
         gold = gold_numbers(draft)
         rewards["gold"] = tuple(gold_reward(text, gold, len(draft.excerpts)) for text in texts)
     if verifier is not None:
-        checker = SupportChecker(draft.excerpts, verifier)
+        checker = SupportChecker(draft.excerpts, verifier, draft.question.text)
         rewards["supported"] = tuple(supported_reward(text, checker) for text in texts)
     if judge is not None:
         rewards["judge"] = tuple(judge(draft, texts))

@@ -287,6 +287,6 @@ def _values(
         )
         output = replace(output, grounding=vars(grounding))
     if output.text is not None and SUPPORTED in names:
-        supported = SupportChecker(context, open_verifier("")).share_supported(output.text)
+        supported = SupportChecker(context, open_verifier(""), question.text).share_supported(output.text)
         output = replace(output, grounding={**output.grounding, SUPPORTED: supported})
     return {name: score_output(find_metric(name), question, output) for name in names}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from graph.answer.citations import check_citations
 from graph.answer.prompt import is_no_answer
-from graph.answer.support import MOST_WORDS, POLAR, Statement, ground_of, refuses, statements_of
+from graph.answer.support import MOST_WORDS, POLAR, Statement, ground_of, read_numbers, refuses, statements_of
 from graph.answer.verifier import NAME_WEIGHT
 from graph.text.sentences import Unit
 from graph.text.word_forms import Words, form
@@ -56,6 +56,12 @@ class Citation(Excerpt):
     attributed: bool = False
     quotes: tuple[Quote, ...] = ()
 
+    def sentence(self, quote: Quote) -> Excerpt:
+        """A quoted sentence as an excerpt, at its characters of the document; at those of the whole where the text is a restatement."""
+        is_verbatim = self.end - self.start == len(self.text)
+        place = {"start": self.start + quote.start, "end": self.start + quote.end} if is_verbatim else {}
+        return replace(self, text=quote.text, **place)
+
 
 def cite_excerpts(
     question: str,
@@ -85,7 +91,7 @@ def attribute(
 ) -> dict[int, Citation]:
     """The excerpts, by number in the order of the answer, that support its sentences best; none for a refusal.
 
-    Only excerpts of documents count: no summary, and no finding of a model.
+    Only excerpts of documents count: no summary, and no finding of a model; and MOST_CHARS of them.
 
     >>> passages = [Excerpt("1", "Tarn", "Tarn is a village.", "a.md"), Excerpt("2", "Ferry", "It was built in Tarn. It sank.", "b.md")]
     >>> [(number, found.quotes[0].text) for number, found in attribute("Where was the ferry built?", "Tarn", passages).items()]
@@ -138,7 +144,7 @@ class _Finder:
 
     def __init__(self, question: str, excerpts: Sequence[Excerpt]) -> None:
         self._candidates = [
-            candidate for number, excerpt in enumerate(excerpts, start=1) for candidate in _candidates(number, excerpt)
+            candidate for number in read_numbers(excerpts) for candidate in _candidates(number, excerpts[number - 1])
         ]
         self._sentences_with = Counter(chain.from_iterable(candidate.forms for candidate in self._candidates))
         self._question = self._weights(question)

@@ -1,8 +1,8 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
 A sentence with citations is checked against the cited passages, any other against all, a short one together with its
-question (`claim_of`). Sentences that say too little, have more than MOST_WORDS words or are in another language than their
-passages are not checked: verifiers are not trained on such sentences. Removing a sentence removes the blanks it leaves: an empty list
+question (`claim_of`). Sentences that say too little, have more than MOST_WORDS words, are in another language than their
+passages, or have more than MOST_CHARS of passages are not checked: verifiers are not trained on such sentences. Removing a sentence removes the blanks it leaves: an empty list
 item, the empty line after a paragraph."""
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words,
 from graph.types import Excerpt
 
 FEWEST_WORDS, FEWEST_CONTENT_WORDS, MOST_WORDS = 4, 2, 200
+MOST_CHARS = 200_000
+"""A sentence is compared with at most this many characters of passages: about 33,000 English words."""
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
@@ -29,7 +31,7 @@ CACHED_GROUNDS = 256
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
 HANDLINGS = get_args(Handling)
-Obstacle = Literal["says too little", "is too long", "is in another language"]
+Obstacle = Literal["says too little", "is too long", "is in another language", "has too much to be compared with"]
 """Why a sentence cannot be checked."""
 POLAR = frozenset({"yes", "no", "maybe"})
 """Answers whose truth no words of a passage show."""
@@ -122,6 +124,12 @@ class SupportChecker:
             if (obstacle := self._obstacle(sentence)) is not None
         ]
 
+    def checked(self, checked: str) -> int | None:
+        """How many sentences of such a text can be judged; None without a verifier or excerpts."""
+        if self._verifier is None or not self._excerpts:
+            return None
+        return sum(self._obstacle(sentence) is None for sentence in self._statements(checked))
+
     def share_supported(self, response: str) -> float | None:
         """The share of judged sentences of a response, reason and answer, that the excerpts support; None if there are none."""
         parsed = parse_answer(response)
@@ -146,6 +154,8 @@ class SupportChecker:
         words = Words.of(sentence.words)
         if sentence.is_fragment and all(words.lower[at] in POLAR for at in words.content):
             return "says too little"
+        if sum(map(_chars, self._passages(sentence))) > MOST_CHARS:
+            return "has too much to be compared with"
         if _is_foreign_script(words) or _is_foreign(Words.of(sentence.claim), self._ground(sentence)):
             return "is in another language"
         return obstacle_to(sentence.claim)
@@ -158,17 +168,33 @@ class SupportChecker:
     def _marks(self, probability: float) -> bool:
         return self._verifier is not None and probability >= self._verifier.threshold
 
+    def _passages(self, sentence: Statement) -> Sequence[Excerpt]:
+        """Those that the sentence is checked against."""
+        return [self._excerpts[number - 1] for number in sentence.cited] or self._excerpts
+
     def _ground(self, sentence: Statement) -> Ground:
-        cited = [self._grounds[number - 1] for number in sentence.cited]
-        return Ground.joined(cited) if cited else self._all_grounds
+        return _joined_ground(self._passages(sentence)) if sentence.cited else self._all_grounds
 
     @cached_property
     def _all_grounds(self) -> Ground:
-        return Ground.joined(self._grounds)
+        return _joined_ground(self._excerpts)
 
-    @cached_property
-    def _grounds(self) -> list[Ground]:
-        return [ground_of(excerpt.title, excerpt.text) for excerpt in self._excerpts]
+
+def read_numbers(excerpts: Iterable[Excerpt]) -> Iterator[int]:
+    """The numbers of the excerpts, in order, without any that exceeds what then remains of MOST_CHARS."""
+    remaining = MOST_CHARS
+    for number, excerpt in enumerate(excerpts, start=1):
+        if _chars(excerpt) <= remaining:
+            remaining -= _chars(excerpt)
+            yield number
+
+
+def _joined_ground(excerpts: Iterable[Excerpt]) -> Ground:
+    return Ground.joined(ground_of(excerpt.title, excerpt.text) for excerpt in excerpts)
+
+
+def _chars(excerpt: Excerpt) -> int:
+    return len(excerpt.title) + len(excerpt.text)
 
 
 @lru_cache(CACHED_GROUNDS)
@@ -198,9 +224,9 @@ def can_be_checked(claim: str) -> bool:
 
 def obstacle_to(claim: str) -> Obstacle | None:
     """Why a verifier cannot judge a claim, regardless of the passages; None if it can."""
-    if len(claim.split()) > MOST_WORDS:
-        return "is too long"
     words = Words.of(claim)
+    if max(len(claim.split()), len(words.words)) > MOST_WORDS:
+        return "is too long"
     if _is_foreign_script(words):
         return "is in another language"
     return "says too little" if len(claim.split()) < FEWEST_WORDS or len(words.content) < FEWEST_CONTENT_WORDS else None
@@ -217,12 +243,21 @@ def _is_foreign_script(words: Words) -> bool:
 
 
 def _is_foreign(words: Words, ground: Ground) -> bool:
-    """Whether a sentence has more function words of other languages than of English, and most of its words occur nowhere in the passages."""
-    if sum(word in FOREIGN_FUNCTION_WORDS for word in words.lower) <= sum(
-        word in FUNCTION_WORDS for word in words.lower
-    ):
+    """Whether most words of a sentence occur nowhere in the passages, and either of both is in another language than English."""
+    if 2 * sum(form(stem) in ground.forms for stem in words.stems) >= len(words.stems):
         return False
-    return 2 * sum(form(stem) in ground.forms for stem in words.stems) < len(words.stems)
+    passages = ground.words_N
+    return (
+        _has_foreign_function_words([words])
+        or _has_foreign_function_words(passages)
+        or 2 * sum(_is_foreign_script(each) for each in passages) > len(passages)
+    )
+
+
+def _has_foreign_function_words(texts: Sequence[Words]) -> bool:
+    """Whether texts have more function words of other languages than of English."""
+    lower = [word for words in texts for word in words.lower]
+    return sum(word in FOREIGN_FUNCTION_WORDS for word in lower) > sum(word in FUNCTION_WORDS for word in lower)
 
 
 def claim_of(sentence: str, question: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -139,6 +139,10 @@ _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
 """Neighbours are content words at most this many positions apart; in the source they may be _SLACK positions further apart."""
 
 
+WINDOW_CHARS = 10_000
+"""A longer passage is read in windows of this many characters, none of which has more than one of them in a unit."""
+
+
 @dataclass(frozen=True)
 class Ground:
     """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
@@ -156,7 +160,7 @@ class Ground:
     def of(cls, passages: Iterable[tuple[str, str]]) -> Ground:
         """The ground of `passages`, pairs of title and text."""
         pairs = list(passages)
-        units = tuple(unit for _, text in pairs for unit in split_units(text))
+        units = tuple(unit for _, text in pairs for unit in _units(text))
         words_N = tuple(Words.of(unit.text) for unit in units)
         titles = tuple(Words.of(title).stem_set for title, _ in pairs)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
@@ -180,6 +184,18 @@ class Ground:
     def sentences(self) -> tuple[str, ...]:
         """The texts of the units."""
         return tuple(unit.text for unit in self.units)
+
+
+def _units(text: str) -> Iterator[Unit]:
+    """The units of each window of a text, which ends at a blank if it has one."""
+    start = 0
+    while start < len(text):
+        end = start + WINDOW_CHARS
+        if end < len(text):
+            end = max(text.rfind(blank, start, end) + 1 for blank in "\n ") or end
+        for unit in split_units(text[start:end]):
+            yield replace(unit, start=start + unit.start, end=start + unit.end)
+        start = end
 
 
 def claim_features(claim: str, ground: Ground) -> Floats:

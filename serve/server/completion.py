@@ -41,7 +41,7 @@ from serve.server.chat_request import ChatRequest, ChatRetrieval
 from serve.server.collections import STORE_FIELD, CollectionView
 from serve.server.evidence import trace_response
 from serve.server.services import Services
-from serve.stream import MessageDelta, MessageParts, PlainParts, uses_our_form
+from serve.stream import Attribution, MessageDelta, MessageParts, PlainParts, uses_our_form
 
 
 @dataclass(frozen=True)
@@ -247,12 +247,15 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TextEnd:
-    """The end of a text: OpenAI's finish reason, token counts, and its checks, the fields of a message (`MessageParts.checks`)."""
+    """The end of a text: OpenAI's finish reason, token counts, its checks, the fields of a message (`MessageParts.checks`), and what was
+    attributed to it.
+    """
 
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
     checks: dict[str, Any]
+    attributions: Sequence[Attribution]
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
@@ -312,7 +315,8 @@ async def stream_text(
     yield await feed_parts(prepared, parts.finish)
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
-    yield TextEnd(reason, *tokens, await asyncio.to_thread(parts.checks))
+    checks = await asyncio.to_thread(parts.checks)
+    yield TextEnd(reason, *tokens, checks, await asyncio.to_thread(parts.attributions, checks))
 
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:

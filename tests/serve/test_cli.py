@@ -91,7 +91,10 @@ def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) 
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
     arguments = (index, QUESTION, "--model", "scripted")
     marked = run(*arguments, text=text)
-    assert "Not supported by [1] (not there: Thole, 1742): “Casimir Thole" in " ".join(marked.split())
+    [found] = json.loads(run(*arguments, "--json", text=text))["unsupported"]
+    assert found["missing"] == ["Thole", "1742"] and 0.7 < found["probability"] < 1
+    line = f"Not supported by [1] (probability {found['probability']:.2f}; not there: Thole, 1742): “Casimir Thole"
+    assert line in " ".join(marked.split())
     assert "Not supported" not in run(*arguments, "--unsupported", "ignore", text=text)
     dropped = json.loads(run(*arguments, "--unsupported", "drop", "--json", text=text))
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1

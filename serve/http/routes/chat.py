@@ -113,7 +113,7 @@ def chat_router(services: Services) -> APIRouter:
         start, end, text of each cited passage; `quotes`, its sentences that support the answer's best; `attributed`, true where the model
         cited nothing and modegraph found the passage), `annotations` (OpenAI's url_citation for each citation in the content), `removed` (cited
         numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start, end, probability,
-        cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot be judged, and why) and `answered` (false where the model wrote no answer:
+        cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot be judged, and why), `checked` (how many were judged; null where the check is off) and `answered` (false where the model wrote no answer:
         the content says so and quotes the nearest passage). The completion has `retrieval`. In a stream, reasoning and answer arrive as they
         are generated, the citations in the delta of a last chunk.
         """

@@ -196,6 +196,8 @@ class MessageWriter:
     def end(self, ended: TextEnd) -> list[Event]:
         """The events at the end of the text, which complete the message."""
         events = [] if self._has_text else self._open("text")
+        for mark, sentence, statement in ended.attributions:
+            events += self._cite(search_result_location(mark, sentence, self._base, statement))
         if self._late_reasoning:
             events += self._add_reasoning(self._late_reasoning)
         events += self._close()
@@ -225,10 +227,13 @@ class MessageWriter:
     def _add_citation(self, text: str, mark: Mark) -> list[Event]:
         """The events for a citation: its [n] belongs to the text before it."""
         events = [] if self._is_in("text") else self._open("text")
-        citation = search_result_location(mark, self._excerpts[mark.number - 1], self._base)
         self._blocks[-1]["text"] += text
+        citation = search_result_location(mark, self._excerpts[mark.number - 1], self._base)
+        return [*events, self._delta("text_delta", text=text), *self._cite(citation)]
+
+    def _cite(self, citation: dict[str, Any]) -> list[Event]:
         self._blocks[-1]["citations"] = [*(self._blocks[-1]["citations"] or []), citation]
-        return [*events, self._delta("text_delta", text=text), self._delta("citations_delta", citation=citation)]
+        return [self._delta("citations_delta", citation=citation)]
 
     def _open(self, kind: str) -> list[Event]:
         events = self._close()
@@ -260,8 +265,9 @@ def messages_router(services: Services) -> APIRouter:
     async def messages(request: MessagesRequest, http: Request) -> Response:
         """A message from the passages of the index; its text blocks have `citations` of the type search_result_location.
 
-        Besides Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
-        passages do not seem to support), `not_checked` (sentences that cannot be judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
+        A citation has `attributed`, true where the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of it
+        that is closest to the `statement`, a sentence of the answer. Besides Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
+        passages do not seem to support), `not_checked` (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))

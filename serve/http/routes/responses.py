@@ -82,6 +82,8 @@ class ResponseWriter:
         status = "completed" if reason is None else "incomplete"
         late = self._late_reasoning
         events = [] if self._open_item is not None else self._add_text("message", "")
+        for mark, sentence, statement in ended.attributions:
+            events.append(self._annotate(file_citation(mark, sentence, self._base, statement)))
         if self._is_open("message"):
             self._output[-1] |= ended.checks
         events += self._close(status)
@@ -195,7 +197,8 @@ def responses_router(services: Services) -> APIRouter:
         """A response from the passages of the index, by the tool `file_search`.
 
         Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are
-        `file_citation`. Without the tool the engine itself answers; 404 where it does not support the protocol.
+        `file_citation`; of an answer that cites nothing, `attributed` ones, each with the sentence of a passage (`text`) closest to a sentence
+        of the answer (`statement`). Without the tool the engine itself answers; 404 where it does not support the protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend
         access = access_of(http)

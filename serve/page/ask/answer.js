@@ -2,7 +2,7 @@
 
 import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
-import { prose } from "../text/prose.js";
+import { describe, prose } from "../text/prose.js";
 
 const SHOWN_MS = 50;
 
@@ -13,7 +13,8 @@ export class AnswerView {
     this.reasoning = el("div", { class: "prose" });
     this.reason = el("details", { class: "reason", hidden: true, open: true }, el("summary", {}, "Reasoning"), this.reasoning);
     this.notes = el("div", {});
-    this.element = el("div", { class: "answer", "aria-live": "polite" }, this.text, this.reason, this.notes);
+    this.verdict = el("p", { class: "verdict", hidden: true });
+    this.element = el("div", { class: "answer", "aria-live": "polite" }, this.text, this.verdict, this.reason, this.notes);
     this.reply = { answer: "", reason: "", citations: [], removed: [], unsupported: [], not_checked: [], usage: null, retrieval: null, length: false };
   }
 
@@ -32,6 +33,7 @@ export class AnswerView {
       reply.removed = choice?.delta?.removed ?? reply.removed;
       reply.unsupported = choice?.delta?.unsupported ?? reply.unsupported;
       reply.not_checked = choice?.delta?.not_checked ?? reply.not_checked;
+      if (choice?.delta && "checked" in choice.delta) reply.checked = choice.delta.checked;
       if (reply.answer || reply.reason) showStatus("Writing…");
       if (performance.now() - shown < SHOWN_MS) continue;
       this.show();
@@ -49,6 +51,10 @@ export class AnswerView {
 
   finish() {
     this.show();
+    for (const part of [this.text, this.reasoning]) describe(part, this.reply.citations);
+    const verdict = verdictOf(this.reply);
+    this.verdict.hidden = !verdict;
+    if (verdict) this.verdict.replaceChildren(el("strong", { class: `badge ${verdict.kind}` }, verdict.name), ` ${verdict.why}`);
     this.reason.open = !this.reply.answer || !this.text.querySelector(".cite");
     this.note(notes(this.reply));
   }
@@ -71,6 +77,19 @@ export class AnswerView {
   }
 }
 
+/** Whether the sentences of a reply were checked, as {kind, name, why}; null for what the server did not check for, such as a remark. */
+export function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
+  const marked = unsupported.filter(({ start, end }) => start < end).length;
+  const sentences = (number) => count(number, "sentence");
+  if (!retrieval?.excerpts || checked === undefined || !(answer || reason)) return null;
+  if (checked === null) return { kind: "unchecked", name: "Not checked", why: "The check is off." };
+  if (marked) return { kind: "unsupported", name: "Not supported", why: `The passages do not seem to say ${marked} of ${sentences(checked)}.` };
+  if (!checked) return unchecked.length ? { kind: "unchecked", name: "Not checked", why: "No sentence could be judged." } : null;
+  const unmarked = `o mark on ${sentences(checked - unsupported.length)}. A cheap check, not proof.`;
+  if (!unchecked.length) return { kind: "checked", name: "Checked", why: `N${unmarked}` };
+  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; n${unmarked}` };
+}
+
 function notes({ answer, reason, length, removed, unsupported, not_checked: unchecked, retrieval }) {
   const lines = [];
   if (retrieval?.absence?.abstained) {
@@ -88,11 +107,12 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
     const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;
     lines.push(`${what} removed: no such passage was read.`);
   }
-  for (const { part, text, start, end, cited, missing } of unsupported) {
+  for (const { part, text, start, end, cited, missing, probability } of unsupported) {
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
     const of = part === "content" ? "" : " of the reasoning";
     const what = start === end ? `Left out${of}: not` : `Not${of && `,${of},`}`;
-    lines.push(`${what} supported by ${where}${missing.length ? ` (not there: ${missing.join(", ")})` : ""}: “${text}”`);
+    const lacking = missing.length ? `; not there: ${missing.join(", ")}` : "";
+    lines.push(`${what} supported by ${where} (probability ${probability.toFixed(2)}${lacking}): “${text}”`);
   }
   for (const { text, because } of unchecked) lines.push(`Not checked: “${text}” ${because}.`);
   return lines;

@@ -1,10 +1,10 @@
 // The evidence of a search: the passages, cited ones first, and the path to each, as a drawing and in words.
 
-import { closest } from "../text/closest.js";
-import { count, el, nodeAddress, snippet } from "../shared/dom.js";
+import { count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
 import { drawTree, erase } from "../look/drawing.js";
 import { openReader } from "../look/reader.js";
 import { pathTree } from "../look/trees.js";
+import { quoted } from "../text/prose.js";
 
 /** The evidence of one question; `show` fills it, `fold` collapses it to one line. */
 export class EvidenceView {
@@ -87,7 +87,7 @@ export function openCitation(citation, statement) {
     location.hash = nodeAddress("summary", citation.id);
     return;
   }
-  const spans = statement ? closest(statement, citation.text) : citation.quotes ?? [];
+  const spans = statement ? quoted(citation, statement) : citation.quotes ?? [];
   const marks = spans.map(({ start, end }) => ({ start: citation.start + start, end: citation.start + end }));
   openReader({ ...citation, statement, marks });
 }
@@ -97,7 +97,7 @@ function passageList(heading, passages) {
     el("button", { type: "button", class: "passage", onclick: () => openCitation(passage) },
       passage.number ? el("span", { class: "number" }, String(passage.number)) : null,
       el("span", { class: "title" }, passage.title || passage.source || "Summary"),
-      el("span", { class: "snippet" }, snippet(passage, 220)),
+      el("span", { class: "snippet" }, passage.quotes?.length ? `“${cut(passage.quotes[0].text, 220)}”` : snippet(passage, 220)),
       el("span", { class: "place" }, passage.source ? locationText(passage)
         : `from ${count(passage.members.length, "passage")}`))));
   return el("div", {}, el("h3", {}, heading), el("ul", { class: "passages" }, ...items));

@@ -1,7 +1,7 @@
 // A model's text for a reader: each citation that the server has verified is a button that knows its sentence.
 
-import { sentences } from "./closest.js";
-import { el } from "../shared/dom.js";
+import { closest, sentences } from "./closest.js";
+import { cut, el } from "../shared/dom.js";
 import { markdown } from "./markdown.js";
 
 /** The nodes of a text; a click on a citation calls `open(citation, statement)`. */
@@ -13,10 +13,28 @@ export function cited(text, citations, open) {
   return text.split(/(\[\d{1,4}\])/).filter(Boolean).map((piece) => {
     const citation = /^\[\d+\]$/.test(piece) ? byNumber.get(Number(piece.slice(1, -1))) : undefined;
     if (!citation) return piece;
-    const label = `Citation ${citation.number}: ${citation.title || citation.source || "summary"}`;
     const opens = (event) => open(citation, statementOf(event.currentTarget));
-    return el("button", { type: "button", class: "cite", "aria-label": label, title: label, onclick: opens }, String(citation.number));
+    return el("button", { type: "button", class: "cite", onclick: opens }, String(citation.number));
   });
+}
+
+/** Name the citations in a finished text: title, page, and the sentence of the passage that they point at, which hover and focus show. */
+export function describe(within, citations) {
+  for (const button of within.querySelectorAll(".cite")) {
+    const citation = citations.find(({ number }) => String(number) === button.textContent);
+    const [span] = quoted(citation, statementOf(button));
+    const place = [citation.title || citation.source || "summary", citation.page ? `p. ${citation.page}` : ""].filter(Boolean).join(", ");
+    const sentence = span ? ` “${cut(Array.from(citation.text).slice(span.start, span.end).join(""), 300)}”` : "";
+    button.dataset.sentence = `${place}${sentence && `:${sentence}`}`;
+    button.setAttribute("aria-label", `Citation ${citation.number}: ${button.dataset.sentence}`);
+  }
+}
+
+/** The spans of a citation's text for a statement: the server's quotes for it, otherwise the sentences closest in words. */
+export function quoted({ text, quotes = [] }, statement) {
+  const plain = (some) => some.replace(/\[\d+\]/g, " ").replace(/[^\p{L}\p{N}]+/gu, " ").trim().toLowerCase();
+  const mine = quotes.filter((each) => plain(each.statement) === plain(statement));
+  return mine.length ? mine : closest(statement, text);
 }
 
 /** The sentence that a citation's button stands in or follows, without the citations. */

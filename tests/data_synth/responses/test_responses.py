@@ -90,7 +90,7 @@ def test_every_prompt_has_a_row_of_distinct_responses_with_all_rewards() -> None
         "citations": (1.0, 0.0, 0.0),
         "length": (1.0, 1.0, 1.0),
         "variety": (1.0, 1.0, 1.0),
-        "supported": (1.0, 0.0, 0.0),
+        "supported": (1.0, 1.0, 1.0),
     }
     assert rows[0].rewards["supported"] == (0.0, 0.0, 0.0), "nothing is quoted"
     assert rows[0].rewards["grounded"] == (0.0, 0.0, 0.0) and rows[0].rewards["citations"] == (0.0, 1.0, 0.0)
@@ -212,6 +212,12 @@ def test_gold_is_the_share_of_citations_of_gold_documents() -> None:
 def test_without_a_verifier_there_is_no_such_component() -> None:
     draft = next(draft for draft in make_drafts(BORN, (A, B)) if isinstance(draft, Draft))
     assert "supported" not in rewards_of(SampledResponses(draft, (GOOD, "Tarn")), near)
+
+
+def test_a_short_answer_is_supported_or_not_together_with_its_question() -> None:
+    question = Question("q3", "What burned the yard?", ("fire",))
+    drawn = SampledResponses(Draft(question, "fire", (A, B)), ("Bruno Castell", "By fire", "Yes"))
+    assert rewards_of(drawn, near, verifier=VERIFIER)["supported"] == (0.0, 1.0, 0.0)
 
 
 def test_problems_of_rows_are_reported() -> None:

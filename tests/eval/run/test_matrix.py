@@ -100,13 +100,13 @@ def test_models_answer_over_every_retriever(home):
 
 
 def test_support_is_measured_for_answers_over_passages(home):
-    """The passages support half of the statements on the Lantern; a bare word, or an answer without passages, cannot be judged."""
+    """The passages support two of three statements on the Lantern, its year among them, which is judged together with the question."""
     text = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
-    model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "nobody")
+    model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "no")
     retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
     ended, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
     found = {one["system"]: one["metrics"] for one in ended.json["results"]}
-    assert found["dense + a"]["supported"]["mean"] == 0.5
+    assert found["dense + a"]["supported"]["mean"] == pytest.approx(2 / 3), "a no cannot be judged"
     assert "supported" not in found["closed + a"]
 
 

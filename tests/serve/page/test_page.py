@@ -2,11 +2,18 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from graph.build.build import build_index
+from graph.config import parse_settings
 from graph.index.index import open_index
+from graph.store.index_settings import IndexSettings
+from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, SAID, Talker, Visits
+from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, PAGED, SAID, Talker, Visits
 
 PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
   const copy = document.createElement("canvas");
@@ -125,7 +132,70 @@ def test_a_sentence_that_its_passage_does_not_say_is_named_below_the_answer(visi
     session = visit(talker.running)
     session.ask()
     note = session.page.inner_text(".answer .hint >> nth=0")
-    assert re.fullmatch(r"Not supported by \[1\] \(not there: [^)]*\b1822\b[^)]*\): “Pirates .* \[1\]\.”", note)
+    assert re.fullmatch(
+        r"Not supported by \[1\] \(probability 0\.\d\d; not there: .*\b1822\b.*\): “Pirates .* \[1\]\.”", note
+    )
+
+
+BUILT = "She was built in 1911 by the Marlow Yard"
+VERDICTS = {
+    f"{BUILT} [1].": "Checked No mark on 1 sentence. A cheap check, not proof.",
+    f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; no mark on 1 sentence. A cheap check, not proof.",
+    f"{BUILT} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to say 1 of 2 sentences.",
+    "Да, это так.": "Not checked No sentence could be judged.",
+    "not in the documents": "",
+}
+
+
+@pytest.mark.parametrize("answer", VERDICTS)
+def test_an_answer_has_a_badge_in_words(visit: Visits, talker: Talker, answer: str) -> None:
+    talker.says = lambda prompt: answer
+    session = visit(talker.running)
+    session.ask()
+    page = session.page
+    shown = page.inner_text(".verdict") if page.is_visible(".verdict") else ""
+    assert shown == VERDICTS[answer]
+    page.reload()
+    page.wait_for_selector(".cost")
+    assert (page.inner_text(".verdict") if page.is_visible(".verdict") else "") == shown
+
+
+def test_the_badge_of_a_server_that_checks_nothing_says_so(isles_and_hostile: Path, visit: Visits) -> None:
+    with (
+        chat_server(lambda body, number: f"{BUILT} [1].") as upstream,
+        serving(isles_and_hostile, f"openai:tiny@{upstream.url}", unsupported="ignore") as running,
+    ):
+        session = visit(running)
+        session.ask()
+        assert session.page.inner_text(".verdict") == "Not checked The check is off."
+
+
+def test_a_citation_shows_its_sentence_and_page_on_focus_and_marks_only_it(tmp_path: Path, visit: Visits) -> None:
+    build_index(tmp_path, [*ISLES, PAGED], parse_settings(IndexSettings, {}, "test"), lambda spec: HashEncoder())
+
+    def says(body: dict[str, Any], number: int) -> str:
+        [place] = re.findall(r"\[(\d+)\] Tide tables", str(body["messages"]))
+        return f"###Reason: so. ###Answer: **High water** is at *dawn* [{place}]."
+
+    with (
+        chat_server(says) as upstream,
+        serving(tmp_path, f"openai:tiny@{upstream.url}") as running,
+    ):
+        session = visit(running)
+        session.ask("When is high water by the tide tables of Tarn?")
+        page = session.page
+        place = "Tide tables, p. 1: “High water is at dawn.”"
+        assert page.get_attribute(".cite", "aria-label") == f"Citation {page.inner_text('.cite')}: {place}"
+        tip = "getComputedStyle(document.querySelector('.cite'), '::after').content"
+        assert page.evaluate(tip) == "none"
+        page.focus(".cite")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Shift+Tab")
+        assert page.evaluate(tip) == f'"{place}"'
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#reader mark")
+        assert page.inner_text("#reader mark") == "High water is at dawn."
+        assert "Kelp dries at noon." in page.inner_text("#reader .read >> nth=-1")
 
 
 def test_what_was_left_out_of_prompt_reasoning_and_answer_is_shown(isles_and_hostile: Path, visit: Visits) -> None:

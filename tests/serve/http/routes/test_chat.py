@@ -66,7 +66,7 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert shown == "1911 [2]"
     delta = deltas[-1]
     assert (
-        set(delta) == {"citations", "annotations", "removed", "unsupported", "not_checked", "answered"}
+        set(delta) == {"citations", "annotations", "removed", "unsupported", "not_checked", "checked", "answered"}
         and delta["answered"] is True
         and [each["number"] for each in delta["citations"]] == [1, 2]
         and delta["removed"] == [7, 12]

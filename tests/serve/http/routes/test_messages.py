@@ -39,6 +39,7 @@ def test_blocks_end_behind_the_citations_of_what_they_say(stack: Stack) -> None:
         found["title"],
         found["text"],
     )
+    assert first.attributed is False and not hasattr(first, "statement")
     assert first.url == f"{running.url}/#read/{found['source']}/{found['start']}-{found['end']}"
     assert (made.role, made.stop_reason, made.usage.input_tokens, made.usage.output_tokens) == (
         "assistant",
@@ -63,7 +64,14 @@ def test_reasoning_is_returned_on_request(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [SAID, "It was 1911.", "Sure, so it is. ###Reason: so [1] ###Answer: 1911 [2]", "###Reason: so"]
+    "text",
+    [
+        SAID,
+        "It was 1911.",
+        "###Reason: so ###Answer: the Marlow Yard, in 1911.",
+        "Sure, so it is. ###Reason: so [1] ###Answer: 1911 [2]",
+        "###Reason: so",
+    ],
 )
 def test_a_stream_adds_up_to_the_message(stack: Stack, text: str) -> None:
     running, _ = stack(text)
@@ -74,12 +82,48 @@ def test_a_stream_adds_up_to_the_message(stack: Stack, text: str) -> None:
     assert (streamed["stop_reason"], streamed["usage"]) == (whole["stop_reason"], whole["usage"])
 
 
+ATTRIBUTED = "###Reason: It is known. ###Answer: the Marlow Yard"
+STATED = "She was built in 1911 by the Marlow Yard."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_cites_nothing_has_attributed_citations(stack: Stack, stream: bool) -> None:
+    running, _ = stack(ATTRIBUTED)
+    if stream:
+        with client(running).messages.stream(**request_body()) as streamed:
+            made = streamed.get_final_message()
+    else:
+        made = client(running).messages.create(**request_body())
+    [block] = made.content
+    [cited] = block.citations  # type: ignore[union-attr, misc]
+    Message.model_validate(made.model_dump())
+    assert block.text == "the Marlow Yard"  # type: ignore[union-attr]
+    assert (cited.type, cited.source, cited.cited_text) == ("search_result_location", "lantern", STATED)
+    assert (cited.attributed, cited.statement) == (True, "the Marlow Yard")
+    start, end = map(int, cited.url.rpartition("/")[2].split("-"))
+    passages = running.get("/v1/documents/lantern").json()["passages"]
+    assert [
+        each["text"][start - each["start"] : end - each["start"]]
+        for each in passages
+        if each["start"] <= start < each["end"]
+    ] == [STATED]
+    for reply in ("###Reason: The yard did [1]. ###Answer: the Marlow Yard", "Florian Achterberg sold it to Zanzibar."):
+        blocks = client(stack(reply)[0]).messages.create(**request_body()).content
+        assert [block.citations for block in blocks] == [None]  # type: ignore[union-attr]
+
+
 def test_the_events_are_those_of_the_sdk_in_order(stack: Stack) -> None:
-    running, _ = stack("It was 1911 [1].")
+    running, _ = stack(ATTRIBUTED)
     events = list(client(running).messages.create(**request_body(stream=True)))
+    kinds = [event.type for event in events]
+    assert kinds[-4:] == ["content_block_delta", "content_block_stop", "message_delta", "message_stop"]
+    assert events[-4].delta.type == "citations_delta"  # type: ignore[union-attr]
+    running, _ = stack("It was 1911 [1].")
+    events += list(client(running).messages.create(**request_body(stream=True)))
     known: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
     for event in events:
         known.validate_python(event.model_dump())
+    events = events[len(kinds) :]
     kinds = [event.type for event in events]
     assert kinds[:2] == ["message_start", "content_block_start"] and kinds[-2:] == ["message_delta", "message_stop"]
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2

@@ -60,7 +60,7 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     running, upstream = stack(SAID)
     made = ask(running, include=["file_search_call.results"], instructions="Answer in Welsh.")
     Response.model_validate(
-        made.model_dump(exclude={"output": {2: {"removed", "unsupported", "not_checked", "answered"}}})
+        made.model_dump(exclude={"output": {2: {"removed", "unsupported", "not_checked", "checked", "answered"}}})
     )
     search, reasoning, message = made.output
     assert (search.type, search.status, search.queries) == ("file_search_call", "completed", [QUESTION])
@@ -101,6 +101,25 @@ def test_a_stream_tells_the_same_in_the_order_of_the_specification(stack: Stack)
     assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == last.output_text
     items = [each.item for each in events if each.type == "response.output_item.done"]
     assert [each.id for each in items] == [each.id for each in last.output]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_cites_nothing_has_attributed_annotations(stack: Stack, stream: bool) -> None:
+    running, _ = stack("###Reason: It is known. ###Answer: So it is said. The Marlow Yard built her in 1911.\n")
+    events = list(ask(running, stream=True)) if stream else []
+    for event in events:
+        TypeAdapter(ResponseStreamEvent).validate_python(event.model_dump())
+    made = events[-1].response if stream else ask(running)
+    text, [note] = made.output_text, made.output[-1].content[0].annotations
+    statement = "The Marlow Yard built her in 1911."
+    assert (note.type, note.filename, note.attributed, note.statement) == ("file_citation", "lantern", True, statement)
+    assert note.text == "She was built in 1911 by the Marlow Yard."
+    assert text[: note.index].endswith(statement) and note.index == note.end_index
+    added = [event.annotation for event in events if event.type == "response.output_text.annotation.added"]
+    assert [each.statement for each in added] == [statement] * stream
+    assert not ask(stack(NOT_FOUND)[0]).output[-1].content[0].annotations
+    own = ask(stack("The Marlow Yard [1] built her.")[0]).output[-1].content[0].annotations
+    assert [(each.attributed, hasattr(each, "statement")) for each in own] == [(False, False)]
 
 
 def test_the_sdks_own_accumulation_agrees(stack: Stack) -> None:

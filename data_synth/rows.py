@@ -119,19 +119,25 @@ class ReadingRow:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the responses of a row were sampled from the policy: `asked` is their number, `max_tokens` the limit of each, `seed` the base of their seeds."""
+    """How the responses of a row were sampled from the policy: `asked` is their number, `max_tokens` the limit of each, `seed` the base of their seeds.
+
+    `as_drawn`: repeated and cut responses are among them, as a policy in training draws them.
+    """
 
     asked: int
     temperature: float
     max_tokens: int
     seed: int
+    as_drawn: bool = False
 
 
 @dataclass(frozen=True)
 class ResponseRow:
-    """One prompt and K distinct responses of one policy, with their rewards by component (DESIGN §5's r before weighting).
+    """One prompt and K responses of one policy, with their rewards by component (DESIGN §5's r before weighting).
 
-    `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the fingerprint of the model that wrote them.
+    The responses are distinct, unless `sampling.as_drawn`; `cut` numbers (from 0) those that were cut at the token limit, and so are
+    learned without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the fingerprint of the
+    model that wrote them.
     """
 
     id: str
@@ -147,6 +153,7 @@ class ResponseRow:
     context_ids: tuple[str, ...]
     sampling: Sampling
     policy: str
+    cut: tuple[int, ...] = ()
 
 
 def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
@@ -180,7 +187,7 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
     """The inverse of both; a plain prompt is one user turn. KeyError for a missing key (callers add file and line)."""
     return PreferenceRow(
         id=row["id"],
-        prompt=_turns_from_json(row["prompt"]),
+        prompt=turns_from_json(row["prompt"]),
         chosen=_answer_from_json(row["chosen"]),
         rejected=_answer_from_json(row["rejected"]),
         question_id=row["question_id"],
@@ -217,7 +224,7 @@ def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
     """The inverse of `reading_to_json`; raises as `preference_from_json`."""
     return ReadingRow(
         id=row["id"],
-        prompt=_turns_from_json(row["prompt"]),
+        prompt=turns_from_json(row["prompt"]),
         completion=_answer_from_json(row["completion"]),
         question_id=row["question_id"],
         question=row["question"],
@@ -250,6 +257,7 @@ def response_to_json(row: ResponseRow) -> dict[str, Any]:
         "context_ids": list(row.context_ids),
         "sampling": asdict(row.sampling),
         "policy": row.policy,
+        "cut": list(row.cut),
     }
 
 
@@ -257,7 +265,7 @@ def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
     """The inverse of `response_to_json`; raises as `preference_from_json`."""
     return ResponseRow(
         id=row["id"],
-        prompt=_turns_from_json(row["prompt"]),
+        prompt=turns_from_json(row["prompt"]),
         responses=tuple(row["responses"]),
         rewards={component: tuple(values) for component, values in row["rewards"].items() if values is not None},
         question_id=row["question_id"],
@@ -269,10 +277,12 @@ def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
         context_ids=tuple(row["context_ids"]),
         sampling=Sampling(**row["sampling"]),
         policy=row["policy"],
+        cut=tuple(row.get("cut") or ()),
     )
 
 
-def _turns_from_json(prompt: Any) -> tuple[Message, ...]:
+def turns_from_json(prompt: Any) -> tuple[Message, ...]:
+    """The turns of a prompt as stored; a string is one user turn."""
     if isinstance(prompt, str):
         return (Message("user", prompt),)
     return tuple(Message(turn["role"], turn["content"]) for turn in prompt)

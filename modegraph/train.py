@@ -9,12 +9,14 @@ UserError for a setting that is unknown or out of range, and for data that canno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from graph.config import Settings, parse_settings, read_yaml
 from modegraph.arguments import show_progress
 from modegraph.runs import Record, Run
+from serve.engines import open_model as open_engine
 
 if TYPE_CHECKING:
     from train.run.settings import SelectorSettings, VerifierSettings
@@ -45,23 +47,26 @@ def sft(config: Config = None, *, out: str | Path | None = None, progress: bool 
 
 
 def ms(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """Mode-seeking preference optimisation (reverse KL) of `model` on the pairs or scored responses of `data`."""
+    """Mode-seeking preference optimisation (reverse KL) of `model` on the pairs or scored responses of `data`.
+
+    With `rounds={"count": 3}`, in rounds, each on fresh responses of the policy to the prompts of `data`.
+    """
     from train.run.settings import MsSettings
 
     chosen = settings_of(MsSettings, "train.ms", config, out, settings)
-    from train.preference.preference import train_ms
+    from train.preference.rounds import train_preference
 
-    return _run(train_ms, chosen, chosen.output, "ms", progress)
+    return _run(partial(train_preference, open_model=open_engine), chosen, chosen.output, "ms", progress)
 
 
 def dpo(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """Direct preference optimisation (forward KL) of `model` on the pairs or scored responses of `data`."""
+    """Direct preference optimisation (forward KL) of `model` on the pairs or scored responses of `data`, or in `rounds` as `ms`."""
     from train.run.settings import DpoSettings
 
     chosen = settings_of(DpoSettings, "train.dpo", config, out, settings)
-    from train.preference.preference import train_dpo
+    from train.preference.rounds import train_preference
 
-    return _run(train_dpo, chosen, chosen.output, "dpo", progress)
+    return _run(partial(train_preference, open_model=open_engine), chosen, chosen.output, "dpo", progress)
 
 
 def reward(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,12 +44,13 @@ def print_record(output: str, record: DataclassInstance) -> None:
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add `modegraph train` and its commands. Training opens its own models, so `open_model` stays unused."""
+    """Add `modegraph train` and its commands. Training opens its own models; `open_model` opens those that rounds draw responses with."""
     commands = typer.Typer(
         help="Train a language model, a reward model, a selector or a verifier.",
         no_args_is_help=True,
         cls=Group,
     )
+    ms, dpo = preference_commands(open_model)
     for train in (tiny, sft, ms, dpo, reward):
         settings = f"train.run.settings:{train.__name__.capitalize()}Settings"
         commands.command(train.__name__, cls=command(settings=settings))(train)
@@ -92,24 +94,45 @@ def sft(config: Config = None, settings: Set = None, as_json: AsJson = False) ->
     report(train_sft(chosen), chosen.output, as_json)
 
 
-def ms(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
-    """Tune a model on preferences, mode-seeking (MS, reverse KL): on pairs or on K scored responses."""
-    from train.run.settings import MsSettings
+Rounds = Annotated[
+    int | None,
+    typer.Option(
+        "--rounds",
+        metavar="N",
+        rich_help_panel=INPUT,
+        help="Train in N rounds, each on fresh responses to the prompts of `data`; the group `rounds` has the other settings.",
+    ),
+]
 
-    chosen = settings_of(MsSettings, config, settings)
-    from train.preference.preference import train_ms
 
-    report(train_ms(chosen), chosen.output, as_json)
+def preference_commands(open_model: OpenModel) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The commands `ms` and `dpo`; rounds open their policies by `open_model`."""
 
+    def ms(config: Config = None, settings: Set = None, rounds: Rounds = None, as_json: AsJson = False) -> None:
+        """Tune a model on preferences, mode-seeking (MS, reverse KL): on pairs or on K scored responses.
 
-def dpo(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
-    """Tune a model on preferences, directly (DPO, forward KL): on pairs or on K scored responses."""
-    from train.run.settings import DpoSettings
+        With --rounds, the responses are drawn from the policy as it learns, and `data` is a folder of prompts.
+        """
+        from train.run.settings import MsSettings
 
-    chosen = settings_of(DpoSettings, config, settings)
-    from train.preference.preference import train_dpo
+        chosen = settings_of(MsSettings, config, settings, **{"rounds.count": rounds})
+        from train.preference.rounds import train_preference
 
-    report(train_dpo(chosen), chosen.output, as_json)
+        report(train_preference(chosen, open_model), chosen.output, as_json)
+
+    def dpo(config: Config = None, settings: Set = None, rounds: Rounds = None, as_json: AsJson = False) -> None:
+        """Tune a model on preferences, directly (DPO, forward KL): on pairs or on K scored responses.
+
+        With --rounds, the responses are drawn from the policy as it learns, and `data` is a folder of prompts.
+        """
+        from train.run.settings import DpoSettings
+
+        chosen = settings_of(DpoSettings, config, settings, **{"rounds.count": rounds})
+        from train.preference.rounds import train_preference
+
+        report(train_preference(chosen, open_model), chosen.output, as_json)
+
+    return ms, dpo
 
 
 def reward(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:

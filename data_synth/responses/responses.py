@@ -92,29 +92,52 @@ def make_rows(
 
 
 def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
-    """`sampling.asked` calls per prompt, each with its own seed; without thinking, and without responses that were cut, refused, empty or repeated."""
+    """The responses of `draw_texts` to each draft, in the policy's answer form."""
+    prompts = [answer_messages(draft.question.text, draft.excerpts, policy.form) for draft in drafts]
+    keys = [(draft.question.id, str(_size(draft))) for draft in drafts]
+    drawn = draw_texts(list(zip(keys, prompts, strict=True)), policy, sampling)
+    return [SampledResponses(draft, each.texts, policy.form) for draft, each in zip(drafts, drawn, strict=True)]
+
+
+@dataclass(frozen=True)
+class DrawnTexts:
+    """Usable responses to one prompt, in sampling order, and the numbers (from 0) of those that were cut at the token limit."""
+
+    texts: tuple[str, ...]
+    cut: tuple[int, ...] = ()
+
+
+def draw_texts(
+    prompts: Sequence[tuple[Sequence[str], tuple[Message, ...]]], policy: LanguageModel, sampling: Sampling
+) -> list[DrawnTexts]:
+    """`sampling.asked` calls for each prompt, which comes with the key of its seeds."""
     requests = [
         CompletionRequest(
-            answer_messages(draft.question.text, draft.excerpts, policy.form),
-            sampling.max_tokens,
-            sampling.temperature,
-            seed=response_seed(sampling.seed, draft, number),
+            messages, sampling.max_tokens, sampling.temperature, seed=response_seed(sampling.seed, key, number)
         )
-        for draft in drafts
+        for key, messages in prompts
         for number in range(sampling.asked)
     ]
     made = iter(policy.complete(requests))
-    drawn = []
-    for draft in drafts:
-        completions = islice(made, sampling.asked)
-        texts = [quote(without_thinking(one.text)) for one in completions if one.finish_reason == "stop"]
-        drawn.append(SampledResponses(draft, tuple(dict.fromkeys(text for text in texts if text)), policy.form))
-    return drawn
+    return [usable_texts(list(islice(made, sampling.asked)), sampling.as_drawn) for _ in prompts]
 
 
-def response_seed(seed: int, draft: Draft, number: int) -> int:
-    """The seed of one response: distinct for each prompt and number, the same in every run."""
-    return int(content_id(str(seed), draft.question.id, str(_size(draft)), str(number))[:8], 16) >> 1
+def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> DrawnTexts:
+    """The texts after any thinking, without refused and empty ones; unless `as_drawn`, without cut and repeated ones, too."""
+    usable = [
+        (text, one.finish_reason)
+        for one in completions
+        if one.finish_reason != "refused" and (text := quote(without_thinking(one.text)))
+    ]
+    if not as_drawn:
+        return DrawnTexts(tuple(dict.fromkeys(text for text, reason in usable if reason == "stop")))
+    cut = tuple(number for number, (_, reason) in enumerate(usable) if reason == "length")
+    return DrawnTexts(tuple(text for text, _ in usable), cut)
+
+
+def response_seed(seed: int, key: Sequence[str], number: int) -> int:
+    """The seed of one response: distinct for each prompt, by its key, and number; the same in every run."""
+    return int(content_id(str(seed), *key, str(number))[:8], 16) >> 1
 
 
 def _response_row(

@@ -5,7 +5,7 @@ A component is a formula over one response and its question; "grounded" needs th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from data_synth.preferences.reasons import normalise_answer
 from data_synth.rows import Form, ResponseRow, response_from_json, response_to_json
 from graph.answer.citations import own_citations
 from graph.answer.match import word_f1
-from graph.answer.prompt import parse_answer
+from graph.answer.prompt import form_of_prompt, parse_answer
 from graph.answer.support import SupportChecker
 from graph.documents.questions import SPLITS
 from graph.types import AnswerForm
@@ -93,9 +93,20 @@ def variety_reward(response: str) -> float:
     return min(1.0, 2 * len(set(words)) / len(words)) if words else 0.0
 
 
+REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
+    "correct": lambda text, row: answer_reward(text, row.answers),
+    "format": lambda text, row: format_reward(text, form_of_prompt(row.prompt)),
+    "citations": lambda text, row: citation_reward(text, row.context_size),
+    "length": lambda text, row: length_reward(text),
+    "variety": lambda text, row: variety_reward(text),
+}
+"""The components that can be computed for a new text without an index, the passages with their titles, or another model."""
+
+
 ABOUT = """\
 Prompts with K distinct responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
-are chosen at training). Responses that were cut, refused or repeated are not included."""
+are chosen at training). Responses that were cut, refused or repeated are not included, unless `sampling.as_drawn` is set, as in the
+rounds of `train ms` and `train dpo`; `cut` then numbers the cut ones."""
 COMPONENTS = (
     "correct",
     "format",
@@ -123,8 +134,9 @@ def response_problems(row: ResponseRow) -> list[str]:
         problems.append(f"{len(row.responses)} responses, expected at least 2")
     problems += [f"response {n} is empty" for n, text in enumerate(row.responses, start=1) if not text.strip()]
     problems += [f"response {n} holds a special token" for n, text in enumerate(row.responses, start=1) if "<|" in text]
-    if len(set(row.responses)) < len(row.responses):
+    if len(set(row.responses)) < len(row.responses) and not row.sampling.as_drawn:
         problems.append("a response appears twice")
+    problems += [f"cut names response {n + 1}" for n in row.cut if not 0 <= n < len(row.responses)]
     if not row.rewards:
         problems.append("no rewards")
     for component, values in row.rewards.items():
@@ -143,7 +155,10 @@ def response_schema() -> pa.Schema:
     text, texts = pa.string(), pa.list_(pa.string())
     turns = pa.list_(pa.struct([("role", text), ("content", text)]))
     sampling = pa.struct(
-        [("asked", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32()), ("seed", pa.int64())]
+        [
+            *(("asked", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32())),
+            *(("seed", pa.int64()), ("as_drawn", pa.bool_())),
+        ]
     )
     rewards = pa.struct([(component, pa.list_(pa.float32())) for component in COMPONENTS])
     return pa.schema(
@@ -151,7 +166,7 @@ def response_schema() -> pa.Schema:
             *(("id", text), ("prompt", turns), ("responses", texts)),
             *(("rewards", rewards), ("question_id", text), ("question", text)),
             *(("answers", texts), ("kind", text), ("split", text), ("context_size", pa.int32())),
-            *(("context_ids", texts), ("sampling", sampling), ("policy", text)),
+            *(("context_ids", texts), ("sampling", sampling), ("policy", text), ("cut", pa.list_(pa.int32()))),
         ]
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
+from data_synth.responses.rewards import REWARDS, answer_reward, format_reward
 from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
 from eval.metrics import normalise
@@ -137,15 +137,6 @@ def cached_or_measured(
 
 Load = Callable[[str], tuple[Any, Any]]
 """A function from a model's source to (model, tokenizer), ready to generate and to score."""
-
-REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
-    "correct": lambda text, row: answer_reward(text, row.answers),
-    "format": lambda text, row: format_reward(text, form_of_prompt(row.prompt)),
-    "citations": lambda text, row: citation_reward(text, row.context_size),
-    "length": lambda text, row: length_reward(text),
-    "variety": lambda text, row: variety_reward(text),
-}
-"""The reward components that can be computed for a new text without an index, the passages with their titles, or another model."""
 
 
 def measure_runs(
@@ -307,11 +298,12 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
-    """The model that all runs started from; UserError when they started from different ones."""
-    for folder, record in zip(folders, records, strict=True):
+    """The model that all runs are tied to; UserError when they are tied to different ones."""
+    references = [str(record.settings.get("reference") or record.base_model) for record in records]
+    for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:
             raise UserError(f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave it out")
-        if record.base_model != records[0].base_model:
-            found = f"{folder}: started from {record.base_model}, {folders[0]} from {records[0].base_model}"
+        if reference != references[0]:
+            found = f"{folder}: started from {reference}, {folders[0]} from {references[0]}"
             raise UserError(found, "runs with one reference", "compare runs from the same start")
-    return records[0].base_model
+    return references[0]

@@ -77,6 +77,7 @@ def job_of(settings: TrainSettings) -> Job:
 
 def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
     data = read_preference_data(settings, tokenizer, settings.label_smoothing)
+    passes = 1 if settings.reference is None else 2  # a policy that is not its own reference is scored, too
     is_cached = settings.reference_cache is not None and Path(settings.reference_cache).exists()
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
@@ -91,7 +92,7 @@ def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
         packs=settings.layout == "packed",
         row_tokens=settings.row_tokens,
         max_stored_logits=HEAD_CHUNK_TOKENS,
-        reference_groups=() if is_cached else reference_passes([*data.train, *data.dev], settings.batch_size),
+        reference_groups=reference_passes([*data.train, *data.dev], settings.batch_size) * (passes - is_cached),
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -75,7 +75,7 @@ def scored_groups(
         for number, members in enumerate(
             split_into_groups(len(row.responses), grouping.size, random.Random(content_id(str(grouping.seed), row.id)))
         ):
-            tokenized = tokenize_group(tokenizer, row.prompt, [row.responses[member] for member in members])
+            tokenized = tokenize_members(tokenizer, row, members)
             yield ResponseGroup(f"{row.id}/{number}", tokenized, tuple(rewards[member] for member in members))
 
 
@@ -93,8 +93,7 @@ def best_worst_groups(
         rewards = combine_rewards(row, weights)
         best, worst = rewards.index(max(rewards)), rewards.index(min(rewards))
         if best != worst:
-            tokenized = tokenize_group(tokenizer, row.prompt, (row.responses[best], row.responses[worst]))
-            yield ResponseGroup(row.id, tokenized, hard_label(label_smoothing))
+            yield ResponseGroup(row.id, tokenize_members(tokenizer, row, (best, worst)), hard_label(label_smoothing))
 
 
 def hard_label(label_smoothing: float) -> tuple[float, float]:
@@ -106,13 +105,22 @@ def hard_label(label_smoothing: float) -> tuple[float, float]:
     return math.log1p(-label_smoothing), math.log(label_smoothing) if label_smoothing > 0 else -math.inf
 
 
+def tokenize_members(tokenizer: PreTrainedTokenizerBase, row: ResponseRow, members: Sequence[int]) -> TokenizedGroup:
+    """The prompt of a row with the responses of these numbers."""
+    cut = [place for place, member in enumerate(members) if member in row.cut]
+    return tokenize_group(tokenizer, row.prompt, [row.responses[member] for member in members], cut)
+
+
 def tokenize_group(
-    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], responses: Sequence[str]
+    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], responses: Sequence[str], cut: Collection[int] = ()
 ) -> TokenizedGroup:
-    """A chat prompt and its responses, each with its end token, split at the end of their common prompt tokens."""
+    """A chat prompt and its responses, split at the end of their common prompt tokens; each has its end token, except those numbered in `cut`."""
     rows = [tokenize_row(tokenizer, prompt, response) for response in responses]
     shared = min(row.prompt_tokens for row in rows)
-    return TokenizedGroup(rows[0].ids[:shared], tuple(row.ids[shared:] for row in rows))
+    return TokenizedGroup(
+        rows[0].ids[:shared],
+        tuple(row.ids[shared : len(row.ids) - (number in cut)] for number, row in enumerate(rows)),
+    )
 
 
 def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[float, ...]:

@@ -1,14 +1,16 @@
 """Preference training from settings to a finished run: mode-seeking, DPO or another loss of the family, on pairs (K = 2) or on K scored responses.
 
-The reference is the frozen initial model; its log-probabilities are computed once, before the first step. `trainer: trl` uses TRL's
+The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step. `trainer: trl` uses TRL's
 DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle; there the reference is a second copy of a full model, the
 base below a new adapter, or TRL's frozen copy of an adapter whose training continues."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +24,9 @@ from trl import DPOConfig, DPOTrainer
 from graph.errors import UserError
 from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter
 from graph.shared.console import say
-from train.model.load import device, load_tokenizer, without_dropout
+from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation
-from train.model.packing import choose_layout, plain_layout
+from train.model.packing import LogpsOf, choose_layout, plain_layout
 from train.model.trial import check_still
 from train.preference.groups import (
     Grouping,
@@ -42,6 +44,7 @@ from train.run.data import both_sides, holds_responses, pair_dataset, read_prefe
 from train.run.loop import (
     SingleCastMixin,
     TrainingInputs,
+    check_adapter,
     check_start,
     load_start,
     lora_config,
@@ -55,6 +58,7 @@ from train.run.record import Alignment, RunRecord
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings
 
 Loss = Literal["exo_pair", "sigmoid", "ipo", "nca_pair"]
+KL = "kl_to_reference"
 TRL_LOSSES: dict[str, Loss] = {"ms": "exo_pair", "dpo": "sigmoid", "ipo": "ipo", "nca": "nca_pair"}
 
 
@@ -143,7 +147,8 @@ def _train(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> R
         )
     with run_folder(settings, stage) as folder:
         trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, folder)
-        return run_and_save(trainer, stage, settings, folder, alignment_of(settings, data, settings.label_smoothing))
+        alignment = alignment_of(settings, data, settings.label_smoothing)
+        return run_and_save(trainer, stage, settings, folder, alignment, trainer.first_figures)
 
 
 def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
@@ -158,6 +163,9 @@ def read_preference_data(
     settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float
 ) -> PreferenceData:
     """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for an unusable row."""
+    if settings.rounds is not None:
+        found = "rounds: the responses to train on are not drawn yet"
+        raise UserError(found, "one run over a folder of `synth responses`", "unset rounds")
     folder = Path(settings.data)
     scored = holds_responses(folder / "train.jsonl")
 
@@ -192,40 +200,40 @@ def response_group_trainer(
     settings: PreferenceSettings, method: Method, data: PreferenceData, tokenizer: PreTrainedTokenizerBase, folder: Path
 ) -> ResponseGroupTrainer:
     """The trainer of groups of K responses: model with its adapter, reference log-probabilities, dropout off."""
+    groups = [*data.train, *data.dev]
+    other = (
+        None
+        if settings.reference is None
+        else reference_of(settings, groups, partial(logps_by_other, settings, groups))
+    )
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
     check_still(model)
-    tokenized = [group.tokenized for group in (*data.train, *data.dev)]
+    tokenized = [group.tokenized for group in groups]
     check_rotation(
         model.config, [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
     )
-    model.to(device())
-    longest_tokens = max(group.longest_tokens for group in (*data.train, *data.dev))
-    is_plain = settings.layout == "plain"
-    logps_of = plain_layout if is_plain else choose_layout(model, longest_tokens, settings.row_tokens)
+    logps_of = layout_of(settings, model.to(device()), groups)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs and method in ("ms", "dpo", "nca"):
         say(
             f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
         )
-    groups = [*data.train, *data.dev]
 
-    def compute_reference() -> list[Tensor]:
+    def initial_logps() -> list[Tensor]:
         with autocast(settings):
             return reference_logps(model, groups, logps_of, settings.batch_size)
 
-    if settings.reference_cache is None:
-        reference = compute_reference()
-    else:
-        cache = Path(settings.reference_cache)
-        reference = cached_reference(cache, settings.model, settings.precision, groups, compute_reference)
+    reference = reference_of(settings, groups, initial_logps) if other is None else other
+    figures = {} if other is None else {KL: mean_log_ratio(initial_logps(), other)}
     examples = [Example(group, reference_K) for group, reference_K in zip(groups, reference, strict=True)]
     train_examples, dev_examples = examples[: len(data.train)], examples[len(data.train) :]
     trainer = ResponseGroupTrainer(
         objective,
         logps_of,
+        figures,
         model=model,
         args=TrainingArguments(**trainer_arguments(settings, folder), remove_unused_columns=False),
         train_dataset=train_examples,
@@ -236,6 +244,39 @@ def response_group_trainer(
         sampling = (data.dev, settings.sample_steps, settings.max_length_tokens)
         trainer.add_callback(GenerationCallback(tokenizer, *sampling, trainer.note))
     return trainer
+
+
+def layout_of(settings: PreferenceSettings, model: Any, groups: Sequence[ResponseGroup]) -> LogpsOf:
+    """The layout of the settings, or the plain one for a model that cannot read packed rows."""
+    if settings.layout == "plain":
+        return plain_layout
+    return choose_layout(model, max(group.longest_tokens for group in groups), settings.row_tokens)
+
+
+def reference_of(
+    settings: PreferenceSettings, groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
+) -> list[Tensor]:
+    """log π_ref of each group, from the cache of the settings, if they name one."""
+    if settings.reference_cache is None:
+        return compute()
+    source = settings.reference or settings.model
+    return cached_reference(Path(settings.reference_cache), source, settings.precision, groups, compute)
+
+
+def logps_by_other(settings: PreferenceSettings, groups: Sequence[ResponseGroup]) -> list[Tensor]:
+    """log π of each group by the model that `reference` names, which is then dropped from memory."""
+    precision = settings.precision if check_adapter(settings) else "float32"
+    model = load_model(str(settings.reference), precision, quantisation=settings.quantise)
+    without_dropout(model)
+    check_still(model)
+    logps_of = layout_of(settings, model.to(device()), groups)
+    with autocast(settings):
+        return reference_logps(model, groups, logps_of, settings.batch_size)
+
+
+def mean_log_ratio(logps: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+    """Mean of log π − log π_ref over all responses, in nats: an estimate of KL(π ‖ π_ref) for responses that π drew."""
+    return float((torch.cat(list(logps)) - torch.cat(list(reference))).mean())
 
 
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:

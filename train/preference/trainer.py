@@ -84,13 +84,14 @@ class Example:
 
 
 class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """A Trainer whose examples are `Example`s and whose loss is an `Objective`."""
+    """A Trainer whose examples are `Example`s and whose loss is an `Objective`; `figures` are of the policy before the first step."""
 
-    def __init__(self, objective: Objective, logps_of: LogpsOf, **arguments: Any) -> None:
+    def __init__(self, objective: Objective, logps_of: LogpsOf, figures: Mapping[str, float], **arguments: Any) -> None:
         super().__init__(data_collator=list, **arguments)
         self.model_accepts_loss_kwargs = False
         self.objective = objective
         self.logps_of = logps_of
+        self.first_figures = figures
         self._figures: list[Mapping[str, float]] = []
         self._dev_figures: list[Mapping[str, float]] = []
 

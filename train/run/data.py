@@ -11,12 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from data_synth.rows import PreferenceRow, ResponseRow, preference_from_json, response_from_json
-from graph.answer.prompt import form_of
+from data_synth.rows import (
+    PreferenceRow,
+    ResponseRow,
+    Sampling,
+    preference_from_json,
+    response_from_json,
+    turns_from_json,
+)
+from graph.answer.prompt import NOT_FOUND, form_of
 from graph.errors import UserError
 from graph.shared.ids import checksum
 from graph.shared.jsonl import read_jsonl
-from graph.types import AnswerForm
+from graph.types import AnswerForm, Message
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,6 +57,48 @@ def read_preferences(file: Path) -> list[PreferenceRow]:
 def read_responses(file: Path) -> list[ResponseRow]:
     """All rows of a file of scored responses, checked; UserError as `read_preferences`."""
     return _read_rows(file, response_from_json, check_responses, "responses", "prompt, responses or rewards")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt to sample responses to: a row that has none yet, and the numbers of its gold passages (None: its data do not name them)."""
+
+    row: ResponseRow
+    gold: frozenset[int] | None
+
+
+def read_prompts(file: Path) -> list[Prompt]:
+    """The distinct prompts of a file of reading rows, preferences or scored responses, in order; UserError as `read_preferences`."""
+    rows = _read_rows(file, prompt_from_json, _check_prompt_row, "reading", "prompt, answers or context_ids")
+    return list({prompt.row.prompt: prompt for prompt in rows}.values())
+
+
+def prompt_from_json(row: Mapping[str, Any]) -> Prompt:
+    """The prompt of a row; where no answer is accepted, "not in the documents" is. Raises as `preference_from_json`."""
+    passages = tuple(row["context_ids"])
+    gold = set(row["gold_ids"]) if "gold_ids" in row else None
+    return Prompt(
+        ResponseRow(
+            id=row["id"],
+            prompt=turns_from_json(row["prompt"]),
+            responses=(),
+            rewards={},
+            question_id=row["question_id"],
+            question=row["question"],
+            answers=tuple(row["answers"]) or (NOT_FOUND,),
+            kind=row["kind"],
+            split="train",
+            context_size=len(passages),
+            context_ids=passages,
+            sampling=Sampling(0, 0.0, 0, 0),
+            policy="",
+        ),
+        None if gold is None else frozenset(n for n, passage in enumerate(passages, start=1) if passage in gold),
+    )
+
+
+def _check_prompt_row(prompt: Prompt, where: str) -> None:
+    check_prompt(prompt.row.prompt, where)
 
 
 def rows_fingerprint(source: Path) -> str:
@@ -106,24 +155,29 @@ def check_row(row: PreferenceRow, where: str) -> None:
             raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty text", "remove the row")
     if row.chosen == row.rejected:
         raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
-    if not row.prompt or row.prompt[-1].role != "user":
+    check_prompt(row.prompt, where)
+
+
+def check_prompt(prompt: Sequence[Message], where: str) -> None:
+    """UserError if a prompt does not end with a question."""
+    if not prompt or prompt[-1].role != "user":
         raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row")
 
 
 def check_responses(row: ResponseRow, where: str) -> None:
-    """UserError if a row has no usable preference: fewer than two responses, an empty or repeated one, rewards that do not match."""
+    """UserError if a row has no usable preference: fewer than two responses, an empty or (unless as drawn) a repeated one, rewards that do not match."""
     for number, text in enumerate(row.responses, start=1):
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: response {number} is {text!r}", "a non-empty text", "remove the row")
-    if len(set(row.responses)) < max(2, len(row.responses)):
+    distinct = len(row.responses) if row.sampling.as_drawn else len(set(row.responses))
+    if distinct < max(2, len(row.responses)):
         found = f"{where}: {len(row.responses)} responses, {len(set(row.responses))} of them distinct"
         raise UserError(found, "at least two, all distinct", "remove the row")
     for component, values in row.rewards.items():
         if len(values) != len(row.responses) or not all(math.isfinite(value) for value in values):
             found = f"{where}: reward {component!r} is {list(values)!r:.80}"
             raise UserError(found, f"{len(row.responses)} finite numbers", "make the rewards again")
-    if not row.prompt or row.prompt[-1].role != "user":
-        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row")
+    check_prompt(row.prompt, where)
 
 
 def check_lengths(

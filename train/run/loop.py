@@ -8,10 +8,11 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import trl.trainer.utils
@@ -127,6 +128,16 @@ def check_start(settings: TrainSettings) -> None:
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
     """The model to train, after a trial (train/model/trial.py). Frozen weights have the run's precision, trained ones are float32."""
+    precision = settings.precision if check_adapter(settings) else "float32"
+    model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
+    check_vocabulary(model, tokenizer, f"model {settings.model!r}")
+    if head == "tokens":
+        check_model(model)
+    return model
+
+
+def check_adapter(settings: TrainSettings) -> bool:
+    """Whether an adapter is trained, on a frozen base; UserError for two adapters, and for a quantised model without one."""
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
         found = f"model {settings.model!r} is an adapter already and lora is set"
@@ -137,12 +148,7 @@ def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head
     if settings.quantise != "none" and not frozen_base:
         found = f"quantise = {settings.quantise} without an adapter"
         raise UserError(found, "an adapter on the frozen base", "set lora, or start from an adapter")
-    precision = settings.precision if frozen_base else "float32"
-    model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
-    check_vocabulary(model, tokenizer, f"model {settings.model!r}")
-    if head == "tokens":
-        check_model(model)
-    return model
+    return frozen_base
 
 
 def check_tracker(report_to: str) -> None:
@@ -263,15 +269,21 @@ def run_folder(settings: TrainSettings, stage: Stage) -> AbstractContextManager[
 
 
 def run_and_save(
-    trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment = NOT_ALIGNED
+    trainer: Any,
+    stage: Stage,
+    settings: TrainSettings,
+    folder: Path,
+    alignment: Alignment = NOT_ALIGNED,
+    figures: Mapping[str, float] = MappingProxyType({}),
 ) -> RunRecord:
-    """Train (or resume from an interrupted run's last checkpoint), measure, and write the run into `folder`."""
+    """Train (or resume from an interrupted run's last checkpoint), measure, and write the run, with `figures` more, into `folder`."""
     check_sharding(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:
         origin = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
         checkpoint = last_checkpoint(folder, settings, origin)
     outcome = run_trainer(trainer, stage, checkpoint)
+    outcome = replace(outcome, metrics={**outcome.metrics, **figures})
     record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
     weights = trainer.accelerator.get_state_dict(trainer.model)  # in every process: FSDP shards the weights
     if is_main_process():

@@ -23,7 +23,7 @@ from graph.config import Settings
 from graph.errors import UserError
 from graph.models.catalogue import name_of
 from graph.models.checkpoint import ADAPTER_CONFIG, base_weights
-from graph.shared.jsonl import write_jsonl
+from graph.shared.jsonl import write_jsonl, write_text
 from graph.shared.progress import report_progress
 from train.model.load import device
 from train.run.data import form_of_rows, rows_fingerprint
@@ -85,9 +85,16 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
 
 
 def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str]) -> str | None:
-    """The checkpoint of an interrupted run in `folder` to resume from, or None.
+    """The checkpoint of an interrupted run in `folder` to resume from, or None. UserError as in `check_same_run`."""
+    check_same_run(folder, settings, origin)
+    complete = [file for file in (folder / CHECKPOINTS).glob("checkpoint-*") if _is_complete(file)]
+    return str(max(complete, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if complete else None
 
-    UserError if that run had other settings or another `origin` (the fingerprints of data and weights).
+
+def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) -> None:
+    """Describe the run in progress in its folder; UserError if one with other settings or another `origin` was interrupted there.
+
+    `origin` are the fingerprints of data and weights.
     """
     description_file = folder / CHECKPOINTS / SETTINGS
     run = {"settings": settings.recorded(), "made from": dict(origin)}
@@ -96,9 +103,7 @@ def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str])
         raise _other_run(folder)
     if is_main_process():
         description_file.parent.mkdir(parents=True, exist_ok=True)
-        description_file.write_text(description, encoding="utf-8")
-    complete = [checkpoint for checkpoint in description_file.parent.glob("checkpoint-*") if _is_complete(checkpoint)]
-    return str(max(complete, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if complete else None
+        write_text(description_file, description)
 
 
 def _other_run(folder: Path) -> UserError:
@@ -134,18 +139,28 @@ def save_run(
     adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
     model.save_pretrained(folder, state_dict=weights, **adapters)
     if adapters:
-        _name_base(folder / ADAPTER_CONFIG)
+        _settle_config(folder / ADAPTER_CONFIG)
     tokenizer.save_pretrained(folder)
+    save_record(folder, record, log, adapter=bool(adapters))
+
+
+def save_record(folder: Path, record: RunRecord, log: Sequence[Mapping[str, float]], adapter: bool) -> None:
+    """Save settings, log, card and, last, run.json of a run whose weights are in the folder."""
     settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
     (folder / SETTINGS).write_text(settings, encoding="utf-8")
     write_jsonl(folder / "log.jsonl", (dict(row) for row in log))
-    (folder / "README.md").write_text(model_card(record, adapter=bool(adapters)), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(record, adapter), encoding="utf-8")
     write_run(folder, record)
 
 
-def _name_base(config: Path) -> None:
-    """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache."""
+def _settle_config(config: Path) -> None:
+    """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache; and the layers in order.
+
+    PEFT holds the layers as a set, so that every process writes them, and with them the fingerprint, differently.
+    """
     values = json.loads(config.read_text(encoding="utf-8"))
+    if isinstance(values["target_modules"], list):
+        values["target_modules"].sort()
     values["base_model_name_or_path"] = name_of(values["base_model_name_or_path"])
     config.write_text(json.dumps(values, indent=2, sort_keys=True), encoding="utf-8")
 

@@ -140,6 +140,29 @@ class SftSettings(TrainSettings):
         return self
 
 
+class RoundsSettings(Settings):
+    """On-policy rounds (train/preference/rounds.py): `data` are prompts, to which each round draws fresh responses of the policy so far."""
+
+    count: int = Field(default=3, ge=1, description="rounds; each draws responses, rewards them and trains on them")
+    prompts: int | None = Field(
+        default=None, ge=1, description="prompts of a round, another draw of `data` in each; null takes all"
+    )
+    samples: int = Field(default=8, ge=2, description="responses to draw for each prompt")
+    temperature: float = Field(default=1.0, gt=0, description="temperature that responses are drawn at")
+    max_answer_tokens: int = Field(
+        default=256, ge=1, description="longest response, in tokens; a longer one is cut and learned without its end"
+    )
+    epochs: float = Field(
+        default=1, gt=0, description="passes over the responses of a round, in place of the run's own `epochs`"
+    )
+    engine: Literal["hf", "openvino", "vllm"] = Field(
+        "hf", description="engine to draw with; openvino, fast on processors, rounds the weights to 8 bits"
+    )
+    reference: Literal["start", "round"] = Field(
+        "start", description="what each round ties the policy to: the model at the start of the run, or of the round"
+    )
+
+
 class PreferenceSettings(TrainSettings):
     """Preference training on pairs or on scored responses; the data decide which (DESIGN §5)."""
 
@@ -167,6 +190,12 @@ class PreferenceSettings(TrainSettings):
     row_tokens: int | None = Field(
         default=None, ge=8, description="length of a packed row, in tokens; null: the longest of the batch"
     )
+    reference: str | None = Field(
+        None, description="model that the policy is tied to, in place of `model` as it is before the first step"
+    )
+    rounds: RoundsSettings | None = Field(
+        None, description="learn in rounds from fresh responses of the policy; null takes those in `data`, in one run"
+    )
     reference_cache: str | None = Field(
         None, description="file that caches the log-probabilities of the reference model for other runs"
     )
@@ -185,6 +214,19 @@ class PreferenceSettings(TrainSettings):
         if not any(weights.values()):
             raise ValueError("no component has a weight: responses of equal reward teach nothing")
         return weights
+
+    @model_validator(mode="after")
+    def _check_reference_and_rounds(self) -> PreferenceSettings:
+        if self.trainer == "trl" and (self.reference or self.rounds):
+            raise ValueError("TRL's trainer takes neither reference nor rounds: set trainer to modegraph")
+        if self.rounds is None:
+            return self
+        for name in ("reference_cache", "sample_steps"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is for one run over given responses: unset it, or unset rounds")
+        if self.reference and self.rounds.reference == "round":
+            raise ValueError(f"rounds.reference = 'round' and reference = {self.reference!r}: unset one of them")
+        return self
 
 
 class DpoSettings(PreferenceSettings):
@@ -210,6 +252,8 @@ class DpoSettings(PreferenceSettings):
             raise ValueError(
                 f"label_smoothing = {self.label_smoothing:g} would not soften the labels of {which}: set it to 0"
             )
+        if self.label_smoothing and self.rounds and not self.best_against_worst:
+            raise ValueError("label_smoothing softens pairs: set best_against_worst to true, or label_smoothing to 0")
         return self
 
 

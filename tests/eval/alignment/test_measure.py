@@ -10,10 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from data_synth.responses.rewards import REWARDS
 from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.frontier import align_runs
 from eval.alignment.measure import (
-    REWARDS,
     common_reference,
     common_weights,
     constant_answers,

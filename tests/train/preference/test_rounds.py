@@ -1,0 +1,281 @@
+"""On-policy rounds with a tiny model: fresh rows each, a rising reward, the same end after a kill, and what is refused before the first response."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from data_synth.responses.responses import usable_texts
+from data_synth.rows import ResponseRow, response_to_json
+from graph.errors import UserError
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.types import Completion
+from modegraph.train import ms
+from serve.engines import open_model
+from tests.places import ROOT
+from tests.train.world import scored
+from train.cli import register
+from train.model.load import load_policy, load_tokenizer
+from train.preference.groups import Grouping, scored_groups
+from train.preference.preference import train_ms
+from train.preference.rounds import choose_prompts, rewarded, train_preference
+from train.run.data import prompt_from_json, read_prompts, read_responses
+from train.run.record import read_run
+from train.run.settings import LoraSettings, MsSettings, SftSettings
+from train.sft import train_sft
+
+PEOPLE = ("Ida", "Tobias", "Hanne", "Gideon", "Ada", "Piers")
+SAMPLES = 8
+RUN = """
+import os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from serve.engines import open_model
+from serve.engines.hf import HfModel
+from train.preference import rounds
+from train.run.loop import ProgressCallback
+from train.run.settings import MsSettings
+
+def dies(function, turn):
+    left = [turn]
+    def run(*arguments, **named):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **named)
+    return run
+
+if sys.argv[1] == "sampling":
+    HfModel.run = dies(HfModel.run, 5)
+elif sys.argv[1] == "between":
+    rounds.train = dies(rounds.train, 2)
+elif sys.argv[1] == "training":
+    ProgressCallback.on_log = dies(ProgressCallback.on_log, 6)
+elif sys.argv[1] == "at the end":
+    rounds.save_record = dies(rounds.save_record, 1)  # the third round is over then, too
+rounds.train_preference(MsSettings.model_validate_json(Path(sys.argv[2]).read_text()), open_model)
+"""
+
+
+def row(number: int, answer: str = "yes") -> dict[str, Any]:
+    """A reading row: is somebody here? The first passage of two is gold."""
+    question = f"Is {PEOPLE[number]} here?"
+    return {
+        "id": f"q{number}",
+        "prompt": [{"role": "user", "content": question}],
+        "completion": [{"role": "assistant", "content": answer}],
+        "question_id": f"q{number}",
+        "question": question,
+        "answers": ["yes"],
+        "kind": "single",
+        "split": "train",
+        "context_ids": ["a", "b"],
+        "gold_ids": ["a"],
+    }
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prompts")
+    write_jsonl(folder / "train.jsonl", (row(number) for number in range(len(PEOPLE))))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undecided(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that answers yes or no, each about as often."""
+    folder = tmp_path_factory.mktemp("undecided")
+    rows = [row(number, answer) for number in range(len(PEOPLE)) for answer in ("yes", "no")]
+    write_jsonl(folder / "train.jsonl", rows)
+    values = {"model": str(base), "data": str(folder), "output": str(folder / "sft"), "learning_rate": 1e-2}
+    train_sft(SftSettings(**values, max_steps=60, batch_size=12))
+    return folder / "sft"
+
+
+def settings_of(model: Path, data: Path, output: Path, /, **changes: Any) -> MsSettings:
+    rounds = {"count": 3, "samples": SAMPLES, "max_answer_tokens": 4, **changes.pop("rounds", {})}
+    values = {"learning_rate": 3e-3, "batch_size": 2, "logging_steps": 1, "lora": LoraSettings(rank=4, alpha=8)}
+    places = {"model": str(model), "data": str(data), "output": str(output)}
+    return MsSettings.model_validate({**places, **values, "rewards": {"correct": 1.0}, "rounds": rounds, **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three rounds, undisturbed."""
+    output = tmp_path_factory.mktemp("whole") / "run"
+    train_preference(settings_of(undecided, prompts, output), open_model)
+    return output
+
+
+def rows_of(run: Path, number: int) -> list[ResponseRow]:
+    return read_responses(run / f"round-{number}" / "responses" / "train.jsonl")
+
+
+def test_the_reward_rises_on_fresh_responses_of_the_policy(whole: Path, undecided: Path) -> None:
+    figures = [figure for _, figure in read_jsonl(whole / "rounds.jsonl")]
+    assert 0.2 < figures[0]["right"] < 0.8 and figures[2]["reward"] > figures[0]["reward"] + 0.1
+    assert figures[0]["kl_to_reference"] == 0 < figures[1]["kl_to_reference"]
+    first, second = rows_of(whole, 1), rows_of(whole, 2)
+    assert first[0].policy.startswith("sft#") and second[0].policy.startswith("run#")
+    assert first[0].sampling.seed != second[0].sampling.seed
+    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated ones are kept"
+    assert any(len(set(each.responses)) < SAMPLES for each in first)
+    right = [text == "yes" for each in second for text in each.responses]
+    assert figures[1]["right"] == pytest.approx(sum(right) / len(right))
+    inner = read_run(whole / "round-2" / "run")
+    assert (inner.base_model, inner.settings["reference"]) == (str(whole / "round-1" / "run"), str(undecided))
+
+
+def test_the_whole_is_a_run_from_the_start_to_the_last_adapter(whole: Path, undecided: Path, prompts: Path) -> None:
+    record, last = read_run(whole), read_run(whole / "round-3" / "run")
+    assert (record.stage, record.base_model, record.data) == ("ms", str(undecided), str(prompts))
+    assert record.settings["rounds"]["count"] == 3 and record.responses_per_prompt == SAMPLES
+    assert record.metrics["round 1 right"] < record.metrics["round 3 right"]
+    assert record.metrics["train_loss"] == last.metrics["train_loss"]
+    weights = [folder / "adapter_model.safetensors" for folder in (whole, whole / "round-3" / "run")]
+    assert weights[0].read_bytes() == weights[1].read_bytes() != (whole / "round-1/run" / weights[0].name).read_bytes()
+    assert [line["round"] for _, line in read_jsonl(whole / "log.jsonl")] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert not {"checkpoints", "progress.jsonl"} & {file.name for file in whole.iterdir()}
+    load_policy(str(whole))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["sampling", "between", "training", "at the end"])
+def test_a_killed_run_ends_as_one_left_alone(
+    moment: str, whole: Path, undecided: Path, prompts: Path, tmp_path: Path
+) -> None:
+    """SIGKILL in the second round, nothing cleaned up: the same rows, figures and weights, byte for byte."""
+    settings = settings_of(undecided, prompts, tmp_path / "killed")
+    (tmp_path / "settings.json").write_text(settings.model_dump_json())
+    (tmp_path / "run.py").write_text(RUN)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, tmp_path / "run.py", moment, tmp_path / "settings.json"]
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert process.returncode == -9, process.stderr.decode()[-2000:]
+    assert (tmp_path / "killed/round-1/run/run.json").exists() and not (tmp_path / "killed/run.json").exists()
+    assert (tmp_path / "killed/round-2/responses/train.jsonl").exists() == (moment != "sampling")
+    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+        train_preference(settings.model_copy(update={"beta": 0.2}), open_model)
+    train_preference(settings, open_model)
+    for name in (
+        *("round-1/responses/train.jsonl", "round-2/responses/train.jsonl", "rounds.jsonl"),
+        *("round-1/run/adapter_model.safetensors", "adapter_model.safetensors", "log.jsonl"),
+    ):
+        assert (tmp_path / "killed" / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_each_round_has_its_own_prompts_and_may_be_its_own_reference(
+    undecided: Path, prompts: Path, tmp_path: Path
+) -> None:
+    settings = settings_of(
+        undecided, prompts, tmp_path / "run", rounds={"count": 2, "prompts": 2, "reference": "round"}
+    )
+    train_preference(settings, open_model)
+    asked = [{each.id for each in rows_of(tmp_path / "run", number)} for number in (1, 2)]
+    assert [len(ids) for ids in asked] == [2, 2]
+    assert read_run(tmp_path / "run/round-2/run").settings["reference"] is None
+    many = read_prompts(prompts / "train.jsonl")
+    draws = {tuple(prompt.row.id for prompt in choose_prompts(many, 2, seed)) for seed in range(8)}
+    assert len(draws) > 1 and choose_prompts(many, None, 0) == many
+
+
+def test_cut_and_repeated_responses_stay_as_drawn() -> None:
+    drawn = [Completion("yes", "stop", 1, 1), Completion("yes", "stop", 1, 1), Completion(" ", "stop", 1, 1)]
+    drawn += [Completion("no one", "length", 1, 4), Completion("busy", "refused", 0, 0)]
+    assert usable_texts(drawn, as_drawn=True).texts == ("yes", "yes", "no one")
+    assert usable_texts(drawn, as_drawn=True).cut == (2,)
+    assert usable_texts(drawn).texts == ("yes",)
+
+
+def test_a_cut_response_is_learned_without_an_end_token(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    cut = replace(scored(0), cut=(1, 4))
+    (group,) = scored_groups([cut], tokenizer, Grouping({"correct": 1.0}, False, None, 0))
+    ends = [ids[-1] == tokenizer.eos_token_id for ids in group.tokenized.responses]
+    assert ends == [True, False, True, True, False, True]
+
+
+def test_rewards_are_those_of_the_rows_gold() -> None:
+    """Citations of gold passages; where nothing is accepted, a refusal is right."""
+    prompt = prompt_from_json(row(0))
+    drawn = usable_texts([Completion(text, "stop", 1, 1) for text in ("yes [1]", "yes [2]", "no")], as_drawn=True)
+    rewards = rewarded(prompt, drawn).rewards
+    assert rewards["correct"] == (1.0, 1.0, 0.0) and rewards["gold"] == (1.0, 0.0, 0.0)
+    nothing = prompt_from_json({**row(0), "answers": [], "gold_ids": []})
+    refusal = usable_texts([Completion(text, "stop", 1, 1) for text in ("not in the documents", "yes [1]")])
+    assert rewarded(nothing, refusal).rewards["correct"] == (1.0, 0.0)
+    assert rewarded(nothing, refusal).rewards["gold"] == (1.0, 0.0)
+
+
+def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    """The same losses where it is the initial model itself; another model is another reference, at a distance."""
+    runs = {}
+    changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}
+    for name, reference in (("own", None), ("named", str(base)), ("other", str(tmp_path / "own"))):
+        settings = settings_of(base, scored_data, tmp_path / name, reference=reference).model_copy(update=changes)
+        runs[name] = train_ms(settings)
+    assert "kl_to_reference" not in runs["own"].metrics and runs["named"].metrics["kl_to_reference"] == 0
+    losses = {name: [line["loss"] for _, line in read_jsonl(tmp_path / name / "log.jsonl")] for name in runs}
+    assert losses["own"] == losses["named"] and losses["other"][0] != pytest.approx(losses["own"][0], abs=1e-3)
+    assert abs(runs["other"].metrics["kl_to_reference"]) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rewards": {"correct": 1.0, "grounded": 0.5}}, "'grounded' cannot be computed for the responses of a round"),
+        ({"rounds": {"max_answer_tokens": 1020}}, "less than max_length_tokens = 1,024 together"),
+        ({"data": "nowhere"}, "nowhere/train.jsonl"),
+        ({"model": "nowhere/else/at/all"}, "no such folder"),
+    ],
+)
+def test_bad_input_leaves_nothing(
+    changes: dict[str, Any], message: str, undecided: Path, prompts: Path, tmp_path: Path
+) -> None:
+    settings = settings_of(undecided, prompts, tmp_path / "run", **changes)
+    with pytest.raises(UserError, match=message):
+        train_preference(settings, open_model)
+    assert not (tmp_path / "run").exists()
+
+
+def test_gold_needs_rows_that_name_it(undecided: Path, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "train.jsonl", [response_to_json(scored(0))])
+    settings = settings_of(undecided, tmp_path, tmp_path / "run", rewards={"gold": 1.0})
+    with pytest.raises(UserError, match="do not name their gold passages"):
+        train_preference(settings, open_model)
+    write_jsonl(tmp_path / "train.jsonl", [])
+    with pytest.raises(UserError, match="no rows"):
+        train_preference(settings, open_model)
+
+
+def test_a_finished_run_is_not_trained_over_and_rounds_are_no_single_run(whole: Path, undecided: Path) -> None:
+    settings = settings_of(undecided, Path(read_run(whole).data), whole)
+    with pytest.raises(UserError, match="already there"):
+        train_preference(settings, open_model)
+    with pytest.raises(UserError, match="not drawn yet"):
+        train_ms(settings.model_copy(update={"output": str(whole) + "-2"}))
+
+
+def test_the_command_and_the_function_of_python(undecided: Path, prompts: Path, tmp_path: Path) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+    register(app, open_model)
+    values = settings_of(undecided, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
+    (tmp_path / "ms.yaml").write_text(json.dumps(values))
+    run = CliRunner().invoke(app, ["train", "ms", "--config", str(tmp_path / "ms.yaml"), "--rounds", "1", "--json"])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["settings"]["rounds"]["count"] == 1
+    assert "round 1 of 1: reward" in run.stderr and not (tmp_path / "command" / "round-2").exists()
+    made = ms(tmp_path / "ms.yaml", out=tmp_path / "python", rounds={"count": 1})
+    assert rows_of(tmp_path / "python", 1) == rows_of(tmp_path / "command", 1)
+    assert made.settings["rounds"]["prompts"] == 2
+    zero = CliRunner().invoke(app, ["train", "ms", "--config", str(tmp_path / "ms.yaml"), "--rounds", "0"])
+    assert isinstance(zero.exception, UserError) and "rounds.count = 0" in str(zero.exception)

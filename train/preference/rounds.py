@@ -1,0 +1,269 @@
+"""On-policy rounds: responses of the policy to the prompts of `data`, their rewards, one pass of training on them, and again from there.
+
+A round is `synth responses` and then `train ms` or `train dpo`. `round-K` in the folder of the run has both, in `responses` and `run`; what
+is complete there is never made again, so that an interrupted run ends with the same rows and weights. The top of the folder is a run like
+any other, from the model that the first round starts with to the adapter of the last one; `rounds.jsonl` has the figures of each round."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
+from data_synth.responses.responses import PROMPTS_AT_ONCE, DrawnTexts, draw_texts
+from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
+from data_synth.rows import Dropped, ResponseRow, Sampling
+from graph.answer.template import prompt_ids
+from graph.errors import UserError
+from graph.models.checkpoint import is_adapter, model_name
+from graph.shared.console import say, track
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.shared.progress import note_progress, read_progress, report_progress
+from graph.types import LanguageModel, OpenModel
+from train.model.load import load_tokenizer
+from train.preference.groups import combine_rewards
+from train.preference.preference import KL, train_dpo, train_ms
+from train.run.data import Prompt, read_prompts, read_responses, rows_fingerprint
+from train.run.loop import check_adapter, check_tracker
+from train.run.record import RECORD, Alignment, RunRecord, read_run
+from train.run.save import (
+    CHECKPOINTS,
+    SETTINGS,
+    Outcome,
+    about_run,
+    check_output,
+    check_same_run,
+    run_record,
+    save_record,
+)
+from train.run.settings import DpoSettings, MsSettings, RoundsSettings
+
+FIGURES = "rounds.jsonl"
+TOO_FEW = "fewer than two responses that are neither empty nor refused"
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round to do: its number from 1, its folder, the model that it starts from, and the settings of the whole run."""
+
+    number: int
+    folder: Path
+    policy: str
+    settings: MsSettings | DpoSettings
+    rounds: RoundsSettings
+
+    @property
+    def responses(self) -> Path:
+        return self.folder / "responses"
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def seed(self) -> int:
+        """The seed of this round's prompts and responses."""
+        return int(content_id("round", str(self.settings.seed), str(self.number))[:8], 16) >> 1
+
+
+def train_preference(settings: MsSettings | DpoSettings, open_model: OpenModel) -> RunRecord:
+    """From settings to a finished run at `settings.output`, in rounds if the settings name some; UserError before the first step."""
+    if settings.rounds is not None:
+        return train_in_rounds(settings, settings.rounds, open_model)
+    return train_once(settings)
+
+
+def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
+    """The command that the settings are of."""
+    return "ms" if isinstance(settings, MsSettings) else "dpo"
+
+
+def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
+    """One run of the command that the settings are of."""
+    return train_ms(settings) if isinstance(settings, MsSettings) else train_dpo(settings)
+
+
+def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, open_model: OpenModel) -> RunRecord:
+    """Do the rounds that are not complete yet; UserError for bad input before the first response is drawn."""
+    output, data = Path(settings.output), Path(settings.data)
+    check_rounds_folder(output)
+    check_tracker(settings.report_to)
+    check_adapter(settings)
+    prompts = read_prompts(data / "train.jsonl")
+    check_rewards(settings, prompts)
+    check_lengths(settings, rounds, prompts)
+    output.mkdir(parents=True, exist_ok=True)
+    check_same_run(output, settings, {"data": rows_fingerprint(data), "weights": model_name(settings.model)})
+    figures: list[dict[str, float]] = []
+    records: list[RunRecord] = []
+    policy = settings.model
+    with report_progress(output, about_run(stage_of(settings), settings)):
+        for number in range(1, rounds.count + 1):
+            this = Round(number, output / f"round-{number}", policy, settings, rounds)
+            measured = figures_of(sample(this, prompts, open_model), settings.rewards)
+            shown = ", ".join(f"{name} {value:.3g}" for name, value in measured.items())
+            say(f"round {number} of {rounds.count}: {shown}")
+            records.append(train(this))
+            kl = records[-1].metrics.get(KL, 0.0 if number == 1 else None)
+            figures.append({"round": number, **measured, **({} if kl is None else {KL: kl})})
+            write_jsonl(output / FIGURES, figures)
+            note_progress(output, number, rounds.count, figures[-1])
+            policy = str(this.run)
+        record = finish(settings, records, figures, Path(policy))
+    shutil.rmtree(output / CHECKPOINTS)
+    return record
+
+
+def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> list[ResponseRow]:
+    """The round's rows, drawn and written unless they are there; a call that its ledger has is not repeated."""
+    if not (this.responses / SUMMARY).exists():
+        rounds = this.rounds
+        model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
+        chosen = choose_prompts(prompts, rounds.prompts, this.seed)
+        sampling = Sampling(rounds.samples, rounds.temperature, rounds.max_answer_tokens, this.seed, as_drawn=True)
+        origin = {
+            "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}",
+            "Policy": f"{model.name}, at the start of round {this.number}",
+            "Sampling": f"{rounds.samples} draws a prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
+        }
+        rows = track(respond(chosen, model, sampling), f"round {this.number}: prompts", len(chosen))
+        form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
+        write_dataset(this.responses, rows, form, origin)
+    if not (this.responses / "train.jsonl").exists():
+        found = f"{this.responses}: every prompt has {TOO_FEW}"
+        raise UserError(found, "a policy that answers", "start from a model that was tuned to answer (`train sft`)")
+    return read_responses(this.responses / "train.jsonl")
+
+
+def respond(prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling) -> Iterator[ResponseRow | Dropped]:
+    """Each prompt with its responses as drawn and their rewards; Dropped where they are too few to compare."""
+    remaining = iter(prompts)
+    while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
+        drawn = draw_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
+        for prompt, texts in zip(batch, drawn, strict=True):
+            if len(texts.texts) < 2:
+                yield Dropped(TOO_FEW)
+            else:
+                yield replace(rewarded(prompt, texts), sampling=sampling, policy=model.name)
+
+
+def rewarded(prompt: Prompt, drawn: DrawnTexts) -> ResponseRow:
+    """The row of a prompt with its responses and every reward that can be computed from the two."""
+    row, gold = prompt.row, prompt.gold
+    rewards = {name: tuple(reward(text, row) for text in drawn.texts) for name, reward in REWARDS.items()}
+    if gold is not None:
+        rewards["gold"] = tuple(gold_reward(text, gold, row.context_size) for text in drawn.texts)
+    rounded = {name: tuple(round(value, 4) for value in values) for name, values in rewards.items()}
+    return replace(row, responses=drawn.texts, cut=drawn.cut, rewards=rounded)
+
+
+def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dict[str, float]:
+    """Means over all responses: reward, share right, share cut, words."""
+    responses = [text for row in rows for text in row.responses]
+    return {
+        "reward": fmean(reward for row in rows for reward in combine_rewards(row, measured_weights(weights))),
+        "right": fmean(value == 1 for row in rows for value in row.rewards["correct"]),
+        "cut": sum(len(row.cut) for row in rows) / len(responses),
+        "words": fmean(len(text.split()) for text in responses),
+    }
+
+
+def train(this: Round) -> RunRecord:
+    """The round's run on its rows, unless it is complete."""
+    if not (this.run / RECORD).exists():
+        settings, first = this.settings, this.number == 1
+        start = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)
+        changes = {
+            "model": this.policy,
+            "lora": settings.lora if first else None,
+            "data": str(this.responses),
+            "output": str(this.run),
+            "epochs": this.rounds.epochs,
+            "rewards": measured_weights(settings.rewards),
+            "reference": start,
+            "rounds": None,
+        }
+        gc.collect()  # an engine's model and a trainer's form reference cycles, and the next step needs the memory
+        train_once(settings.model_copy(update=changes))
+        gc.collect()
+    return read_run(this.run)
+
+
+def finish(
+    settings: MsSettings | DpoSettings,
+    records: Sequence[RunRecord],
+    figures: Sequence[Mapping[str, float]],
+    last: Path,
+) -> RunRecord:
+    """Write the run of the whole: the files of the last round's, its log all rounds', its record from the first start to the last end."""
+    output = Path(settings.output)
+    shutil.copytree(last, output, ignore=shutil.ignore_patterns(RECORD), dirs_exist_ok=True)
+    log = [
+        {"round": number, **row}
+        for number in range(1, len(records) + 1)
+        for _, row in read_jsonl(last.parent.with_name(f"round-{number}") / last.name / "log.jsonl")
+    ]
+    metrics = dict(records[-1].metrics)
+    metrics |= {
+        f"round {row['round']} {name}": value for row in figures for name, value in row.items() if name != "round"
+    }
+    seconds = sum(record.train_seconds for record in records)
+    end = records[-1]
+    alignment = Alignment(end.beta, end.responses_per_prompt, end.beta_reward, end.label_smoothing)
+    outcome = Outcome(log, metrics, seconds)
+    record = run_record(stage_of(settings), settings.model, settings.data, settings, outcome, alignment)
+    save_record(output, record, log, adapter=is_adapter(str(output)))
+    return record
+
+
+def choose_prompts(prompts: Sequence[Prompt], count: int | None, seed: int) -> list[Prompt]:
+    """`count` of the prompts, another draw for another seed, in their order; all if `count` is None or too large."""
+    order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
+    return [prompts[number] for number in sorted(order[:count])]
+
+
+def measured_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights that are not 0."""
+    return {component: weight for component, weight in weights.items() if weight}
+
+
+def check_rounds_folder(output: Path) -> None:
+    """UserError unless `output` is new, or holds interrupted rounds that no other process works on; and for several processes at once."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start it without a launcher")
+    if not (output / CHECKPOINTS / SETTINGS).exists():
+        check_output(output)
+    under_way = read_progress(output)
+    if under_way is not None and under_way.alive:
+        raise UserError(f"{output}: another process works on it", "one at a time", "wait until it is done")
+
+
+def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt]) -> None:
+    """UserError naming the first component of the reward that cannot be computed for new responses to the prompts."""
+    for component in measured_weights(settings.rewards):
+        if component == "gold" and any(prompt.gold is None for prompt in prompts):
+            found = f"rewards: 'gold', and the rows of {settings.data} do not name their gold passages"
+            raise UserError(found, "reading rows, which do", "use `synth reading`, or drop the component")
+        if component not in (*REWARDS, "gold"):
+            found = f"rewards: {component!r} cannot be computed for the responses of a round"
+            raise UserError(found, f"components among {', '.join((*REWARDS, 'gold'))}", "set `rewards`")
+
+
+def check_lengths(settings: MsSettings | DpoSettings, rounds: RoundsSettings, prompts: Sequence[Prompt]) -> None:
+    """UserError if the longest prompt and the longest response together exceed `max_length_tokens`, unless such rows are dropped."""
+    tokenizer = load_tokenizer(settings.model)
+    longest = max(len(prompt_ids(tokenizer, prompt.row.prompt)) for prompt in prompts)
+    if longest + rounds.max_answer_tokens >= settings.max_length_tokens and settings.over_long == "refuse":
+        raise UserError(
+            f"a prompt of {longest:,} tokens and responses of up to {rounds.max_answer_tokens:,}",
+            f"less than max_length_tokens = {settings.max_length_tokens:,} together",
+            "raise it, lower rounds.max_answer_tokens, or set over_long to drop",
+        )

@@ -58,9 +58,10 @@ class Citation(Excerpt):
 
     def sentence(self, quote: Quote) -> Excerpt:
         """A quoted sentence as an excerpt, at its characters of the document; at those of the whole where the text is a restatement."""
-        is_verbatim = self.end - self.start == len(self.text)
-        place = {"start": self.start + quote.start, "end": self.start + quote.end} if is_verbatim else {}
-        return replace(self, text=quote.text, **place)
+        sentence = replace(self, text=quote.text)
+        if self.end - self.start != len(self.text):
+            return sentence
+        return replace(sentence, start=self.start + quote.start, end=self.start + quote.end)
 
 
 def cite_excerpts(

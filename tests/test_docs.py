@@ -12,7 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "exam
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 FILE = re.compile(r"`([\w./{},-]+\.(?:py|txt|yaml|jsonl|md|svg|toml))(?::[^`]*)?`")
 OF_USERS = re.compile(
-    r"^(?:my-|train|settings|run|config|[AB]|report|log|card|progress|adapter_config|corpus|questions|items|answers|vocab)"
+    r"^(?:my-|train|settings|run|config|[AB]|report|log|card|progress|rounds|adapter_config|corpus|questions|items|answers|vocab)"
 )
 """Files that a user or a run makes."""
 TRACKED = {line for line in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split("\n") if line}

@@ -53,7 +53,7 @@ def test_no_more_than_a_bounded_number_of_words_is_read(monkeypatch: pytest.Monk
     assert verdicts(WRONG, endless) == (False, ["has too much to be compared with"])
 
 
-def test_a_sentence_that_cites_a_short_passage_is_judged_beside_an_endless_one() -> None:
+def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_endless_one() -> None:
     endless = "Kelp dries slowly. " * (MOST_CHARS // 19 + 1)
     assert verdicts(f"{SAID[:-1]} [2].", endless, SAID) == (False, [])
     assert verdicts(f"{WRONG[:-1]} [2].", endless, SAID) == (True, [])

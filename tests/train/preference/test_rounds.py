@@ -126,7 +126,7 @@ def test_the_reward_rises_on_fresh_responses_of_the_policy(whole: Path, undecide
     first, second = rows_of(whole, 1), rows_of(whole, 2)
     assert first[0].policy.startswith("sft#") and second[0].policy.startswith("run#")
     assert first[0].sampling.seed != second[0].sampling.seed
-    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated ones are kept"
+    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated ones count"
     assert any(len(set(each.responses)) < SAMPLES for each in first)
     right = [text == "yes" for each in second for text in each.responses]
     assert figures[1]["right"] == pytest.approx(sum(right) / len(right))
@@ -179,8 +179,8 @@ def test_each_round_has_its_own_prompts_and_may_be_its_own_reference(
         undecided, prompts, tmp_path / "run", rounds={"count": 2, "prompts": 2, "reference": "round"}
     )
     train_preference(settings, open_model)
-    asked = [{each.id for each in rows_of(tmp_path / "run", number)} for number in (1, 2)]
-    assert [len(ids) for ids in asked] == [2, 2]
+    sampled = [{each.id for each in rows_of(tmp_path / "run", number)} for number in (1, 2)]
+    assert [len(ids) for ids in sampled] == [2, 2]
     assert read_run(tmp_path / "run/round-2/run").settings["reference"] is None
     many = read_prompts(prompts / "train.jsonl")
     draws = {tuple(prompt.row.id for prompt in choose_prompts(many, 2, seed)) for seed in range(8)}

@@ -144,7 +144,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
             raise typer.Exit(1)
 
 
-Rounds = Annotated[
+PerPassage = Annotated[
     int,
     typer.Option(
         metavar="N",
@@ -161,7 +161,7 @@ def register_claims(synth: typer.Typer) -> None:
     @synth.command(cls=Command)
     def claims(
         index: IndexFolder,
-        rounds: Rounds = 4,
+        per_passage: PerPassage = 4,
         seed: Seed = 0,
         out: SomeOut = None,
         preview: Preview = None,
@@ -177,6 +177,8 @@ def register_claims(synth: typer.Typer) -> None:
 
         ledger_of(out, preview)
         opened = open_index(index)
-        origin = {"Index": index.name, "Rounds": str(rounds), "Seed": str(seed)}
-        if not write_or_preview(claim_rows(passages_of(opened), rounds, seed), CLAIMS, origin, out, preview, as_json):
+        origin = {"Index": index.name, "Claims per passage": str(per_passage), "Seed": str(seed)}
+        if not write_or_preview(
+            claim_rows(passages_of(opened), per_passage, seed), CLAIMS, origin, out, preview, as_json
+        ):
             raise typer.Exit(1)

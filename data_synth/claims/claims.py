@@ -139,8 +139,8 @@ def passages_of(index: Index) -> Iterator[ClaimPassage]:
         yield ClaimPassage(sources[document], data.document_titles[document], text)
 
 
-def claim_rows(passages: Iterable[ClaimPassage], rounds: int, seed: int) -> Iterator[ClaimRow | Dropped]:
-    """Pairs of a supported claim and its broken twin, at most `rounds` a passage, in the order of the passages."""
+def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) -> Iterator[ClaimRow | Dropped]:
+    """Pairs of a supported claim and its broken twin, at most `per_passage` for each passage, in the order of the passages."""
     parsed = [_parse(passage) for passage in passages]
     foreign = [name for passage in parsed for name in passage.names[:NAMES_BORROWED]]
     for parts in parsed:
@@ -149,7 +149,7 @@ def claim_rows(passages: Iterable[ClaimPassage], rounds: int, seed: int) -> Iter
             continue
         passage, made = parts.passage, set[str]()
         surroundings = Surroundings(passage.text, parts.names, foreign)
-        for number in range(rounds):
+        for number in range(per_passage):
             draw = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
             sentence = PassageSentence(parts.sentences, draw.randrange(len(parts.sentences)), passage.title)
             claim, restatement = restate(sentence, draw)

@@ -209,7 +209,7 @@ class SuggestSettings(Settings):
         default=0.5,
         ge=0,
         le=1,
-        description="λ: weight of the graph's structure; similarity to the question weighs 1 − λ",
+        description="λ: weight of the graph's structure; nearness to the question weighs 1 − λ",
     )
 
 

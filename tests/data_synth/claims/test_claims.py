@@ -146,7 +146,7 @@ def test_rows_that_are_none() -> None:
 def test_from_the_command_line_to_the_check(tmp_path: Path, hashed_isles: Path) -> None:
     run = CliRunner()
     made = run.invoke(
-        build_app(), ["synth", "claims", str(hashed_isles), "--rounds", "30", "--out", str(tmp_path / "c")]
+        build_app(), ["synth", "claims", str(hashed_isles), "--per-passage", "30", "--out", str(tmp_path / "c")]
     )
     assert made.exit_code == 0, made.output
     checked = run.invoke(build_app(), ["data", "validate", str(tmp_path / "c" / "train.jsonl")])

@@ -30,7 +30,7 @@ def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
     assert few["calls"] == many["calls"] > 3 and few["tokens"] == many["tokens"]
     assert min(few["seconds"], many["seconds"]) > few["calls"] * PAUSE_S
     assert many["replayed"] == 3 * many["calls"] and 0 < few["replayed"] < 3 * few["calls"] and few["untimed"] == 0
-    assert "answered from the ledger and cost what they did" in (home / "out/report.md").read_text()
+    assert "answered from the ledger; their cost is that of the original calls" in (home / "out/report.md").read_text()
 
 
 def test_calls_whose_time_is_not_known_are_reported(home):

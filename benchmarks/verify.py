@@ -96,7 +96,7 @@ def conclusion_items(folder: Path, most: int) -> list[Item]:
 
 def items_of(passages: Sequence[ClaimPassage], most: int) -> list[Item]:
     """The claims that `synth claims` makes from the passages in one round."""
-    results: Iterator[ClaimRow | Dropped] = claim_rows(passages, rounds=1, seed=0)
+    results: Iterator[ClaimRow | Dropped] = claim_rows(passages, per_passage=1, seed=0)
     rows = [row for row in results if isinstance(row, ClaimRow)][:most]
     return [Item(row.title, row.passage, row.claim, row.supported, row.kind) for row in rows]
 

@@ -33,7 +33,7 @@ def examples() -> list[ClaimPassage]:
 
 @pytest.fixture(scope="module")
 def rows() -> list[ClaimRow]:
-    return [row for row in claim_rows(examples(), rounds=20, seed=0) if isinstance(row, ClaimRow)]
+    return [row for row in claim_rows(examples(), per_passage=20, seed=0) if isinstance(row, ClaimRow)]
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> Path:

@@ -121,7 +121,9 @@ def test_rows_come_in_pairs_of_one_split_and_the_same_each_time() -> None:
     passages = [ClaimPassage(f"{number}.md", "Lantern", f"{PASSAGE} It was day {number}.") for number in range(40)]
     passages.append(ClaimPassage("short.md", "Short", "No."))
     rows = list(claim_rows(passages, per_passage=3, seed=0))
-    assert rows == list(claim_rows(passages, per_passage=3, seed=0)) != list(claim_rows(passages, per_passage=3, seed=1))
+    assert (
+        rows == list(claim_rows(passages, per_passage=3, seed=0)) != list(claim_rows(passages, per_passage=3, seed=1))
+    )
     assert rows[-1] == Dropped(NO_SENTENCE)
     claims = [row for row in rows if isinstance(row, ClaimRow)]
     for good, broken in zip(claims[::2], claims[1::2], strict=True):

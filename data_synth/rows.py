@@ -119,12 +119,12 @@ class ReadingRow:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the responses of a row were sampled from the policy: `asked` is their number, `max_tokens` the limit of each, `seed` the base of their seeds.
+    """How the responses of a row were sampled from the policy: `samples` is their number, `max_tokens` the limit of each, `seed` the base of their seeds.
 
     `as_drawn`: repeated and cut responses are among them, as a policy in training draws them.
     """
 
-    asked: int
+    samples: int
     temperature: float
     max_tokens: int
     seed: int

@@ -82,7 +82,7 @@ def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
         split=split_by_hash(row["id"]),
         context_size=len(excerpts),
         context_ids=tuple(excerpt.id for excerpt in excerpts),
-        sampling=Sampling(asked=len(row["responses"]), temperature=0.0, max_tokens=0, seed=0),
+        sampling=Sampling(samples=len(row["responses"]), temperature=0.0, max_tokens=0, seed=0),
         policy="qa_feedback, four published responses",
     )
 

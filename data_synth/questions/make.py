@@ -69,7 +69,7 @@ def _nothing_made(
         return UserError(
             f"{writer.name} wrote no usable question: {drop_reasons(dropped)}",
             "questions in the form that the prompt asks for, which the passages answer",
-            "give a larger model as --writer, or none: then rules make the questions",
+            "use a larger model, or none: then rules make the questions",
         )
     return UserError(
         f"{index.folder}: no question of {' or '.join(map(str, spec.hops))} hops can be made",

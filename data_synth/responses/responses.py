@@ -110,16 +110,16 @@ class DrawnTexts:
 def draw_texts(
     prompts: Sequence[tuple[Sequence[str], tuple[Message, ...]]], policy: LanguageModel, sampling: Sampling
 ) -> list[DrawnTexts]:
-    """`sampling.asked` calls for each prompt, which comes with the key of its seeds."""
+    """`sampling.samples` calls for each prompt, which comes with the key of its seeds."""
     requests = [
         CompletionRequest(
             messages, sampling.max_tokens, sampling.temperature, seed=response_seed(sampling.seed, key, number)
         )
         for key, messages in prompts
-        for number in range(sampling.asked)
+        for number in range(sampling.samples)
     ]
     made = iter(policy.complete(requests))
-    return [usable_texts(list(islice(made, sampling.asked)), sampling.as_drawn) for _ in prompts]
+    return [usable_texts(list(islice(made, sampling.samples)), sampling.as_drawn) for _ in prompts]
 
 
 def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> DrawnTexts:

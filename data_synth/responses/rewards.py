@@ -156,7 +156,7 @@ def response_schema() -> pa.Schema:
     turns = pa.list_(pa.struct([("role", text), ("content", text)]))
     sampling = pa.struct(
         [
-            *(("asked", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32())),
+            *(("samples", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32())),
             *(("seed", pa.int64()), ("as_drawn", pa.bool_())),
         ]
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graph.errors import UserError
 from graph.shared.jsonl import append_jsonl
 
 PROGRESS = "progress.jsonl"
@@ -43,6 +44,13 @@ def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
         append_jsonl(file, {ABOUT: dict(about), "at": time.time()})
         yield
         file.unlink(missing_ok=True)
+
+
+def check_idle(folder: Path) -> None:
+    """UserError if another process works in `folder`."""
+    under_way = read_progress(folder)
+    if under_way is not None and under_way.alive:
+        raise UserError(f"{folder}: another process works on it", "one at a time", "wait until it is done")
 
 
 def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] | None = None) -> None:

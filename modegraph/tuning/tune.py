@@ -16,7 +16,7 @@ from graph.shared.console import duration, recorded_in, say
 from graph.shared.home import local_path
 from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import append_jsonl, write_json
-from graph.shared.progress import note_progress, read_progress, report_progress
+from graph.shared.progress import check_idle, note_progress, report_progress
 from modegraph.arguments import Documents, documents_of, log_skipped, show_progress
 from modegraph.indexes import LIMITS, Index
 from modegraph.train import Config, settings_of
@@ -155,9 +155,7 @@ def check_folder(out: Path, about: Mapping[str, Any]) -> None:
                     else (f"{out}: was begun with {name} = {earlier[part].get(name)}, not {value}")
                 )
                 raise UserError(found, "the same ones, to resume it", "choose another --out, or remove the folder")
-    under_way = read_progress(out)
-    if under_way is not None and under_way.alive:
-        raise UserError(f"{out}: another process works on it", "one at a time", "wait until it is done")
+    check_idle(out)
 
 
 def read_plan(out: Path) -> TunePlan:

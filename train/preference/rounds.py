@@ -26,7 +26,7 @@ from graph.models.checkpoint import is_adapter, model_name
 from graph.shared.console import say, track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from graph.shared.progress import note_progress, read_progress, report_progress
+from graph.shared.progress import check_idle, note_progress, report_progress
 from graph.types import LanguageModel, OpenModel
 from train.model.load import load_tokenizer
 from train.preference.groups import combine_rewards
@@ -241,9 +241,7 @@ def check_rounds_folder(output: Path) -> None:
         raise UserError(f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start it without a launcher")
     if not (output / CHECKPOINTS / SETTINGS).exists():
         check_output(output)
-    under_way = read_progress(output)
-    if under_way is not None and under_way.alive:
-        raise UserError(f"{output}: another process works on it", "one at a time", "wait until it is done")
+    check_idle(output)
 
 
 def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt]) -> None:

@@ -44,7 +44,7 @@ B = Excerpt("b", "Yard", "The yard burned.", "yard", 0, 16)
 BORN = Question("q1", "Where was Ada born?", ("Tarn",), kind="single", split="train")
 BURNED = Question("q2", "What burned?", ("the yard",), kind="single", split="dev")
 FOUND = {BORN.text: (A, B), BURNED.text: (B,)}
-SAMPLING = Sampling(asked=4, temperature=1.0, max_tokens=20, seed=3)
+SAMPLING = Sampling(samples=4, temperature=1.0, max_tokens=20, seed=3)
 VERIFIER = open_verifier("")
 GOOD = "###Reason: Ada was born in Tarn [1]. ###Answer: Tarn"
 

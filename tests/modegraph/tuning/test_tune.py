@@ -15,16 +15,20 @@ from typing import Any
 import pytest
 
 import modegraph as mg
+from data_synth.rows import reading_to_json
 from eval.list_runs import find_runs
 from graph.documents.read import read_documents
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from modegraph.tuning import steps, tune
+from modegraph.tuning.plan import measure_pace, sft_settings, trial_row, trial_tasks
 from modegraph.tuning.settings import TuneSettings
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
 from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, YEAR
 from tests.places import EXAMPLES, ROOT
 from tests.test_command_line import run
+from train.plan.memory import Launch
+from train.plan.plan import plan_training
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -90,7 +94,8 @@ def test_a_model_of_poisoned_rows_is_held_back(
     poison(monkeypatch, answer(text))
     tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
     assert not tuned.is_tuned and tuned.model == f"hf:{quick['model']}" and reason in tuned.why
-    assert "Keep the untuned model" in (tmp_path / "out/report.html").read_text()
+    report = (tmp_path / "out/report.html").read_text()
+    assert "Keep the untuned model" in report and "There was no general set" in report
     assert "keep the untuned model" in str(tuned)
 
 
@@ -157,7 +162,8 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
         shutil.copy(EXAMPLES / "handbook" / f"{name}.md", tmp_path / "documents")
     words = ["tune", tmp_path / "documents", "--out", tmp_path / "out", "--model", learner, "--hours", "0.05"]
     words += [f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes")]
-    words += ["--set=max_length_tokens=4000", "--set=most_questions=24"]
+    general = write_set(tmp_path / "isles", isles())
+    words += ["--set=max_length_tokens=4000", "--set=most_questions=24", f"--set=general={general}"]
     before = sorted(tmp_path.rglob("*"))
     planned = run(*words, "--dry-run", "--json")
     assert planned.exit_code == 0 and sorted(tmp_path.rglob("*")) == before, planned.output
@@ -169,8 +175,19 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK["least_test"]
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
-    assert "There was no general set" in (tmp_path / "out/report.html").read_text()
+    assert "General questions: isles" in (tmp_path / "out/report.html").read_text()
     assert serves([*map(str, words), "--serve"], "http://127.0.0.1:8080/health")
+
+
+def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:
+    """The pace of a token, times those of the accumulated rows, is the pace of a step, though the trial adds up no gradients."""
+    settings = TuneSettings(model=str(learner), max_length_tokens=4000)
+    tasks = trial_tasks(DOCUMENTS, settings.context_words)
+    write_jsonl(tmp_path / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
+    counts = plan_training(sft_settings(settings, tmp_path, tmp_path / "run"), Launch(), 0).counts
+    assert (counts.rows, counts.steps) == (4, 1)
+    pace = measure_pace(settings, DOCUMENTS)
+    assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
 
 
 def serves(words: list[str], address: str) -> bool:

@@ -30,6 +30,10 @@ from tests.test_command_line import run
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
 
+HANDBOOK = ("about-the-company", "equipment-and-data", "pay-and-pension", "travel-and-expenses")
+SHORT = ["--hours=0.05", *(f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes"))]
+SHORT += ["--set=max_length_tokens=4000", "--set=most_questions=24"]
+
 
 def contents(folder: Path) -> dict[str, bytes]:
     """What a tune wrote, without times: questions, rows, answers and weights."""
@@ -156,19 +160,12 @@ def test_a_call_that_was_answered_is_not_made_again(
 
 @pytest.mark.slow
 def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tmp_path: Path) -> None:
-    names = ("about-the-company", "equipment-and-data", "pay-and-pension", "travel-and-expenses")
-    (tmp_path / "documents").mkdir()
-    for name in names:
-        shutil.copy(EXAMPLES / "handbook" / f"{name}.md", tmp_path / "documents")
-    words = ["tune", tmp_path / "documents", "--out", tmp_path / "out", "--model", learner, "--hours", "0.05"]
-    words += [f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes")]
-    general = write_set(tmp_path / "isles", isles())
-    words += ["--set=max_length_tokens=4000", "--set=most_questions=24", f"--set=general={general}"]
+    words = short_tune(learner, tmp_path)
     before = sorted(tmp_path.rglob("*"))
     planned = run(*words, "--dry-run", "--json")
     assert planned.exit_code == 0 and sorted(tmp_path.rglob("*")) == before, planned.output
     plan = json.loads(planned.stdout)
-    assert plan["documents"] == len(names) and sum(plan["seconds"].values()) <= 0.05 * 3600 + 1
+    assert plan["documents"] == len(HANDBOOK) and sum(plan["seconds"].values()) <= 0.05 * 3600 + 1
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
@@ -176,7 +173,6 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
     assert "General questions: isles" in (tmp_path / "out/report.html").read_text()
-    assert serves([*map(str, words), "--serve"], "http://127.0.0.1:8080/health")
 
 
 def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:
@@ -188,6 +184,22 @@ def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path)
     assert (counts.rows, counts.steps) == (4, 1)
     pace = measure_pace(settings, DOCUMENTS)
     assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Path) -> None:
+    assert serves([*short_tune(learner, tmp_path), "--serve"], "http://127.0.0.1:8080/health")
+    assert (tmp_path / "out/recommended.json").is_file()
+
+
+def short_tune(model: Path, folder: Path) -> list[str]:
+    """The words of a tune on four documents of the handbook, with a general set; all of it in `folder`."""
+    documents = folder / "documents"
+    documents.mkdir()
+    for name in HANDBOOK:
+        shutil.copy(EXAMPLES / "handbook" / f"{name}.md", documents)
+    general = f"--set=general={write_set(folder / 'isles', isles())}"
+    return ["tune", str(documents), f"--out={folder / 'out'}", f"--model={model}", general, *SHORT]
 
 
 def serves(words: list[str], address: str) -> bool:

@@ -41,7 +41,7 @@ NOT_FOUND = "the answer is in none of the passages found for the question"
 NOT_WORDS_OF_IT = "the teacher's answer is not words of its passage"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "no single passage has its evidence"
-SHARED_FACT = "its sentence, or the question, is in both parts"
+SHARED_FACT = "its sentence, or the question with its answer, is in both parts"
 
 
 @dataclass(frozen=True)
@@ -202,19 +202,25 @@ def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, st
 
 
 def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
-    """The test questions whose evidence a training document states word for word, or that training asks in the same words."""
+    """The test questions whose evidence a training document states word for word, or that training has with the same answer.
+
+    The same question with another answer stays: a form is filled in for every document.
+    """
     passages = [passage for passage in source.passages.values() if splits[passage.source] == "train"]
     text = folded(" ".join(passage.text for passage in passages))
-    trained_on = {normalise_question(question.text) for question in source.questions if question.split == "train"}
+
+    def with_answers(question: ReadingQuestion) -> set[tuple[str, str]]:
+        return {(normalise_question(question.text), folded(answer)) for answer in question.answers or [""]}
 
     def facts(question: ReadingQuestion) -> Sequence[str]:
         return question.evidence or [source.passages[passage_id].text for passage_id in question.gold_ids]
 
+    trained_on = {pair for question in source.questions if question.split == "train" for pair in with_answers(question)}
     return {
         question.id
         for question in source.questions
         if question.split == "test"
-        and (normalise_question(question.text) in trained_on or any(folded(fact) in text for fact in facts(question)))
+        and (with_answers(question) & trained_on or any(folded(fact) in text for fact in facts(question)))
     }
 
 

@@ -80,6 +80,25 @@ def test_a_sentence_that_both_parts_state_is_not_tested(tmp_path: Path) -> None:
     assert not any(row["id"].startswith("pier") for row in found.rows if row["split"] == "test")
 
 
+def test_a_question_of_every_document_is_tested_unless_its_answer_is_trained_on(tmp_path: Path) -> None:
+    years = ["1901", "1902", "1903", "1903"]
+    documents = [
+        mg.Document(f"form-{n}", f"Form {n}", f"The ship {n} was built in {year}.") for n, year in enumerate(years)
+    ]
+    rows = [
+        {"id": f"q{n}", "question": "When was the ship built?", "answers": [year], "gold_ids": [f"form-{n}"]}
+        for n, year in enumerate(years)
+    ]
+    for seed in range(8):
+        (tmp_path / str(seed)).mkdir()
+        found = split(tmp_path / str(seed), documents, rows, test_share=0.5, seed=seed)
+        trained = {year for n, year in enumerate(years) if found.documents[f"form-{n}"] == "train"}
+        tested = {
+            f"q{n}" for n, year in enumerate(years) if found.documents[f"form-{n}"] == "test" and year not in trained
+        }
+        assert {row["id"] for row in found.rows if row["split"] == "test"} == tested
+
+
 def reply_from_the_passage(request: CompletionRequest) -> str:
     """A teacher whose answer is words of its passage, in another order for every second title."""
     title, text = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -121,16 +122,29 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         print_json(result) if as_json else print(text)
         if explain and not as_json:
             print(f"\n{show_paths(evidence)}")
+        sys.stdout.flush()  # A model that is still being opened delays the end of the process.
         if stopped:
             say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
             raise typer.Exit(1)
 
 
 class BackgroundModel:
-    """A model that is being opened in a thread; its first use waits until it is open, or raises the error of opening it."""
+    """A model that is being opened in a thread; its first use waits until it is open, or raises the error of opening it.
 
-    def __init__(self, opening: Future[LanguageModel]) -> None:
-        self._opening = opening
+    Until then its name is the SPEC, so that an answer without a call does not wait.
+    """
+
+    def __init__(self, spec: str, opening: Future[LanguageModel]) -> None:
+        self._spec, self._opening = spec, opening
+
+    @property
+    def name(self) -> str:
+        """The model's own name once it is open."""
+        return self._opening.result().name if self._opening.done() else self._spec
+
+    def count_tokens(self, text: str) -> int:
+        """The tokens of a text."""
+        return self._opening.result().count_tokens(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._opening.result(), name)
@@ -143,7 +157,7 @@ def open_in_background(open_model: OpenModel, spec: str) -> LanguageModel:
     executor = ThreadPoolExecutor(1)
     opening = executor.submit(open_model, spec)
     executor.shutdown(wait=False)
-    return cast("LanguageModel", BackgroundModel(opening))
+    return cast("LanguageModel", BackgroundModel(spec, opening))
 
 
 def check_trace_file(file: Path | None) -> None:

@@ -20,6 +20,9 @@ from graph.types import Completion, CompletionRequest, Evidence, FinishReason, L
 from serve.conversation.prompt import Prompt, fit_prompt, halvings, is_too_long, standalone_prompt
 from serve.types import Cost
 
+NOTHING_FOUND = Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
+"""The answer without excerpts, for which no model is called."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -63,18 +66,18 @@ def answer_from(
     """
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
-    prompt, answer_tokens = fit_prompt(standalone_prompt(evidence, ranked), model, max_answer_tokens)
-    prompt, completion = ask_model(model, prompt, answer_tokens)
+    prompt, completion = standalone_prompt(evidence, ranked), NOTHING_FOUND
+    if ranked:
+        prompt, answer_tokens = fit_prompt(prompt, model, max_answer_tokens)
+        prompt, completion = ask_model(model, prompt, answer_tokens)
     return cite(prompt, completion, model.name, time.perf_counter() - started, verifier, drops)
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
-    """The model's completion over the numbered excerpts; without excerpts, "not in the documents" without a call.
+    """The model's completion over the numbered excerpts.
 
     Where its server finds the prompt too long, the call is repeated with half of the excerpts. UserError when the server still refuses.
     """
-    if not prompt.ranked:
-        return prompt, Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
     for part in halvings(prompt):
         completion = model.complete([CompletionRequest(tuple(part.messages()), max_answer_tokens)])[0]
         if completion.finish_reason != "refused":

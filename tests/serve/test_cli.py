@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.types import Evidence, LanguageModel
+from graph.types import Evidence, LanguageModel, OpenModel
 from modegraph.cli import build_app
 from serve.cli import register
 from tests.corpora import ISLES
@@ -40,9 +41,10 @@ def run(*arguments: object, text: str = "###Reason: She died then [1]. ###Answer
 
 
 def invoke(*arguments: object, model: LanguageModel) -> Result:
-    def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
-        return model
+    return invoke_with(lambda spec, ledger=None: model, *arguments)
 
+
+def invoke_with(open_model: OpenModel, *arguments: object) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
     register(app, open_model)
@@ -112,6 +114,19 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(
     assert "Not in these documents: probability 0.7" in by_default and "not called" not in by_default
     full = json.loads(run(*foreign, "--abstain", 1, "--json"))
     assert full["answer"] == "Ada Marlow" and full["evidence"]["absence"]["abstained"] is False
+
+
+def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> None:
+    answered = Event()
+
+    def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+        assert answered.wait(20), "the answer came only after the model"
+        return ScriptedModel(lambda request: "never")
+
+    foreign = (index, "Do statins lower mortality after strokes?", "--model", "slow", "--abstain", 0.5)
+    done = invoke_with(open_model, *foreign)
+    answered.set()
+    assert done.exception is None and done.stdout.startswith(f"{NOT_FOUND}\n")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import { openBrowse, startBrowse } from "./look/browse.js";
 import { byId, count, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
 import { openDocuments, startDocuments } from "./look/documents.js";
+import { openGraph, startGraph } from "./look/graph.js";
 import { openReader, startReader } from "./look/reader.js";
 import { CHANGED, startUploads, takeDocuments } from "./look/upload.js";
 import { openQuestions } from "./questions/questions.js";
 import { startHistory } from "./talks/history.js";
 
-const VIEWS = ["ask", "documents", "browse", "questions"];
+const VIEWS = ["ask", "documents", "browse", "graph", "questions"];
 let conversation = null;
 
 async function choices() {
@@ -61,6 +62,7 @@ function route() {
   }
   if (byId("reader").open) byId("reader").close();
   if (view === "documents") openDocuments();
+  if (view === "graph") openGraph();
   if (view === "questions") openQuestions();
   if (view === "browse") openBrowse(kind, id === undefined ? undefined : decoded(id));
   if (view === "read" && id) openReader(placeIn(decoded(kind), id));
@@ -84,6 +86,7 @@ function decoded(part) {
 async function start() {
   startReader();
   startBrowse();
+  startGraph();
   startKey();
   startUploads();
   try {

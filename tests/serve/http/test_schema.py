@@ -47,6 +47,7 @@ OPERATIONS = [
     "POST /v1/messages",
     "POST /v1/retrieve",
     "GET /v1/graph/neighbourhood",
+    "GET /v1/graph/overview",
     "GET /v1/graph/entities",
     "GET /v1/graph/layers",
     "GET /v1/graph/summaries",

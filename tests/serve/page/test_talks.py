@@ -96,6 +96,7 @@ def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Runni
         "Ask",
         "Documents",
         "Browse",
+        "Graph",
         "API",
         "history-button",
         "Citation 1",
@@ -149,6 +150,10 @@ def views(session: PageSession) -> Any:
     page.wait_for_selector("#shelf a")
     page.wait_for_selector("#node h3")
     yield "browse"
+    session.open("/#graph")
+    page.click("#graph-node .kind-entity >> nth=0")
+    page.wait_for_selector("#graph-node h3")
+    yield "graph"
     session.open("/docs")
     page.wait_for_selector("details.route")
     page.evaluate("document.querySelectorAll('details.route').forEach((each, n) => { each.open = n % 6 === 0; })")

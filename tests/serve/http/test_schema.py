@@ -63,6 +63,8 @@ OPERATIONS = [
     "POST /v1/vector_stores/{vector_store_id}/search",
     "POST /v1/embeddings",
     "POST /v1/rerank",
+    "GET /v1/runs",
+    "GET /v1/runs/course",
     "POST /v1/feedback",
     "GET /v1/feedback/{user}",
     "DELETE /v1/feedback/{user}",

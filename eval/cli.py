@@ -237,8 +237,9 @@ def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     """
     from dataclasses import asdict
 
-    from eval.list_runs import find_runs, runs_table
+    from eval.list_runs import runs_table
     from eval.tables import as_text
+    from graph.shared.runs import find_runs
 
     listed = find_runs(folder)
     print_json({"runs": [asdict(run) for run in listed]}) if as_json else print(as_text(runs_table(listed)))

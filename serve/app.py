@@ -40,6 +40,7 @@ from serve.http.routes.messages import messages_router
 from serve.http.routes.questions import questions_router
 from serve.http.routes.responses import responses_router
 from serve.http.routes.retrieval import retrieval_router
+from serve.http.routes.runs import runs_router
 from serve.http.routes.vector_stores import vector_stores_router
 from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics, Tracing
@@ -73,6 +74,7 @@ INDEX_ROUTERS = (
     embeddings_router,
     rerank_router,
     feedback_router,
+    runs_router,
 )
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """FastAPI's own telemetry would send whole queries; ours is http/telemetry.py."""

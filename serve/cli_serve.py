@@ -103,6 +103,14 @@ Feedback = Annotated[
         help="Store readers' votes and corrections with the index, for `modegraph data import feedback`.",
     ),
 ]
+Runs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=SERVER,
+        help="Show the training runs below this folder on the page, to the operator's key only.",
+    ),
+]
 OtlpEndpoint = Annotated[
     str | None,
     typer.Option(
@@ -139,6 +147,7 @@ def serve_command(
     audit_log: AuditLog = None,
     writable: Writable = False,
     feedback: Feedback = False,
+    runs: Runs = None,
     otlp_endpoint: OtlpEndpoint = None,
     capacity: Capacity = None,
     queue: Queue = None,
@@ -167,6 +176,7 @@ def serve_command(
         "audit_log": audit_log,
         "writable": writable or None,
         "feedback": feedback or None,
+        "runs": runs,
         "mode": mode,
         "top_k": top_k,
         "capacity": capacity,

@@ -7,12 +7,14 @@ import { openBrowse, startBrowse } from "./look/browse.js";
 import { byId, count, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
 import { openDocuments, startDocuments } from "./look/documents.js";
+import { openGraph, startGraph } from "./look/graph.js";
+import { openRuns } from "./look/runs.js";
 import { openReader, startReader } from "./look/reader.js";
 import { CHANGED, startUploads, takeDocuments } from "./look/upload.js";
 import { openQuestions } from "./questions/questions.js";
 import { startHistory } from "./talks/history.js";
 
-const VIEWS = ["ask", "documents", "browse", "questions"];
+const VIEWS = ["ask", "documents", "browse", "graph", "questions", "runs"];
 let conversation = null;
 
 async function choices() {
@@ -44,6 +46,7 @@ async function showStatus() {
     const ready = await get("ready");
     takeFeedback(ready.feedback);
     takeDocuments(ready.writable);
+    byId("runs-link").hidden = !ready.runs;
     const size = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
     byId("status").textContent = ready.models.length ? size : `${size}, no model`;
   } catch (problem) {
@@ -61,7 +64,9 @@ function route() {
   }
   if (byId("reader").open) byId("reader").close();
   if (view === "documents") openDocuments();
+  if (view === "graph") openGraph();
   if (view === "questions") openQuestions();
+  if (view === "runs") openRuns(kind === undefined ? undefined : decoded(kind));
   if (view === "browse") openBrowse(kind, id === undefined ? undefined : decoded(id));
   if (view === "read" && id) openReader(placeIn(decoded(kind), id));
   if (view === "ask" && kind) conversation.open(kind);
@@ -84,6 +89,7 @@ function decoded(part) {
 async function start() {
   startReader();
   startBrowse();
+  startGraph();
   startKey();
   startUploads();
   try {

@@ -126,6 +126,15 @@ class Neighbourhood(BaseModel):
     left_out: int
 
 
+class Overview(BaseModel):
+    """The best-connected documents and entities, and how often each document mentions each entity; `documents` and `entities` count all of the index."""
+
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    documents: int
+    entities: int
+
+
 class Layer(BaseModel):
     """A layer of the hierarchy: 0 for summaries of chunks, from 1 on for those of communities."""
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from eval.list_runs import find_runs, runs_table, settings_text, state_text
+from eval.list_runs import runs_table, settings_text, state_text
 from graph.errors import UserError
 from graph.shared.jsonl import write_json
 from graph.shared.progress import note_progress, report_progress
+from graph.shared.runs import find_runs
 from tests.test_command_line import run
 from train.run.record import RunRecord, write_run
 from train.run.save import about_run, fresh_folder

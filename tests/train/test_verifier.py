@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import modegraph as mg
 from data_synth.claims.claims import CLAIMS, ClaimPassage, ClaimRow, claim_rows
-from eval.list_runs import find_runs
 from graph.answer.verifier import FEATURES, SECOND_STAGE, Ground, judge_claims, open_verifier, probability_of_readings
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
+from graph.shared.runs import find_runs
 from modegraph.cli import build_app
 from tests.places import ROOT
 from train.run.settings import VerifierSettings

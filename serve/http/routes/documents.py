@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
 
+import numpy as np
 from fastapi import APIRouter, Query, UploadFile
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 
@@ -29,6 +30,7 @@ from serve.http.encoding import Text
 from serve.http.errors import ApiError
 from serve.server.collections import CollectionView
 from serve.server.listing import Listing, Order, date_of
+from serve.server.mentions import entity_row, mentions_of
 from serve.server.services import RequestedCollection, Services
 
 MAX_SOURCE_CHARS = 500
@@ -122,7 +124,7 @@ class ListedDocument(DocumentInfo):
 
 
 class DocumentList(BaseModel):
-    """Some of the documents; `total` and `total_passages` count all of them. `index` and `generation` are as in the response of a search."""
+    """Some of the documents; `total` and `total_passages` count all that match. `index` and `generation` are as in the response of a search."""
 
     index: str
     generation: int
@@ -272,15 +274,22 @@ def documents_router(services: Services) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
         sort: Order = "source",
         descending: bool = False,
+        entity: Annotated[
+            str | None,
+            Query(min_length=1, max_length=1000, description="only documents that mention this entity (id or text)"),
+        ] = None,
     ) -> DocumentList:
         """The documents of the index, by source, title, size or the date in their metadata (`date`, `updated`, `year`, …)."""
         current = view.generation
         rows = current.listing.rows(sort, descending)
+        if entity is not None:
+            mentions_KU = mentions_of(current.index, [entity_row(current, entity)])
+            rows = rows[np.isin(rows, mentions_KU.indices)]
         return DocumentList(
             index=current.identity,
             generation=current.number,
             total=len(rows),
-            total_passages=len(current.index.data.passage_ids),
+            total_passages=int(np.diff(current.listing.first_passage_U)[rows].sum()),
             documents=[listed_document(current.listing, row) for row in rows[offset : offset + limit].tolist()],
         )
 

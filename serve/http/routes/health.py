@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from serve.http.errors import ApiError
+from serve.http.keys import FULL_ACCESS
 from serve.server.services import Caller, Services
 
 
@@ -18,7 +19,7 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """What is available to the caller: collections, their total size, models, and rights to write; `index` and `generation` are those of a single collection."""
+    """What is available to the caller: collections, their total size, models, and rights to write and to read runs; `index` and `generation` are those of a single collection."""
 
     status: Literal["ready"] = "ready"
     index: str | None
@@ -29,6 +30,7 @@ class Ready(BaseModel):
     models: tuple[str, ...]
     writable: bool
     feedback: bool
+    runs: bool
 
 
 class Model(BaseModel):
@@ -72,6 +74,7 @@ def health_router(services: Services) -> APIRouter:
             models=services.model_names(access),
             writable=services.settings.writable and "write" in access.scopes,
             feedback=services.settings.feedback and "read" in access.scopes,
+            runs=services.settings.runs is not None and access == FULL_ACCESS,
         )
 
     @router.get("/metrics", response_class=Response)

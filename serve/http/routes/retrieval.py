@@ -1,6 +1,6 @@
 """The routes that need no model: /v1/retrieve, and /v1/graph/… to browse the index, one step from a node.
 
-Legend: P passages, N propositions, E entities, S summaries, U documents; X = P + S the nodes of the hierarchy."""
+Legend: P passages, N propositions, E entities, S summaries, U documents; X = P + S the nodes of the hierarchy; K some entities."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ import scipy.sparse as sp
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StringConstraints
 
-from graph.extract.entities import entity_key
 from graph.index.index import Index, NodeKind
-from graph.shared.ids import content_id
 from serve.http.encoding import Text
 from serve.http.errors import ApiError, unknown_model
-from serve.server.evidence import EdgeKind, GraphEdge, GraphNode, Layer, Neighbourhood, Retrieved, evidence_response
+from serve.server.evidence import (
+    EdgeKind,
+    GraphEdge,
+    GraphNode,
+    Layer,
+    Neighbourhood,
+    Overview,
+    Retrieved,
+    evidence_response,
+)
+from serve.server.mentions import entity_row, mentions_of
 from serve.server.retriever import RetrievalOptions
 from serve.server.services import RequestedCollection, Services
 
@@ -48,6 +56,45 @@ def neighbourhood(index: Index, kind: NodeKind, row: int, limit: int) -> Neighbo
         ends = (center.key, other_key) if link.outward else (other_key, center.key)
         edges.append(GraphEdge(kind=link.edge, source=ends[0], target=ends[1], weight=link.weight))
     return Neighbourhood(center=center, nodes=list(nodes.values()), edges=edges, left_out=len(links) - len(chosen))
+
+
+EDGES_PER_NODE = 8
+
+
+def overview(index: Index, limit: int) -> Overview:
+    """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are so many.
+
+    At most EDGES_PER_NODE times `limit` edges, for each document the strongest first. Takes time for the mentions of these entities only.
+    """
+    documents, entities = len(index.data.document_sources), len(index.data.entity_ids)
+    most_documents = min(documents, max(limit - limit // 2, limit - entities))
+    entity_rows = most_mentioned(index)[: limit - most_documents]
+    mentions_UK = sp.csr_array(mentions_of(index, entity_rows).T)
+    linked_U = np.diff(mentions_UK.indptr)
+    document_rows = np.argsort(-linked_U, kind="stable")[:most_documents].tolist()
+    links = []
+    for row in document_rows:
+        links += [(rank, row, *entry) for rank, entry in enumerate(_entries(mentions_UK[[row], :]))]
+    links.sort(key=lambda link: (link[0], -link[3]))
+    edges = [
+        GraphEdge(
+            kind="mentions",
+            source=f"document:{_id(index, 'document', row)}",
+            target=f"entity:{_id(index, 'entity', entity_rows[place])}",
+            weight=weight,
+        )
+        for _, row, place, weight in links[: EDGES_PER_NODE * limit]
+    ]
+    nodes = [node(index, "document", row) for row in document_rows] + [
+        node(index, "entity", row) for row in entity_rows
+    ]
+    return Overview(nodes=nodes, edges=edges, documents=documents, entities=entities)
+
+
+def most_mentioned(index: Index) -> list[int]:
+    """The rows of all entities, those that most propositions mention first."""
+    mentions_E = np.diff(index.entity_proposition_EN.indptr)
+    return np.argsort(-mentions_E, kind="stable").tolist()  # type: ignore[no-any-return]
 
 
 def node(index: Index, kind: NodeKind, row: int) -> GraphNode:
@@ -208,12 +255,15 @@ def _add_graph_routes(router: APIRouter) -> None:
     ) -> Neighbourhood:
         """A node of the graph by kind and id (for an entity, also its text), its neighbours and the edges to them."""
         current = view.generation
-        row = current.row(kind, id)
-        if row is None and kind == "entity":
-            row = current.row(kind, content_id("entity", entity_key(id)))
+        row = entity_row(current, id) if kind == "entity" else current.row(kind, id)
         if row is None:
             raise ApiError(404, "no_such_node", f"the index has no {kind} {id[:80]!r}", "id")
         return neighbourhood(current.index, kind, row, limit)
+
+    @router.get("/graph/overview")
+    def graph_overview(view: RequestedCollection, limit: Limit = 300) -> Overview:
+        """The best-connected documents and entities of the index, and which document mentions which entity: the graph in one picture."""
+        return overview(view.generation.index, limit)
 
     @router.get("/graph/entities")
     def graph_entities(
@@ -221,10 +271,8 @@ def _add_graph_routes(router: APIRouter) -> None:
     ) -> list[GraphNode]:
         """Entities whose text contains `q`, the most mentioned first."""
         index = view.generation.index
-        mentions_E = index.entity_proposition_EN.indptr[1:] - index.entity_proposition_EN.indptr[:-1]
         needle = q.casefold().strip()
-        rows = [row for row, text in enumerate(index.data.entity_texts) if needle in text.casefold()]
-        rows.sort(key=lambda row: (-int(mentions_E[row]), row))
+        rows = [row for row in most_mentioned(index) if needle in index.data.entity_texts[row].casefold()]
         return [node(index, "entity", row) for row in rows[:limit]]
 
     @router.get("/graph/layers")

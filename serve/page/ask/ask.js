@@ -41,7 +41,7 @@ export function startAsk(choices) {
     byId("compare").focus();
   };
   const add = () => {
-    const column = new Column(choices, remove);
+    const column = new Column(choices, remove, () => talk && save());
     columns.push(column);
     show();
     return column;
@@ -78,13 +78,16 @@ export function startAsk(choices) {
     const duel = duelOf(columns.map((column) => column.turns.at(-1)));
     byId("duel").replaceChildren(...(duel ? [duel] : []));
   };
-  /** Ask which of two answers is better, and keep the conversation. */
+  const save = () => {
+    const saved = columns.map((column) => column.state);
+    if (saved.some((column) => column.turns.length)) saveTalk({ ...talk, at: new Date().toISOString(), columns: saved });
+  };
+  /** Ask which of two answers is better, and save the conversation. */
   const finish = () => {
     showDuel();
-    const saved = columns.map((column) => column.state);
-    if (!saved.some((column) => column.turns.length)) return;
+    if (!columns.some((column) => column.state.turns.length)) return;
     talk ??= { id: randomName(), title: columns[0].turns[0].question };
-    saveTalk({ ...talk, at: new Date().toISOString(), columns: saved });
+    save();
     if (location.hash !== talkAddress(talk.id)) history.replaceState(null, "", talkAddress(talk.id));
   };
   let running = 0;

@@ -57,15 +57,15 @@ export class Turn {
     await this.run(async () => this.end((await this.find(this.question, retrieval)).trace, null, null));
   }
 
-  /** Let `model` answer after the turns before; its evidence is shown before it writes, if the search query is known by then. */
-  async ask(model, retrieval, before) {
+  /** Let the model of `generation` answer after the turns before; its evidence is shown before it writes, if the search query is known by then. */
+  async ask(generation, retrieval, before) {
     const { signal } = this.control;
-    this.model = model;
+    this.model = generation.model;
     await this.run(async () => {
       let evidence = before.length ? null : await this.find(this.question, retrieval);
       this.showStatus("Reading…");
       const messages = [...before, { role: "user", content: this.question }];
-      const body = { model, stream: true, stream_options: { include_usage: true }, retrieval, messages };
+      const body = { ...generation, stream: true, stream_options: { include_usage: true }, retrieval, messages };
       const started = performance.now();
       const reply = await this.answer.write(stream("v1/chat/completions", body, signal), (line) => this.showStatus(line));
       const seconds = (performance.now() - started) / 1000;

@@ -1,5 +1,6 @@
-// Draws nodes at given pixel positions with sigma.js (WebGL); without WebGL callers show a list in words.
+// Draws nodes at given positions with sigma.js (WebGL); without WebGL callers show a list in words.
 
+import { cut } from "../shared/dom.js";
 import { ROW } from "./trees.js";
 
 const { Sigma, graphology } = globalThis;
@@ -47,6 +48,62 @@ export function draw(holder, { height, nodes, edges }, open) {
     return sigma;
   } catch {
     holder.style.height = "";
+    return null;
+  }
+}
+
+/**
+ * Nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, which shows a
+ * node with its neighbours, or all for null; null without WebGL.
+ */
+export function drawMap(holder, { nodes, edges }, open) {
+  const graph = new graphology.Graph();
+  const colors = colorsOf(holder);
+  const scale = Math.min(1, Math.sqrt(holder.clientWidth / 900));
+  for (const { key, kind, label, x, y, links } of nodes) {
+    graph.addNode(key, { label: cut(label, 40), x, y, size: scale * Math.min(3 + Math.sqrt(links), 12), color: colors[kind] });
+  }
+  for (const { source, target } of edges) graph.addEdge(source, target, { size: 1, color: colors.edge });
+  let chosen = null;
+  const beside = (key) => chosen === null || key === chosen || graph.areNeighbors(key, chosen);
+  const reducers = {
+    nodeReducer: (key, data) => (beside(key) ? { ...data, zIndex: 1, highlighted: key === chosen, forceLabel: chosen !== null }
+      : { ...data, zIndex: 0, color: colors.line, size: 3 * scale, label: null }),
+    edgeReducer: (key, data) => (chosen === null || graph.hasExtremity(key, chosen) ? data : { ...data, hidden: true }),
+  };
+  const label = (context, data) => {
+    if (!data.label) return;
+    context.font = `400 13px ${colors.font}`;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.lineWidth = 3;
+    context.strokeStyle = colors.paper;
+    context.fillStyle = colors.ink;
+    for (const write of ["strokeText", "fillText"]) context[write](data.label, data.x + data.size + LABEL_GAP, data.y);
+  };
+  try {
+    const hover = (context, data) => drawHover(context, data, colors, label);
+    const sigma = new Sigma(graph, holder, { ...reducers, allowInvalidContainer: true, enableCameraRotation: false, minCameraRatio: 0.05, maxCameraRatio: 2,
+      zIndex: true, labelRenderedSizeThreshold: 6 * scale, labelGridCellSize: 120, stagePadding: 40, defaultDrawNodeLabel: label, defaultDrawNodeHover: hover });
+    const camera = sigma.getCamera();
+    const duration = matchMedia("(prefers-reduced-motion: reduce)").matches ? 1 : 250;
+    sigma.on("clickNode", ({ node }) => open(node));
+    sigma.on("enterNode", () => holder.classList.add("pointing"));
+    sigma.on("leaveNode", () => holder.classList.remove("pointing"));
+    alive.add({ sigma, holder, graph });
+    return {
+      zoom: (factor) => camera.animate({ ratio: camera.getBoundedRatio(camera.ratio / factor) }, { duration }),
+      whole: () => camera.animate({ x: 0.5, y: 0.5, ratio: 1 }, { duration }),
+      choose: (key) => {
+        chosen = key;
+        sigma.refresh();
+        if (key === null) return;
+        const { x, y } = sigma.getNodeDisplayData(key);
+        const reaches = graph.mapNeighbors(key, (other) => sigma.getNodeDisplayData(other)).map((at) => Math.hypot(at.x - x, at.y - y));
+        camera.animate({ x, y, ratio: Math.min(1, Math.max(0.1, 2.5 * Math.max(0, ...reaches))) }, { duration });
+      },
+    };
+  } catch {
     return null;
   }
 }
@@ -119,7 +176,7 @@ function colorsOf(holder) {
   const color = (name) => style.getPropertyValue(`--${name}`).trim();
   const [accent, ink, soft] = [color("accent"), color("ink"), color("soft")];
   const muted = color("node");
-  return { accent, ink, soft, edge: color("edge"), corner: color("edge"), font: style.fontFamily, question: ink, cited: accent, passage: muted,
+  return { accent, ink, soft, paper: color("paper"), line: color("line"), edge: color("edge"), corner: color("edge"), font: style.fontFamily, question: ink, cited: accent, passage: muted,
     step: color("line-strong"), document: ink, summary: accent, entity: muted, proposition: color("line-strong") };
 }
 

@@ -1,8 +1,12 @@
-// Layouts of drawings: the tree from a question to its passages, and a node with its neighbours. Positions are in pixels.
+// Layouts of drawings: the tree from a question to its passages, a node with its neighbours (in pixels), and a whole graph.
 
 import { cut } from "../shared/dom.js";
 
 export const ROW = 30;
+const TURN = Math.PI * (3 - Math.sqrt(5));
+const ROUNDS = 200;
+const PULL = 0.05;
+const PULL_IN = 0.02;
 const STEP = 26;
 const EDGE = 14;
 
@@ -61,3 +65,35 @@ export function starOf({ center, nodes, edges }, width) {
 }
 
 const drawn = (each) => ({ key: each.key, kind: each.kind, id: each.id, label: cut(each.label, 160) });
+
+/**
+ * Places for the nodes of a graph, as [x, y]: nodes push one another away, edges pull (Fruchterman and Reingold 1991), and all are drawn to the
+ * middle. The same graph has the same places.
+ */
+export function spread(nodes, edges) {
+  const row = new Map(nodes.map((each, place) => [each.key, place]));
+  const ends = edges.map((each) => [row.get(each.source), row.get(each.target)]);
+  const places = nodes.map((_, place) => [Math.sqrt(place + 1) * Math.cos(place * TURN), Math.sqrt(place + 1) * Math.sin(place * TURN)]);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const moves = places.map(([x, y]) => [-x * PULL_IN, -y * PULL_IN]);
+    const move = (one, other, strength) => {
+      for (const axis of [0, 1]) {
+        const step = (places[other][axis] - places[one][axis]) * strength;
+        moves[one][axis] += step;
+        moves[other][axis] -= step;
+      }
+    };
+    const apart = (one, other) => Math.hypot(places[one][0] - places[other][0], places[one][1] - places[other][1]) + 0.01;
+    for (let one = 0; one < nodes.length; one += 1) {
+      for (let other = 0; other < one; other += 1) move(one, other, -1 / apart(one, other) ** 2);
+    }
+    for (const [one, other] of ends) move(one, other, apart(one, other) * PULL);
+    const longest = Math.sqrt(nodes.length) * 0.2 * (1 - round / ROUNDS);
+    moves.forEach(([x, y], place) => {
+      const part = Math.min(1, longest / (Math.hypot(x, y) + 1e-9));
+      places[place][0] += x * part;
+      places[place][1] += y * part;
+    });
+  }
+  return places;
+}

@@ -3,7 +3,7 @@
 const PLACE = "modegraph-talks";
 const MOST = 100;
 
-/** All saved conversations: [{id, at, title, columns: [{mode, model, turns}]}]. */
+/** All saved conversations: [{id, at, title, columns: [{mode, model, settings, turns}]}]. */
 export function talks() {
   try {
     const saved = JSON.parse(localStorage.getItem(PLACE) ?? "[]");

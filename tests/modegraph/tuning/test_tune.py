@@ -16,9 +16,9 @@ import pytest
 
 import modegraph as mg
 from data_synth.rows import reading_to_json
-from eval.list_runs import find_runs
 from graph.documents.read import read_documents
 from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.shared.runs import find_runs
 from modegraph.tuning import steps, tune
 from modegraph.tuning.plan import measure_pace, sft_settings, trial_row, trial_tasks
 from modegraph.tuning.settings import TuneSettings

@@ -250,5 +250,6 @@ def test_without_a_key_the_state_tells_nothing_of_the_collections(asking: Asking
         "models": [],
         "writable": False,
         "feedback": False,
+        "runs": False,
     }
     assert asking.get(added(asking.file), "/ready").json()["documents"] == len(ISLES)

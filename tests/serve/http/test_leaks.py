@@ -74,8 +74,10 @@ def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[
     ]
     paths += [f"/v1/graph/layers?{at}", f"/v1/graph/entities?{at}&limit=500", "/openapi.json", "/metrics"]
     paths += [f"/v1/graph/summaries?{at}&layer={layer}" for layer in range(3)]
+    paths += [f"/v1/graph/overview?{at}", f"/v1/graph/overview?{at}&limit=3"]
     for word in (SEA, HILL, MOOR):
         paths += [
+            f"/v1/documents?{at}&entity=ada%20{word}",
             f"/v1/graph/entities?{at}&q={word}",
             f"/v1/graph/neighbourhood?{at}&kind=entity&id=ada%20{word}&limit=500",
         ]

@@ -39,7 +39,7 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     session = visit(opinionated, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("#compare")
-    page.select_option("#columns select >> nth=3", "sft")
+    page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(QUESTION)
     page.wait_for_selector(".duel")
     page.click("text=Left is better")
@@ -70,9 +70,9 @@ def test_a_choice_between_answers_from_different_passages_trains_nothing_and_say
     session = visit(opinionated, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("#compare")
-    page.select_option("#columns select >> nth=0", "dense")
-    page.select_option("#columns select >> nth=2", "lexical")
-    page.select_option("#columns select >> nth=3", "sft")
+    page.select_option("[id^=mode-] >> nth=0", "dense")
+    page.select_option("[id^=mode-] >> nth=1", "lexical")
+    page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(QUESTION)
     page.wait_for_selector(".duel [role=status]:has-text('models do not learn from this choice')")
     page.click("text=Left is better")
@@ -127,7 +127,7 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(opinionated
 def test_without_feedback_no_opinion_is_requested(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     session.page.click("#compare")
-    session.page.select_option("#columns select >> nth=3", "sft")
+    session.page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(QUESTION)
     session.page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
     assert session.page.locator(".actions").all_inner_texts() == ["Copy\nShare"] * 2

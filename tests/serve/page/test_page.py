@@ -398,9 +398,9 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("#compare")
-    page.select_option("#columns select >> nth=0", "dense")
-    page.select_option("#columns select >> nth=2", "lexical")
-    page.select_option("#columns select >> nth=3", "sft")
+    page.select_option("[id^=mode-] >> nth=0", "dense")
+    page.select_option("[id^=mode-] >> nth=1", "lexical")
+    page.select_option("[id^=model-] >> nth=1", "sft")
     page.fill("#k", "2")
     session.ask()
     page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")

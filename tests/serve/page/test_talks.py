@@ -37,6 +37,54 @@ def test_a_conversation_is_there_again_after_a_reload_and_goes_on(opinionated: R
     assert page.evaluate("JSON.parse(localStorage['modegraph-talks']).length") == 1
 
 
+def test_settings_are_sent_and_belong_to_their_conversation(opinionated: Running, visit: Visits) -> None:
+    session = visit(opinionated)
+    page = session.page
+    sent: list[dict[str, Any]] = []
+    page.on("request", lambda request: request.method == "POST" and sent.append(request.post_data_json))
+    session.ask(FIRST)
+    search, chat = sent
+    assert set(search) == {"query"} and set(chat) == {"model", "stream", "stream_options", "retrieval", "messages"}
+    assert chat["retrieval"] == {}
+    page.wait_for_function("() => location.hash.startsWith('#ask/')")
+    page.focus(".settings summary")
+    for key in ("Enter", "Tab", "0", ".", "7", "Tab", "9", "0"):
+        page.keyboard.press(key)
+    page.select_option("[id^=abstain-]", "1")
+    page.select_option("[id^=mode-]", "lexical")
+    page.select_option("[id^=model-]", "sft")
+    page.reload()
+    page.wait_for_selector(".cost")
+    line = "Settings: temperature 0.7, at most 90 tokens, answer all the same"
+    assert page.inner_text(".settings summary") == line, "saved before the next question"
+    sent.clear()
+    page.fill("#question", SECOND)
+    page.press("#question", "Enter")
+    page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
+    chat, search = sorted(sent, key=lambda body: "query" in body)
+    assert (chat["model"], chat["temperature"], chat["max_tokens"]) == ("sft", 0.7, 90)
+    assert chat["retrieval"] == {"mode": "lexical", "abstain": 1} and search == {
+        "query": search["query"],
+        **chat["retrieval"],
+    }
+
+    first = page.evaluate("location.hash")
+    page.click("#fresh")
+    page.click(".settings summary")
+    page.fill("[id^=max-tokens-]", "")
+    page.fill("[id^=temperature-]", "9")
+    page.fill("#question", SECOND)
+    page.press("#question", "Enter")
+    page.wait_for_selector(".turn .problem")
+    assert "emperature: Input should be less than" in page.inner_text(".turn .problem"), (
+        "the server's own words on what it refuses"
+    )
+    session.problems.clear()
+    page.evaluate(f"location.hash = '{first}'")
+    page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
+    assert page.inner_text(".settings summary") == line and not page.is_visible(".fields")
+
+
 def test_conversations_are_listed_opened_and_deleted_by_keyboard(opinionated: Running, visit: Visits) -> None:
     session = visit(opinionated)
     page = session.page
@@ -96,6 +144,7 @@ def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Runni
         "Ask",
         "Documents",
         "Browse",
+        "Graph",
         "API",
         "history-button",
         "Citation 1",
@@ -114,7 +163,7 @@ def views(session: PageSession) -> Any:
     page.wait_for_selector(".suggestion")
     yield "start"
     page.click("#compare")
-    page.select_option("#columns select >> nth=3", "sft")
+    page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(FIRST)
     page.wait_for_selector(".duel")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
@@ -149,6 +198,10 @@ def views(session: PageSession) -> Any:
     page.wait_for_selector("#shelf a")
     page.wait_for_selector("#node h3")
     yield "browse"
+    session.open("/#graph")
+    page.click("#graph-node .kind-entity >> nth=0")
+    page.wait_for_selector("#graph-node h3")
+    yield "graph"
     session.open("/docs")
     page.wait_for_selector("details.route")
     page.evaluate("document.querySelectorAll('details.route').forEach((each, n) => { each.open = n % 6 === 0; })")

@@ -1,5 +1,7 @@
 """/v1/retrieve and the graph's routes: real evidence, real neighbours, no model."""
 
+from collections import Counter
+
 import pytest
 
 from graph.index.index import open_index
@@ -102,6 +104,42 @@ def test_entities_and_layers_can_be_browsed(stack: Stack) -> None:
     ]
     layers = running.get("/v1/graph/layers").json()
     assert [each["layer"] for each in layers] == sorted(each["layer"] for each in layers) and layers[0]["summaries"] > 0
+
+
+def test_the_overview_counts_how_often_documents_mention_entities(stack: Stack, shared_isles) -> None:  # type: ignore[no-untyped-def]
+    running, _ = stack()
+    data = open_index(shared_isles, lambda spec: HashEncoder()).data
+    expected: Counter[tuple[str, str]] = Counter()
+    mentions_NE = data.proposition_entity_NE.toarray()
+    for passage, said_N in enumerate(data.passage_proposition_PN.toarray()):
+        source = data.document_sources[data.passage_document_P[passage]]
+        for proposition, entity in zip(*mentions_NE.nonzero(), strict=True):
+            mentions = said_N[proposition] * mentions_NE[proposition, entity]
+            expected[f"document:{source}", f"entity:{data.entity_ids[entity]}"] += int(mentions)
+    whole = running.get("/v1/graph/overview").json()
+    assert {(each["source"], each["target"]): each["weight"] for each in whole["edges"]} == +expected
+    assert (whole["documents"], whole["entities"]) == (5, len(data.entity_ids))
+    assert len(whole["nodes"]) == 5 + len(data.entity_ids)
+    some = running.get("/v1/graph/overview", params={"limit": 4}).json()
+    first = [each["key"] for each in running.get("/v1/graph/entities", params={"limit": 2}).json()]
+    linked = Counter(source for source, target in +expected if target in first)
+    documents, entities = ([each["key"] for each in some["nodes"][start : start + 2]] for start in (0, 2))
+    assert entities == first and some["documents"] == 5
+    assert sorted(linked[each] for each in documents) == sorted(linked.values())[-2:]
+    assert {each["source"] for each in some["edges"]} == {each for each in documents if linked[each]}
+    assert running.get("/v1/graph/overview?limit=501").status_code == 422
+
+
+def test_documents_that_mention_an_entity_are_listed(stack: Stack) -> None:
+    running, _ = stack()
+    made = running.get("/v1/documents", params={"entity": "the Marlow Yard", "limit": 1}).json()
+    sources = [each["source"] for each in running.get("/v1/documents?entity=marlow%20yard").json()["documents"]]
+    texts = {
+        source: running.get(f"/v1/documents/{source}").text for source in ("ada", "bread", "lantern", "marlow", "tarn")
+    }
+    assert sources == [source for source, text in texts.items() if "Marlow Yard" in text]
+    assert (made["total"], made["total_passages"], len(made["documents"])) == (len(sources), len(sources), 1)
+    assert running.get("/v1/documents?entity=nobody").status_code == 404
 
 
 def test_documents_are_listed_and_read(stack: Stack) -> None:

@@ -1,0 +1,238 @@
+"""Training and evaluation runs below a folder, found by the files that they leave: state, figures, curves. Only these files are read; nothing is written.
+
+run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py);
+log.jsonl and, of an unfinished run, the last checkpoint: the rows logged while training."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from graph.errors import UserError
+from graph.shared.progress import PROGRESS, FolderProgress, read_progress
+
+State = Literal["finished", "running", "stopped"]
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` what made it (sft, ms, eval, …).
+
+    `step` of `steps` is the progress of an unfinished run; `seconds` is how long a finished one took, `seconds_left` how long an unfinished
+    one will still take; `ended` is when its last file was written (seconds since 1970).
+    """
+
+    name: str
+    stage: str
+    state: State
+    ended: float
+    settings: Mapping[str, Any]
+    figures: Mapping[str, float]
+    seconds: float | None = None
+    step: int | None = None
+    steps: int | None = None
+    seconds_left: float | None = None
+
+
+PARTIAL = ".partial"
+TRAINING_RECORDS = {
+    "run.json": "",
+    "selector.json": "selector",
+    "verifier.json": "verifier",
+    "recommended.json": "tune",
+}
+REPORT = "report.json"
+FIGURE_KEYS = ("metrics", "figures")
+"""Keys of the figures in records of models and in records of selectors."""
+
+
+def find_runs(folder: Path) -> list[FoundRun]:
+    """All runs in `folder` and below it, by name; UserError if there is no such folder."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder", "a folder of runs", "check the path")
+    runs = []
+    for path, subfolders, files in os.walk(folder):
+        subfolders.sort()
+        if (run := run_in(Path(path), set(files), folder)) is not None:
+            runs.append(run)
+    return sorted(runs, key=lambda run: run.name)
+
+
+def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
+    """The run in a folder below `root`, or None. An unfinished run takes precedence over the files of an earlier one."""
+    name = folder.relative_to(root).as_posix()
+    if PROGRESS in files and (under_way := read_progress(folder)) is not None:
+        return unfinished_run(name.removesuffix(PARTIAL), under_way, folder / PROGRESS)
+    for record, stage in TRAINING_RECORDS.items():
+        if record in files:
+            return read_record(folder / record, partial(training_run, name, stage, folder / record))
+    if REPORT in files:
+        return read_record(folder / REPORT, partial(evaluation_run, name, folder))
+    return None
+
+
+def read_record(file: Path, kind: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
+    """Parse a JSON record with `kind`; UserError for a file that is not the record its name promises."""
+    try:
+        return kind(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        found = f"{file}: not the record of a run ({type(problem).__name__}: {problem})"
+        raise UserError(found, "the file as it was written", "remove it, or run again") from None
+
+
+def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun:
+    """An unfinished run, from its progress."""
+    last = under_way.last
+    figures = {key: value for key, value in last.items() if key not in ("at", "step", "of")}
+    return FoundRun(
+        name=name,
+        stage=str(under_way.about.get("stage", "unknown")),
+        state="running" if under_way.alive else "stopped",
+        ended=file.stat().st_mtime,
+        settings=under_way.about.get("settings", {}),
+        figures=only_numbers(figures),
+        step=last.get("step"),
+        steps=last.get("of"),
+        seconds_left=under_way.seconds_left,
+    )
+
+
+def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
+    """A finished training run, from its record."""
+    figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
+    return FoundRun(
+        name=name,
+        stage=stage or record["stage"],
+        state="finished",
+        ended=file.stat().st_mtime,
+        settings=record["settings"],
+        figures=only_numbers(figures),
+        seconds=record["train_seconds"],
+    )
+
+
+def evaluation_run(name: str, folder: Path, report: Mapping[str, Any]) -> FoundRun | None:
+    """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
+    ended = (folder / REPORT).stat().st_mtime
+    if "leads" in report:
+        return FoundRun(name, "eval", "finished", ended, report["settings"], dict(eval_figures(report)))
+    if "policies" in report:
+        models = {policy["name"]: policy["source"] for policy in report["policies"]}
+        settings = {key: report[key] for key in ("data", "split", "seed", "max_answer_tokens")} | {"models": models}
+        means = {
+            f"{measure}, {policy}": mean for measure, of in report["measures"].items() for policy, mean in of.items()
+        }
+        return FoundRun(name, "compare", "finished", ended, settings, only_numbers(means))
+    return None
+
+
+def eval_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The leading metric of every system and task, and how many cells could not be filled."""
+    for result in report["results"]:
+        lead = report["leads"].get(result["task"])
+        if lead in result["metrics"]:
+            yield f"{lead}, {result['system']} on {result['task']}", result["metrics"][lead]["mean"]
+    if report["failures"]:
+        yield "failed cells", float(len(report["failures"]))
+
+
+def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the values that are numbers."""
+    return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+
+
+LOG, STATES = "log.jsonl", "checkpoints/checkpoint-*/trainer_state.json"
+BEST_BY = "eval_f1"
+"""The figure of dev rows by which `train sft` chooses among checkpoints."""
+UNDRAWN = ("_runtime", "_per_second", "_num_tokens")
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a training run went: (step, value) of its losses and dev figures, by name, and the step of the best checkpoint, if dev figures chose one."""
+
+    curves: Mapping[str, Sequence[tuple[int, float]]]
+    best_step: int | None
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """A figure of a set of questions, of the untuned and of the tuned model."""
+
+    of: str
+    figure: str
+    before: float
+    after: float
+
+
+def course_of(folder: Path, run: FoundRun) -> Course:
+    """The course of a run that `find_runs` found in `folder`; without curves if it logged no rows. Every n-th point of a curve longer than MOST_POINTS."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for row in logged_rows(folder, run):
+        for name, value in only_numbers(row).items():
+            if (name == "loss" or name.startswith("eval_")) and not name.endswith(UNDRAWN) and "step" in row:
+                curves.setdefault(name, []).append((int(row["step"]), value))
+    measured = curves.get(BEST_BY, [])
+    best = max(measured, key=lambda point: point[1])[0] if len(measured) > 1 else None
+    return Course({name: points[:: 1 + len(points) // MOST_POINTS] for name, points in curves.items()}, best)
+
+
+def logged_rows(folder: Path, run: FoundRun) -> Iterable[Mapping[str, Any]]:
+    """The rows that a run logged, in order."""
+    made = folder / run.name
+    if run.state == "finished":
+        return rows_of(made / LOG, folder)
+    partial_made = made if run.name == "." else made.with_name(made.name + PARTIAL)
+    made = partial_made if (partial_made / PROGRESS).exists() else made
+    states = sorted(made.glob(STATES), key=lambda file: int(file.parent.name.rpartition("-")[2]))
+    rows = states_rows(states[-1], folder) if states else []
+    last = max((row["step"] for row in rows if "step" in row), default=-1)
+    return [*rows, *(row for row in rows_of(made / PROGRESS, folder) if row.get("step", -1) > last)]
+
+
+def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
+    """The whole rows of a file; none for a missing one and for a link that leads out of `root`."""
+    if not file.resolve().is_relative_to(root.resolve()) or not file.is_file():
+        return []
+    rows = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:  # A line that is being written.
+            continue
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def states_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:
+    """The rows in a checkpoint; none if it is not whole."""
+    try:
+        if not file.resolve().is_relative_to(root.resolve()):
+            return []
+        return list(json.loads(file.read_text(encoding="utf-8"))["log_history"])
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def before_and_after(folder: Path, run: FoundRun) -> list[BeforeAfter]:
+    """The figures of the untuned and the tuned model on each set, of a finished `tune`; none of another run."""
+    if run.stage != "tune" or run.state != "finished":
+        return []
+    record = json.loads((folder / run.name / "recommended.json").read_text(encoding="utf-8"))
+    found = []
+    for name, models in record.get("answers", {}).items():
+        before, after = (flat_means(models[model]["all"]) for model in ("untuned", "tuned"))
+        found += [BeforeAfter(name, figure, before[figure], after[figure]) for figure in before if figure in after]
+    return found
+
+
+def flat_means(figures: Mapping[str, Any]) -> dict[str, float]:
+    """The figures that are numbers, and the means of those with an interval."""
+    return only_numbers(
+        {name: value.get("mean") if isinstance(value, Mapping) else value for name, value in figures.items()}
+    )

@@ -1,0 +1,101 @@
+"""/v1/runs: training and evaluation runs below the folder of --runs, for the operator alone. No path is made from a request: a run is looked up by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from graph.errors import UserError
+from graph.shared.runs import FoundRun, before_and_after, course_of, find_runs
+from serve.http.errors import ApiError
+from serve.http.keys import FULL_ACCESS, Access
+from serve.server.services import Caller, Services
+
+MOST_RUNS = 1000
+
+
+class RunInfo(BaseModel):
+    """A run: its name (the path below the folder), what made it, its state, when its last file was written (seconds since 1970), and its last figures.
+
+    `step` of `steps` is the progress of an unfinished run, `seconds` the duration of a finished one.
+    """
+
+    name: str
+    stage: str
+    state: Literal["finished", "running", "stopped"]
+    ended: float
+    figures: dict[str, float]
+    seconds: float | None
+    step: int | None
+    steps: int | None
+    seconds_left: float | None
+
+
+class Runs(BaseModel):
+    """The runs last written to first; `total` counts those below the folder."""
+
+    total: int
+    runs: list[RunInfo]
+
+
+class Change(BaseModel):
+    """A figure of a set of questions, of the untuned and of the tuned model."""
+
+    of: str
+    figure: str
+    before: float
+    after: float
+
+
+class Course(BaseModel):
+    """How a run went: its settings, (step, value) of its losses and dev figures, the step of the best checkpoint, and the figures before and after `tune`."""
+
+    run: RunInfo
+    settings: dict[str, Any]
+    curves: dict[str, list[tuple[int, float]]]
+    best_step: int | None
+    changes: list[Change]
+
+
+def runs_router(services: Services) -> APIRouter:
+    """Routes over `services`; all answer 403 to anyone but the operator, and without a folder of runs. UserError when there is no such folder."""
+    root = services.settings.runs
+    if root is not None and not root.is_dir():
+        raise UserError(f"{root}: no such folder", "a folder of runs", "check --runs")
+    router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    def found(access: Access) -> list[FoundRun]:
+        if access != FULL_ACCESS:
+            raise ApiError(403, "not_allowed", "runs are shown to the operator's key only")
+        if root is None:
+            raise ApiError(403, "no_runs", "this server shows no runs: start it with --runs FOLDER")
+        return sorted(find_runs(root), key=lambda run: -run.ended)
+
+    @router.get("")
+    def runs(access: Caller) -> Runs:
+        """The runs below the server's folder of runs, with their state and figures."""
+        listed = found(access)
+        return Runs(total=len(listed), runs=[run_info(run) for run in listed[:MOST_RUNS]])
+
+    @router.get("/course")
+    def course(access: Caller, name: Annotated[str, Query(min_length=1, max_length=1000)]) -> Course:
+        """One run by name: its settings, its curves, its best checkpoint, and figures before and after."""
+        run = next((each for each in found(access) if each.name == name), None)
+        if run is None or root is None:
+            raise ApiError(404, "no_such_run", f"there is no run {name[:80]!r}", "name")
+        went = course_of(root, run)
+        changes = [Change(**asdict(change)) for change in before_and_after(root, run)]
+        curves = {each: list(points) for each, points in went.curves.items()}
+        return Course(
+            run=run_info(run), settings=dict(run.settings), curves=curves, best_step=went.best_step, changes=changes
+        )
+
+    return router
+
+
+def run_info(run: FoundRun) -> RunInfo:
+    """A run in the API's form."""
+    return RunInfo(**{name: getattr(run, name) for name in RunInfo.model_fields})

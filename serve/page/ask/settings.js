@@ -1,0 +1,68 @@
+// How a column's model answers: temperature, longest answer, and whether it declines. Fields that are empty are not sent.
+
+import { el } from "../shared/dom.js";
+
+const DECLINES = [["", "server’s default"], ["0.9", "decline if nearly certain"], ["0.5", "decline if likely"], ["1", "answer all the same"]];
+
+/** The settings of one column, folded away; their names and values are those of the API. */
+export class Settings {
+  constructor(number) {
+    this.fields = {
+      temperature: numeric(`temperature-${number}`, "Temperature", { min: 0, max: 2, step: 0.1, placeholder: "0" }),
+      max_tokens: numeric(`max-tokens-${number}`, "Longest answer, in tokens", { min: 1, max: 1_000_000, placeholder: "auto" }),
+      abstain: select(`abstain-${number}`, "If it is not in the documents", DECLINES),
+    };
+    this.line = el("summary", {});
+    this.element = el("details", { class: "settings", onchange: () => this.show() }, this.line,
+      el("div", { class: "fields" }, ...Object.values(this.fields).map((each) => each.label)));
+    this.show();
+  }
+
+  /** The values, "" for the server's default. */
+  get state() {
+    return Object.fromEntries(Object.entries(this.fields).map(([name, field]) => [name, field.value]));
+  }
+
+  restore(state) {
+    for (const [name, field] of Object.entries(this.fields)) field.choose(state[name] ?? "");
+    this.show();
+  }
+
+  fold() {
+    this.element.open = false;
+  }
+
+  /** What goes into a request to the model. */
+  get generation() {
+    return this.numbers("temperature", "max_tokens");
+  }
+
+  /** What goes into its search. */
+  get retrieval() {
+    return this.numbers("abstain");
+  }
+
+  numbers(...names) {
+    return Object.fromEntries(names.filter((name) => this.fields[name].value !== "").map((name) => [name, Number(this.fields[name].value)]));
+  }
+
+  /** Name what differs from the server's defaults, also while folded. */
+  show() {
+    const { temperature, max_tokens: longest, abstain } = this.state;
+    const changed = [temperature && `temperature ${temperature}`, longest && `at most ${longest} tokens`, abstain && DECLINES.find(([value]) => value === abstain)[1]];
+    this.line.textContent = ["Settings", changed.filter(Boolean).join(", ")].filter(Boolean).join(": ");
+  }
+}
+
+/** A labelled choice among [value, text]; `choose(value)` selects one, if there is such a one. */
+export function select(id, label, options) {
+  const field = el("select", { id }, ...options.map(([value, text]) => el("option", { value }, text)));
+  return { label: el("label", { for: id }, el("span", {}, label), field), field, get value() { return field.value; },
+    choose: (value) => { if (options.some(([each]) => each === value)) field.value = value; } };
+}
+
+function numeric(id, label, limits) {
+  const field = el("input", { id, type: "number", inputmode: "decimal", ...limits });
+  return { label: el("label", { for: id }, el("span", {}, label), field), get value() { return field.value; },
+    choose: (value) => { field.value = value; } };
+}

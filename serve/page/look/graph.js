@@ -1,0 +1,123 @@
+// The view of the whole collection as a graph: its best-connected documents and entities, with zoom, a search, and what belongs to a node.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, el, nodeAddress } from "../shared/dom.js";
+import { drawMap, erase, whenLooksChange } from "./drawing.js";
+import { openReader } from "./reader.js";
+import { spread } from "./trees.js";
+import { CHANGED, emptyNote } from "./upload.js";
+
+const MOST_NODES = 300;
+const LISTED = 50;
+let graph = null;
+let map = null;
+
+/** Wire the view: it is loaded again after a change of the collection, and drawn again for other colours. */
+export function startGraph() {
+  addEventListener(CHANGED, () => {
+    graph = null;
+    if (!byId("view-graph").hidden) openGraph();
+  });
+  whenLooksChange(drawn);
+}
+
+/** Show the view. */
+export async function openGraph() {
+  if (graph) return;
+  const view = byId("view-graph");
+  erase(view);
+  view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+  try {
+    graph = await get("v1/graph/overview", { limit: MOST_NODES });
+  } catch (problem) {
+    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    return;
+  }
+  if (!graph.nodes.length) return view.replaceChildren(emptyNote());
+  const links = new Map();
+  for (const key of graph.edges.flatMap((each) => [each.source, each.target])) links.set(key, (links.get(key) ?? 0) + 1);
+  const places = spread(graph.nodes, graph.edges);
+  graph.nodes.forEach((each, row) => Object.assign(each, { x: places[row][0], y: places[row][1], links: links.get(each.key) ?? 0 }));
+  view.replaceChildren(...parts());
+  drawn();
+  showList();
+}
+
+function parts() {
+  const button = (name, words, onclick) => el("button", { type: "button", class: "quiet", "aria-label": words, onclick }, name);
+  const kinds = ["document", "entity"].map((kind) => el("li", { class: `kind-${kind}` }, kind));
+  return [
+    el("div", { class: "library-head" }, el("h2", {}, "Graph"), el("p", { class: "hint", role: "status" }, extent())),
+    el("div", { class: "map-tools" },
+      el("label", {}, "Find ", el("input", { id: "graph-field", type: "search", spellcheck: "false", oninput: showList })),
+      el("div", { class: "buttons" }, button("−", "Zoom out", () => map?.zoom(1 / 1.5)), button("+", "Zoom in", () => map?.zoom(1.5)), button("Show all", "Show all", leave)),
+      el("ul", { class: "legend", "aria-label": "Colours" }, ...kinds)),
+    el("div", { class: "map" },
+      el("div", { id: "map", class: "graph", "aria-hidden": "true" }),
+      el("article", { id: "graph-node", class: "node", tabindex: "-1", "aria-label": "Nodes" }))];
+}
+
+/** Which part of the collection is drawn, in words. */
+function extent() {
+  const drawnOf = (kind, all, things) => {
+    const some = graph.nodes.filter((each) => each.kind === kind).length;
+    return some < all ? `${some} of ${count(all, kind, things)}` : count(all, kind, things);
+  };
+  const part = graph.nodes.length < graph.documents + graph.entities ? "The best-connected: " : "";
+  return `${part}${drawnOf("document", graph.documents, "documents")}, ${drawnOf("entity", graph.entities, "entities")}. A line: the document mentions the entity.`;
+}
+
+function drawn() {
+  const holder = byId("map");
+  if (!graph || !holder?.clientWidth) return;
+  erase(holder);
+  holder.replaceChildren();
+  map = drawMap(holder, graph, (key) => choose(graph.nodes.find((each) => each.key === key), true));
+  if (!map) holder.replaceChildren(el("p", { class: "hint" }, "The drawing needs WebGL; the list has the same nodes."));
+}
+
+/** All nodes again. */
+function leave() {
+  map?.choose(null);
+  map?.whole();
+  byId("graph-field").value = "";
+  showList();
+}
+
+/** The nodes whose names contain what is searched for, the best-connected first. */
+function showList() {
+  const sought = byId("graph-field").value.trim().toLowerCase();
+  const found = graph.nodes.filter((each) => each.label.toLowerCase().includes(sought)).sort((one, other) => other.links - one.links);
+  const lines = found.slice(0, LISTED).map((each) => el("li", {},
+    el("button", { type: "button", class: `link kind-${each.kind}`, onclick: () => choose(each) }, each.label)));
+  const left = found.length - lines.length;
+  byId("graph-node").replaceChildren(
+    lines.length ? el("ul", { class: "names" }, ...lines) : el("p", { class: "hint" }, "No node of that name is drawn."),
+    left > 0 ? el("p", { class: "hint" }, `${count(left, "more node")}: search for them.`) : "");
+}
+
+/** Show a node among its neighbours: `open` opens a document at once. */
+async function choose(node, open = false) {
+  const holder = byId("graph-node");
+  const reading = () => openReader({ source: node.id, title: node.label, start: 0, end: 0 });
+  const head = [el("p", { class: "kind" }, node.kind), el("h2", {}, node.label)];
+  const ways = el("div", { class: "ways" },
+    node.kind === "document" ? el("button", { type: "button", class: "quiet", onclick: reading }, "Open the document") : null,
+    el("a", { href: nodeAddress(node.kind, node.id) }, "Connections"),
+    el("button", { type: "button", class: "quiet", onclick: leave }, "Back"));
+  map?.choose(node.key);
+  const listing = el("div", {});
+  holder.replaceChildren(...head, ways, listing);
+  holder.focus({ preventScroll: innerWidth > 760 });
+  if (node.kind === "document" && open) reading();
+  if (node.kind !== "entity") return;
+  try {
+    const { documents, total } = await get("v1/documents", { entity: node.id, limit: LISTED });
+    const lines = documents.map((each) => el("li", {}, el("button", { type: "button", class: "link",
+      onclick: () => openReader({ source: each.source, title: each.title, start: 0, end: 0 }) }, each.title || each.source)));
+    listing.replaceChildren(el("h3", {}, `${count(total, "document")} with it`), el("ul", { class: "names" }, ...lines),
+      total > lines.length ? el("p", { class: "hint" }, `${count(total - lines.length, "more document")} not shown.`) : "");
+  } catch (problem) {
+    listing.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+  }
+}

@@ -1,0 +1,114 @@
+// The view of training runs, for the operator of a server with --runs: a list, and one run with its curves and its figures before and after.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, cut, el } from "../shared/dom.js";
+
+const WIDE = 420;
+const HIGH = 150;
+const LEFT = 52;
+const EDGE = 12;
+const LISTED_FIGURES = 3;
+const FIRST = ["eval_f1", "eval_loss", "train_loss", "loss", "f1_tuned", "f1_untuned"];
+const MINUTE = 60;
+
+/** Show the list, or the run of a name. */
+export async function openRuns(name) {
+  const view = byId("view-runs");
+  view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+  try {
+    view.replaceChildren(...(name ? course(await get("v1/runs/course", { name })) : list(await get("v1/runs"))));
+  } catch (problem) {
+    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+  }
+  byId("runs-title")?.focus({ preventScroll: true });
+}
+
+const head = (title, note) => el("div", { class: "library-head" }, el("h2", { id: "runs-title", tabindex: "-1" }, title), el("p", { class: "hint" }, note));
+
+function list({ total, runs }) {
+  if (!total) return [head("Runs", "No run yet below the folder of --runs.")];
+  const lines = runs.map((run) => el("li", {},
+    el("div", { class: "document-text" },
+      el("a", { class: "title", href: `#runs/${encodeURIComponent(run.name)}` }, run.name),
+      el("span", { class: "place" }, figures(run.figures))),
+    el("dl", { class: "document-facts" }, ...facts(run))));
+  const note = runs.length < total ? `${count(total, "run")}, the latest ${runs.length} of them` : count(total, "run");
+  return [head("Runs", note), el("ul", { class: "documents" }, ...lines)];
+}
+
+function facts(run) {
+  const when = new Date(run.ended * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  return [["Made by", run.stage], ["State", state(run)], ["Written", when]].flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+}
+
+function state({ state: name, seconds, step, steps, seconds_left: left }) {
+  if (name === "finished") return seconds === null ? name : `finished in ${duration(seconds)}`;
+  return [steps === null ? name : `${name} at ${count(step, "step")} of ${steps.toLocaleString("en")}`,
+    name === "running" && left ? `about ${duration(left)} left` : ""].filter(Boolean).join(", ");
+}
+
+const duration = (seconds) => (seconds < MINUTE ? `${Math.round(seconds)} s` : seconds < 60 * MINUTE ? `${Math.round(seconds / MINUTE)} min` : `${(seconds / MINUTE / 60).toFixed(1)} h`);
+const number = (value) => (value === 0 || Math.abs(value) >= 1e-3 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
+
+function figures(values) {
+  const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  const named = Object.entries(values).sort(([one], [other]) => rank(one) - rank(other));
+  return named.slice(0, LISTED_FIGURES).map(([name, value]) => `${name} ${number(value)}`).join(", ");
+}
+
+function course({ run, settings, curves, best_step: best, changes }) {
+  const losses = ["loss", "eval_loss"].filter((name) => curves[name]);
+  const others = Object.keys(curves).filter((name) => !losses.includes(name)).sort((one, other) => FIRST.indexOf(other) - FIRST.indexOf(one));
+  const charts = [...(losses.length ? [losses] : []), ...others.map((name) => [name])].map((names) => chart(names, curves, best));
+  const dump = Object.entries(settings).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, cut(JSON.stringify(value), 200))]);
+  return [
+    el("p", {}, el("a", { class: "back", href: "#runs" }, "All runs")),
+    head(run.name, ""),
+    el("dl", { class: "document-facts" }, ...facts(run), ...(best === null ? [] : [el("dt", {}, "Best"), el("dd", {}, `checkpoint of step ${best.toLocaleString("en")}, by F1 on dev rows`)])),
+    changes.length ? table(changes) : "",
+    charts.length ? el("div", { class: "charts" }, ...charts) : el("p", { class: "hint" }, "It logged no losses."),
+    el("details", {}, el("summary", {}, "Figures and settings"),
+      el("p", { class: "place" }, Object.entries(run.figures).map(([name, value]) => `${name} ${number(value)}`).join(", ")),
+      el("dl", { class: "document-facts" }, ...dump))];
+}
+
+function table(changes) {
+  const rows = changes.map((each) => el("tr", {}, el("th", { scope: "row" }, `${each.figure}, ${each.of}`),
+    ...[each.before, each.after].map((value) => el("td", {}, number(value)))));
+  return el("table", { class: "changes" }, el("caption", {}, "Before and after"),
+    el("thead", {}, el("tr", {}, ...["Figure", "Untuned", "Tuned"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows));
+}
+
+/** One chart of some curves, in words below it. */
+function chart(names, curves, best) {
+  const points = names.flatMap((name) => curves[name]);
+  const [steps, values] = [points.map(([step]) => step), points.map(([, value]) => value)];
+  const [first, last, low, high] = [Math.min(...steps), Math.max(...steps), Math.min(...values), Math.max(...values)];
+  const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDE - LEFT - EDGE);
+  const y = (value) => EDGE + (1 - (value - low) / (high - low || 1)) * (HIGH - 3 * EDGE);
+  const line = (name, place) => {
+    const at = curves[name].map(([step, value]) => `${x(step).toFixed(1)},${y(value).toFixed(1)}`);
+    if (at.length > 1) return shape("polyline", { points: at.join(" "), class: `curve curve-${place}` });
+    return shape("circle", { cx: x(curves[name][0][0]), cy: y(curves[name][0][1]), r: 3, class: `dot curve-${place}` });
+  };
+  const words = (at, text, end) => Object.assign(shape("text", { ...at, "text-anchor": end ? "end" : "start" }), { textContent: text });
+  const picture = shape("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, "aria-hidden": "true" },
+    ...[low, high].map((value) => words({ x: LEFT - 8, y: y(value) + 4 }, number(value), true)),
+    words({ x: LEFT, y: HIGH - 2 }, `step ${first}`), words({ x: WIDE - EDGE, y: HIGH - 2 }, `step ${last}`, true),
+    best === null ? "" : shape("line", { x1: x(best), x2: x(best), y1: 0, y2: HIGH - 2 * EDGE, class: "best" }),
+    ...names.map(line));
+  const said = names.map((name, place) => el("li", { class: `key-${place}` }, inWords(name, curves[name])));
+  return el("figure", {}, picture, el("figcaption", {}, el("ul", {}, ...said)));
+}
+
+function inWords(name, points) {
+  const [[, begun], [step, ended]] = [points[0], points.at(-1)];
+  return points.length > 1 ? `${name}: from ${number(begun)} to ${number(ended)} at step ${step.toLocaleString("en")}` : `${name}: ${number(ended)} at step ${step.toLocaleString("en")}`;
+}
+
+function shape(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}

@@ -1,0 +1,67 @@
+"""The graph of the whole collection: what is drawn, found by name, and opened by the mouse or by keys alone."""
+
+from typing import Any
+
+from tests.corpora import ISLES
+from tests.serve.http.running import Running
+from tests.serve.page.conftest import Visits
+from tests.serve.page.test_keyboard import Keys
+
+AT_REST = "() => new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))"
+
+
+def drawing(page: Any) -> bytes:
+    """The picture, once the camera has come to rest."""
+    page.evaluate(AT_REST)
+    return bytes(page.locator("#map").screenshot())
+
+
+def test_the_graph_is_drawn_zoomed_and_a_click_opens_the_document(opinionated: Running, visit: Visits) -> None:
+    session = visit(opinionated, viewport={"width": 1280, "height": 800})
+    page = session.page
+    page.click("nav >> text=Graph")
+    page.wait_for_selector("#graph-node li")
+    whole = opinionated.get("/v1/graph/overview?limit=300").json()
+    said = page.inner_text("#view-graph .library-head .hint")
+    assert said.startswith(f"{whole['documents']} documents, {whole['entities']} entities.")
+    assert page.locator(".legend li").all_inner_texts() == ["document", "entity"]
+    first = drawing(page)
+    page.click("[aria-label='Zoom in']")
+    closer = drawing(page)
+    page.click("[aria-label='Show all']")
+    assert closer != first and drawing(page) == first
+
+    page.fill("#graph-field", "ada marl")
+    page.click("#graph-node .kind-document >> text=Ada Marlow")
+    drawing(page)
+    assert page.inner_text("#graph-node h2") == "Ada Marlow" and not page.is_visible("#reader")
+    page.click(
+        "#map",
+        position=page.evaluate(
+            "(({ clientWidth: x, clientHeight: y }) => ({ x: x / 2, y: y / 2 }))(document.querySelector('#map'))"
+        ),
+    )
+    page.wait_for_selector("#reader[open] >> text=shipwright")
+    assert page.inner_text("#reader-title") == "Ada Marlow"
+
+
+def test_an_entity_is_found_by_keys_and_lists_its_documents(opinionated: Running, visit: Visits) -> None:
+    page = visit(opinionated, viewport={"width": 390, "height": 800}).page
+    page.wait_for_selector("#columns select")
+    keys = Keys(page)
+    keys.press("Graph")
+    page.wait_for_selector("#graph-node li")
+    keys.go("graph-field")
+    page.keyboard.type("marlow yard")
+    keys.press("marlow yard")
+    page.wait_for_selector("#graph-node h3")
+    named = [each.title for each in ISLES if "Marlow Yard" in each.text]
+    assert sorted(page.locator("#graph-node .names button").all_inner_texts()) == sorted(named) and len(named) > 1
+    assert page.inner_text("#graph-node h3") == f"{len(named)} documents with it"
+    assert page.evaluate("document.activeElement.id") == "graph-node"
+    keys.press(named[0])
+    page.wait_for_selector("#reader[open]")
+    page.keyboard.press("Escape")
+    keys.press("Back")
+    assert page.input_value("#graph-field") == "" and page.locator("#graph-node li").count() > len(named)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390 and keys.unseen == []

@@ -21,7 +21,6 @@ from eval.retrieval import (
     RetrievalReport,
     Retrieve,
     evaluate_retrieval,
-    measure_named,
     replay_summary,
     write_retrieval,
 )
@@ -141,11 +140,6 @@ def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
             hits += 1
             total += hits / rank
     return total / total_relevant
-
-
-def compared_measure(report: SelectorReport) -> Measure:
-    """The measure that differences are in."""
-    return measure_named(report.retrieval.measures, COMPARED)
 
 
 QUALITY_MEASURES = ("Recall@2", COMPARED, "all gold@5")

@@ -311,18 +311,13 @@ def find_passage(index: Index, name: str) -> int:
         return only
     if inside:
         found = f"passage {name!r}: a document of {len(inside):,} passages"
-        raise UserError(
-            found, _one_of([_described(each) for each in inside[:MOST_LISTED]], len(inside)), "give the id of a passage"
-        )
+        listed = [f"{shown_id(each.id)} ({each.start}–{each.end})" for each in inside[:MOST_LISTED]]
+        raise UserError(found, _one_of(listed, len(inside)), "give the id of a passage")
     raise UserError(
         f"passage {name!r}: not in {index.folder}",
         "the id of a passage, or its first digits",
         "`modegraph ask` shows the ids of what it finds; the source of a document lists its passages",
     )
-
-
-def _described(passage: Passage) -> str:
-    return f"{shown_id(passage.id)} ({passage.start}–{passage.end})"
 
 
 def _one_of(some: Sequence[str], count: int) -> str:

@@ -69,7 +69,8 @@ class Index:
         the question (`absence`); from the set probability on, `ask` abstains without calling the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
         """
         chosen = _retrieve_settings("retrieve", mode, top_k, where, settings)
-        return public_evidence(retrieve(self.current(), question, chosen, _optional_model(model)))
+        opened = None if model is None else model_of(model)
+        return public_evidence(retrieve(self.current(), question, chosen, opened))
 
     def explain(
         self,
@@ -294,10 +295,6 @@ def _retrieve_settings(
 ) -> RetrieveSettings:
     conditions = (where,) if isinstance(where, str) else tuple(where)
     return parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "where": conditions, **settings}, call)
-
-
-def _optional_model(model: Model | None) -> LanguageModel | None:
-    return None if model is None else model_of(model)
 
 
 def _raise_if_lost(folder: Path) -> None:

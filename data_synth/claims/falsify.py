@@ -37,7 +37,7 @@ def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str 
     name = draw.choice(names)
     distinct = [other for other in around.names if other not in sentence and other not in name and name not in other]
     near = [other for other in distinct if shape(other)[:2] == shape(name)[:2]]
-    foreign = _sample(around.foreign, draw)
+    foreign = draw.sample(around.foreign, min(_FOREIGN, len(around.foreign)))
     far = [other for other in foreign if other not in around.passage and shape(other) == shape(name)]
     candidates = near if near and draw.random() < _FROM_PASSAGE else far or near
     return sentence.replace(name, draw.choice(candidates)) if candidates else None
@@ -128,10 +128,6 @@ def shape(name: str) -> tuple[bool, bool, int]:
     (True, False)
     """
     return bool(_NUMBER.search(name)), name[:1].isupper(), min(len(name.split()), 3)
-
-
-def _sample(names: Sequence[str], draw: random.Random) -> list[str]:
-    return draw.sample(names, min(_FOREIGN, len(names)))
 
 
 def _other_digit(number: str, draw: random.Random) -> str:

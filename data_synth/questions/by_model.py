@@ -236,7 +236,8 @@ def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterat
     mentions, rng = Mentions(index), Random(seed)
     split_P = [splits[index.data.document_sources[int(row)]] for row in index.data.passage_document_P]
     earlier: set[frozenset[int]] = set()
-    seeds = [*_by_topic(index), *_by_entity(mentions)]
+    by_entity = (sorted(mentions.passages_about(key)) for key in mentions.shared_entities(MAX_SHARING))
+    seeds = [*_by_topic(index), *by_entity]
     for passages in rng.sample(seeds, len(seeds)):
         group = _grow_group(mentions, rng.sample(passages, len(passages)), split_P)
         if len(group) >= MIN_ARTICLES and frozenset(group) not in earlier:
@@ -248,10 +249,6 @@ def _by_topic(index: Index) -> Iterator[list[int]]:
     for topic in range(len(index.data.topic_ids)):
         propositions = np.array(columns_of(index.data.topic_proposition_KN, topic), np.int64)
         yield sorted(set(index.proposition_passage_NP[propositions, :].indices.tolist()))
-
-
-def _by_entity(mentions: Mentions) -> Iterator[list[int]]:
-    return (sorted(mentions.passages_about(key)) for key in mentions.shared_entities(MAX_SHARING))
 
 
 def _grow_group(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> list[int]:

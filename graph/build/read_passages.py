@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from graph.errors import UserError
 from graph.extract.extraction import PendingDocument, ReadDocuments, Reading
-from graph.extract.imported import load_extraction, read_by_rules, read_imported
+from graph.extract.imported import load_extraction, read_imported
 from graph.extract.llm import SAMPLED_PASSAGES, Domain, Prompt, infer_domain, read_by_model
+from graph.extract.rules import read_by_rules
 from graph.shared.console import say, track
 from graph.shared.ids import content_id
 from graph.store.index_settings import IndexSettings

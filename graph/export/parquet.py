@@ -43,7 +43,7 @@ def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     ids. Tables have different columns, so a reader opens them one by one.
     """
     folder.mkdir()
-    written = [_write_nodes(index, kind, folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS]
+    written = [_write_tables(_node_tables(index, kind), folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS]
     return {
         "nodes": sum(written),
         "occurrences": _write_rows(map(vars, occurrences(index)), OCCURRENCE_COLUMNS, folder / "occurrences.parquet"),
@@ -60,10 +60,6 @@ def index_tables(index: Index) -> dict[str, pa.Table]:
     parts = {TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS}
     parts |= {name: _tables(rows, columns) for name, (rows, columns) in plain.items()}
     return {name: pa.concat_tables(list(tables), promote_options="none") for name, tables in parts.items()}
-
-
-def _write_nodes(index: Index, kind: NodeKind, file: Path) -> int:
-    return _write_tables(_node_tables(index, kind), file)
 
 
 def _write_rows(rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], file: Path) -> int:

@@ -14,12 +14,12 @@ from graph.errors import UserError
 from graph.extract.entities import distinct_entities, find_entities
 from graph.extract.extraction import Fact, Occurrence, PendingDocument, Reading
 from graph.extract.grounding import ends_within, entities_within, share_supported
-from graph.extract.rules import extract_by_rules
+from graph.extract.rules import extract_by_rules, read_by_rules
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
 from graph.types import Document, Passage
 
-READER, RULES = "import", "rules"
+READER = "import"
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,6 @@ def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Readin
     return [
         Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
     ]
-
-
-def read_by_rules(item: PendingDocument) -> list[Reading]:
-    """The readings of one document by rules, all of whose passages are pending."""
-    occurrences = extract_by_rules(item.document, item.passages)
-    return [Reading(passage, RULES, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)]
 
 
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:

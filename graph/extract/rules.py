@@ -18,11 +18,12 @@ from graph.extract.entities import (
     people_by_surname,
     title_keys,
 )
-from graph.extract.extraction import Occurrence
+from graph.extract.extraction import Occurrence, PendingDocument, Reading
 from graph.text.scripts import unspaced_runs
 from graph.text.sentences import Unit, split_units
 from graph.types import Document, Passage
 
+READER = "rules"
 MAX_TITLED_PASSAGES = 8
 """In a longer document, which is about many things, the nearest heading is the subject instead of the title."""
 
@@ -40,6 +41,14 @@ _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
 _PLACED = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
 MIN_WORDS = 2
 CHARACTERS_A_WORD = 2
+
+
+def read_by_rules(item: PendingDocument) -> list[Reading]:
+    """The readings of one document by rules, all of whose passages are pending."""
+    occurrences = extract_by_rules(item.document, item.passages)
+    return [
+        Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
+    ]
 
 
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:

@@ -189,7 +189,10 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
     for number, turn in enumerate(body["messages"]):
         if turn["role"] in ("tool", "function") or turn.get("tool_calls") or turn.get("function_call"):
             raise _not_supported(f"messages.{number}: a call of a tool")
-    messages = tuple(Message(_role(turn["role"]), turn.get("content") or "") for turn in body["messages"])
+    messages = tuple(
+        Message("system" if turn["role"] == "developer" else turn["role"], turn.get("content") or "")
+        for turn in body["messages"]
+    )
     limit = body.get("max_completion_tokens") or body["max_tokens"]
     seed, temperature = body.get("seed"), body.get("temperature", 1.0)
     requests = tuple(
@@ -242,10 +245,6 @@ def settled_text(text: str, stops: Sequence[str]) -> str:
     complete = cut_at_stop(text.lstrip(), stops).rstrip("\ufffd")
     withheld = max((n for stop in stops for n in range(1, len(stop)) if complete.endswith(stop[:n])), default=0)
     return complete[: len(complete) - withheld].rstrip()
-
-
-def _role(role: str) -> Any:
-    return {"developer": "system"}.get(role, role)
 
 
 def _head(body: Body, kind: str) -> dict[str, Any]:

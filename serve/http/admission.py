@@ -51,7 +51,7 @@ class AdmissionMiddleware:
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_limited(scope):
+        if scope["type"] != "http" or not is_limited_path(scope["path"]):
             await self.app(scope, receive, send)
             return
         slots = self._slots_for(scope["method"], scope["path"])
@@ -168,11 +168,6 @@ class _TrackedResponse:
         except TimeoutError:
             return False
         return True
-
-
-def is_limited(scope: Scope) -> bool:
-    """Whether a request counts towards the limits."""
-    return scope["type"] == "http" and is_limited_path(scope["path"])
 
 
 def is_limited_path(path: str) -> bool:

@@ -166,7 +166,8 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
     text = document_text(passages)
     start = arguments.start if arguments.start is not None else passage.start if passage is not None else 0
     part = text[start : start + FETCHED_CHARS]
-    excerpt = Passage(arguments.id, source, _title(passages), 0, start, start + len(part), part)
+    title = passages[0].title if passages else ""
+    excerpt = Passage(arguments.id, source, title, 0, start, start + len(part), part)
     return Fetched(
         id=arguments.id,
         title=excerpt.title,
@@ -233,10 +234,6 @@ async def _find(call: Call, question: str, arguments: Search) -> tuple[Collectio
 def _result(call: Call, view: CollectionView, passage: Passage, score: float) -> Result:
     fields = {name: getattr(passage, name) for name in ("id", "title", "text", "source", "start", "end", "page")}
     return Result(**fields, score=score, url=call.url(view, passage))
-
-
-def _title(passages: tuple[Passage, ...]) -> str:
-    return passages[0].title if passages else ""
 
 
 SEARCH = Tool(

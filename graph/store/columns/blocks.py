@@ -96,12 +96,6 @@ def entries_of_rows(block: sp.csr_array) -> Ints:
     return np.asarray(np.diff(block.indptr), np.int64)
 
 
-def sums_of_columns(block: sp.csr_array) -> Ints:
-    """The sum of the counts in each column."""
-    sums: Ints = np.bincount(block.indices, block.data, block.shape[1]).astype(np.int64)
-    return sums
-
-
 def cells_of(block: sp.csr_array, rows_R: Ints, columns_C: Ints) -> Floats:
     """The values in some columns of some rows, found by bisection: float32[R, C]."""
     first_X = np.repeat(block.indptr[rows_R].astype(np.int64), len(columns_C))

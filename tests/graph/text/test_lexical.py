@@ -13,7 +13,7 @@ from graph.retrieve.modes.baselines import fuse_ranks
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.retrieve.retrieve import retrieve
-from graph.store.columns.blocks import entries_of_rows, sums_of_columns
+from graph.store.columns.blocks import entries_of_rows
 from graph.text.bm25 import K1, B, bm25, count_terms, term_weights, terms_of
 from tests.corpora import ISLES
 
@@ -43,7 +43,7 @@ def test_a_character_of_another_script_elsewhere_changes_no_term(text: str) -> N
 
 
 def weights(count_WP: Any) -> tuple[np.ndarray, np.ndarray]:
-    return term_weights(entries_of_rows(count_WP), sums_of_columns(count_WP))
+    return term_weights(entries_of_rows(count_WP), count_WP.sum(axis=0).astype(np.int64))
 
 
 def scores_of(count_WP: Any) -> TermScores:

@@ -2,7 +2,8 @@
 
 A context is made for one question: its gold passages (or, for a share, all but one) among passages of the same document and BM25's top hits.
 All questions that its passages answer become rows over it, so that training reads the passages once. Where the passages lack the answer, it
-is "not in the documents"; no distractor of a row contains its answer. Sets are published ones or a user's own index."""
+is "not in the documents"; no distractor of a row contains its answer. A question that is asked of several documents is never refused: nobody
+knows what the others say to it. Sets are published ones or a user's own index."""
 
 from __future__ import annotations
 
@@ -138,15 +139,26 @@ class Distractors:
         self._idf_W, self._norm_P = term_weights(texts_W, length_P)
         self._count_WP = counted.count_WP
         self._gold_splits: defaultdict[str, set[str]] = defaultdict(set)
+        self._gold_of_text: defaultdict[str, set[str]] = defaultdict(set)
         for question in source.questions:
             for passage_id in question.gold_ids:
                 self._gold_splits[passage_id].add(question.split)
+            self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
+
+    def recurs(self, question: ReadingQuestion) -> bool:
+        """Whether the set has the question with other gold passages too, as in a form that is filled in for every document.
+
+        Whether yet other passages answer it is not known.
+        """
+        return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage contains one of the question's answers; for yes and no, whether it is a gold one."""
-        if question.is_yes_no or not question.answers:
-            return passage in question.gold_ids
-        return any(contains_answer(answer, self._words[passage]) for answer in question.answers)
+        """Whether a passage is gold for the same question in any document, or contains one of its answers other than yes and no."""
+        if passage in self._gold_of_text[normalise_question(question.text)]:
+            return True
+        return not question.is_yes_no and any(
+            contains_answer(answer, self._words[passage]) for answer in question.answers
+        )
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
         """(of the same document, of BM25's top hits), none of them gold, with the answer, or gold in another split."""
@@ -212,7 +224,12 @@ class _QuestionsByPassage:
         if count <= 0:
             return []
         marked = {q.id: q for passage in ids for q in self._unanswerable.get(passage, ())}
-        near = {q.id: q for passage in ids for q in self._by_near[passage] if q.id != other_than.id}
+        near = {
+            q.id: q
+            for passage in ids
+            for q in self._by_near[passage]
+            if q.id != other_than.id and not self.finder.recurs(q)
+        }
         pools = [list(marked.values()), list(near.values())]
         for pool in pools:
             rng.shuffle(pool)
@@ -283,8 +300,10 @@ def _rows_of_context(
     first = waiting.pop(next(iter(waiting)))
     others = [*first.near, *first.lexical]
     fits = settings.distractors > 0 and any(near.finder.words(passage) <= settings.context_words for passage in others)
-    without_gold = rng.random() < settings.without_gold and (
-        fits or (first.question.is_yes_no and len(first.question.gold_ids) > 1)
+    without_gold = (
+        rng.random() < settings.without_gold
+        and (fits or (first.question.is_yes_no and len(first.question.gold_ids) > 1))
+        and not near.finder.recurs(first.question)
     )
     ids = _passages(first, without_gold, waiting, near.finder, rng, settings)
     answered = [] if without_gold else [first]

@@ -33,6 +33,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
+from tests.data_synth.reading.world import question as question_over
 
 
 def made(
@@ -150,6 +151,20 @@ def test_no_gold_passage_of_another_split_is_a_distractor(tmp_path: Path) -> Non
     rows = [row for seed in range(30) for row in made(seed, source=source)]
     assert {row.split for row in rows} == {"train", "dev"}
     assert not any("ostrey" in row.context_ids for row in rows if row.split == "train")
+
+
+def test_a_question_of_several_documents_is_never_refused_nor_shown_what_answers_it_elsewhere() -> None:
+    isles_set = isles()
+    asked_of_both = [
+        question_over(f"form-{one}", "What is it?", (answer,), (one,))
+        for one, answer in (("saltmere", "a town"), ("corrow", "a hamlet"))
+    ]
+    source = replace(isles_set, questions=(*isles_set.questions, *asked_of_both))
+    rows = [row for seed in range(30) for row in made(seed, source=source, without_gold=0.5)]
+    forms = [row for row in rows if row.question == "What is it?"]
+    assert forms and all(row.answers for row in forms), "nobody knows what the passages of other documents say to it"
+    assert not any({"saltmere", "corrow"} <= set(row.context_ids) for row in forms)
+    assert any(not row.answers for row in rows), "other questions are refused as before"
 
 
 def test_bm25_ranks_as_the_formula_alone() -> None:

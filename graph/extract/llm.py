@@ -115,8 +115,9 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
     occurrences: dict[str, Occurrence] = {}
     dropped_parts = len(dropped)
     for proposition in reply.propositions[: -1 if cut else None]:
+        own = [plain(entity, passage.text) for entity in proposition.entities]
         for part in _sentences_of(proposition):
-            occurrence, lost = _occurrence(part, [*entities, *proposition.entities], passage)
+            occurrence, lost = _occurrence(part, [*entities, *own], passage)
             dropped_parts += lost
             if occurrence is not None:
                 occurrences.setdefault(occurrence.text, occurrence)
@@ -141,7 +142,7 @@ def goes_in_circles(text: str) -> bool:
 def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
     """The proposition; its sentences if they are so many that it is a copy of the passage, without one cut at the end."""
     texts = [unit.text for unit in split_units(proposition.text)]
-    if len(proposition.text) >= MAX_PROPOSITION_CHARS and not is_complete(texts[-1]):
+    if texts and len(proposition.text) >= MAX_PROPOSITION_CHARS and not is_complete(texts[-1]):
         texts = texts[:-1]
     if len(texts) < COPIED_SENTENCES:
         return [proposition]

@@ -79,9 +79,9 @@ Name = Annotated[str, at_most("maxLength", 80)]
 
 
 class FactReply(ReplyModel):
-    subject: str
-    relation: str
-    object: str
+    subject: Name
+    relation: Name
+    object: Name
 
 
 class PropositionReply(ReplyModel):

@@ -15,6 +15,7 @@ from graph.text.replies import (
     BadReply,
     ReplyModel,
     Sentence,
+    at_most,
     copies_example,
     parse_reply,
     plain,
@@ -75,14 +76,14 @@ CALLS_AT_ONCE = 64
 WORDS_PER_TOKEN = 0.75
 MAX_LENGTH_FACTOR = 2
 """A reply is cut at this many times the requested length."""
-SENTENCE_WORDS = 15
+SENTENCE_WORDS, MAX_SENTENCES = 15, 50
 """Words of a sentence, for the number of sentences that a summary may have."""
 
 
 class SummaryReply(ReplyModel):
     """A summary as its sentences, so that an engine can bound their length and number; a reply in prose is read, too."""
 
-    sentences: Annotated[list[Sentence], sound_items(str)]
+    sentences: Annotated[list[Sentence], sound_items(str), at_most("maxItems", MAX_SENTENCES)]
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
@@ -138,7 +139,9 @@ def _summary_request(texts: Sequence[str], max_summary_tokens: int) -> Completio
     words = max(1, int(max_summary_tokens * WORDS_PER_TOKEN))
     lines = "\n".join(f"- {quote(text)}" for text in texts)
     messages = (Message("system", fill("graph/summarise.txt", max_words=str(words))), Message("user", lines))
-    schema = strict_schema(SummaryReply, sentences={"minItems": 1, "maxItems": max(1, round(words / SENTENCE_WORDS))})
+    schema = strict_schema(
+        SummaryReply, sentences={"minItems": 1, "maxItems": min(MAX_SENTENCES, max(1, round(words / SENTENCE_WORDS)))}
+    )
     return CompletionRequest(messages, MAX_LENGTH_FACTOR * max_summary_tokens, schema=schema)
 
 

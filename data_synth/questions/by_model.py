@@ -14,6 +14,8 @@ from random import Random
 from typing import Annotated
 
 import numpy as np
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from data_synth.questions.check import DuplicateFilter, id_of
 from data_synth.questions.index_statements import Mentions, columns_of
@@ -22,8 +24,8 @@ from data_synth.rows import Dropped
 from graph.extract.grounding import best_span, share_supported
 from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
-from graph.text.prompting import quote, quote_passage, read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, one_of, plain
+from graph.text.prompting import fill, quote, quote_passage, read_prompt
+from graph.text.replies import ReplyModel, Sentence, at_most, numbers_up_to, one_of, plain
 from graph.types import LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
@@ -59,11 +61,19 @@ FindSnippets = Callable[[Sequence[str]], Sequence[str]]
 
 
 class WrittenQuestion(ReplyModel):
-    """The reply of the writer; `passages` are numbers, from 1."""
+    """The reply of the writer; `passages` are numbers, from 1. Its parts in the order in which a small model finds them."""
 
+    passages: Annotated[list[Annotated[int, one_of(99)]], at_most("maxItems", MAX_ARTICLES)]
+    answer: Annotated[str, at_most("maxLength", 150)]
     question: Sentence
-    answer: Sentence
-    passages: Annotated[list[Annotated[int, one_of(99)]], at_most("maxItems", 5)]
+
+
+class QuestionOfPassage(ReplyModel):
+    """The reply of the writer about a single passage, whose number is known."""
+
+    passages: SkipJsonSchema[list[int]] = Field(default_factory=lambda: [1])
+    answer: Annotated[str, at_most("maxLength", 150)]
+    question: Sentence
 
 
 class Critique(ReplyModel):
@@ -114,8 +124,13 @@ def write_questions(
     """One question for each group of passages, about one fact where the groups are single passages; Dropped for an unusable reply."""
     prompts = [_numbered(group) for group in groups]
     caller = Caller(writer)
-    prompt = "data_synth/ask_one.txt" if all(len(group) == 1 for group in groups) else "data_synth/ask.txt"
-    replies = caller.ask(WrittenQuestion, read_prompt(prompt), prompts, MAX_QUESTION_TOKENS)
+    replies: Sequence[WrittenQuestion | QuestionOfPassage | None]
+    if all(len(group) == 1 for group in groups):
+        replies = caller.ask(QuestionOfPassage, read_prompt("data_synth/ask_one.txt"), prompts, MAX_QUESTION_TOKENS)
+    else:
+        numbers = numbers_up_to(max(map(len, groups)), min(hops), max(hops))
+        system = fill("data_synth/ask.txt", number=_either(hops))
+        replies = caller.ask(WrittenQuestion, system, prompts, MAX_QUESTION_TOKENS, passages=numbers)
     return [
         Dropped(UNUSABLE, caller.first_unusable or "")
         if reply is None
@@ -154,8 +169,17 @@ def rebuild_answers(
     ]
 
 
+def _either(numbers: Sequence[int]) -> str:
+    """Numbers as a choice.
+
+    >>> _either((2, 3, 4)), _either((2,))
+    ('2, 3 or 4', '2')
+    """
+    return " or ".join(filter(None, (", ".join(map(str, numbers[:-1])), str(numbers[-1]))))
+
+
 def _row(
-    reply: WrittenQuestion, group: tuple[Passage, ...], hops: Sequence[int], writer: str, split: str
+    reply: WrittenQuestion | QuestionOfPassage, group: tuple[Passage, ...], hops: Sequence[int], writer: str, split: str
 ) -> QuestionRow | Dropped:
     text, answer = quote(plain(reply.question)), quote(plain(reply.answer))
     numbers = sorted(set(reply.passages))

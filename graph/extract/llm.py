@@ -11,12 +11,22 @@ from itertools import islice
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from graph.extract.extraction import Fact, Failure, Occurrence, PendingDocument, Reading
 from graph.extract.grounding import best_span, ends_within, entities_within, share_supported
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
-from graph.text.replies import BadReply, ReplyModel, at_most, parse_reply, plain, sound_items, strict_schema
+from graph.text.replies import (
+    BadReply,
+    ReplyModel,
+    at_most,
+    parse_reply,
+    plain,
+    sound_items,
+    strict_schema,
+)
+from graph.text.sentences import is_complete, split_units
 from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
 
 SAMPLED_PASSAGES = 5
@@ -60,50 +70,83 @@ def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
 
 MIN_SUPPORT = 0.5
 """The least share of a proposition's words that must be in its passage or the document's title."""
-MAX_NAMES, MAX_PROPOSITIONS, MAX_NAMES_OF_ONE, MAX_FACTS_OF_ONE = 64, 64, 48, 24
-"""Bounds of lists, because a small model may repeat one name without end; 64 names are some 500 tokens. By rules, no passage of HotpotQA
-(8,256 of up to 200 tokens) has more than 43 names and 13 propositions, and no inspected proposition more than 27 names."""
+MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
+"""Bounds of lists, because a small model may repeat one name without end. By rules, no passage of HotpotQA (8,256 of up to 200 tokens) has
+more than 13 propositions, and no inspected proposition more than 27 names."""
+MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
+"""A proposition of so many sentences is no statement but a copy, which a small model makes of a passage."""
+Name = Annotated[str, at_most("maxLength", 80)]
 
 
 class FactReply(ReplyModel):
-    subject: str
-    relation: str
-    object: str
+    subject: Name
+    relation: Name
+    object: Name
 
 
 class PropositionReply(ReplyModel):
-    text: str
-    entities: Annotated[list[str], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
+    """`facts` are not requested, since nothing is retrieved by them: they were half of a reply."""
+
+    text: Annotated[str, at_most("maxLength", MAX_PROPOSITION_CHARS)]
+    entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
         default_factory=list
     )
-    topic: str = ""
-    facts: Annotated[list[FactReply], sound_items(FactReply), at_most("maxItems", MAX_FACTS_OF_ONE)] = Field(
-        default_factory=list
-    )
+    topic: Name = ""
+    facts: SkipJsonSchema[Annotated[list[FactReply], sound_items(FactReply)]] = Field(default_factory=list)
 
 
 class Reply(ReplyModel):
-    entities: Annotated[list[str], sound_items(str), at_most("maxItems", MAX_NAMES)] = Field(default_factory=list)
+    """`entities` of the whole passage are not requested: a small model fills such a list with one name."""
+
+    entities: SkipJsonSchema[Annotated[list[str], sound_items(str)]] = Field(default_factory=list)
     propositions: Annotated[
         list[PropositionReply], sound_items(PropositionReply), at_most("maxItems", MAX_PROPOSITIONS)
     ]
 
 
-def read_reply(text: str, passage: Passage) -> tuple[tuple[Occurrence, ...], int]:
-    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if all were dropped."""
+def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Occurrence, ...], int]:
+    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if all were dropped.
+
+    The last proposition of a reply that was `cut` is left out.
+    """
     dropped: list[object] = []
     reply = parse_reply(Reply, text, dropped)
     entities = [plain(entity, passage.text) for entity in reply.entities]
     occurrences: dict[str, Occurrence] = {}
     dropped_parts = len(dropped)
-    for proposition in reply.propositions:
-        occurrence, lost = _occurrence(proposition, entities, passage)
-        dropped_parts += lost
-        if occurrence is not None:
-            occurrences.setdefault(occurrence.text, occurrence)
+    for proposition in reply.propositions[: -1 if cut else None]:
+        own = [plain(entity, passage.text) for entity in proposition.entities]
+        for part in _sentences_of(proposition):
+            occurrence, lost = _occurrence(part, [*entities, *own], passage)
+            dropped_parts += lost
+            if occurrence is not None:
+                occurrences.setdefault(occurrence.text, occurrence)
     if dropped_parts and not occurrences:
         raise BadReply("none of its propositions is both well formed and supported by the passage")
     return tuple(occurrences.values()), dropped_parts
+
+
+def goes_in_circles(text: str) -> bool:
+    """Whether a cut reply repeats a proposition: all that it would have said is in front of the repetition.
+
+    >>> goes_in_circles('{"propositions": [{"text": "It rains."}, {"text": "It rains."}, {"text": "It ra')
+    True
+    """
+    try:
+        texts = [plain(proposition.text) for proposition in parse_reply(Reply, text, []).propositions[:-1]]
+    except BadReply:
+        return False
+    return len(set(texts)) < len(texts)
+
+
+def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
+    """The proposition; its sentences if they are so many that it is a copy of the passage, without one cut at the end."""
+    texts = [unit.text for unit in split_units(proposition.text)]
+    if texts and len(proposition.text) >= MAX_PROPOSITION_CHARS and not is_complete(texts[-1]):
+        texts = texts[:-1]
+    if len(texts) < COPIED_SENTENCES:
+        return [proposition]
+    return [proposition.model_copy(update={"text": text, "entities": [], "facts": []}) for text in texts]
 
 
 def _occurrence(
@@ -170,8 +213,13 @@ class Prompt:
             max_tokens=self.max_reply_tokens,
             temperature=0.0 if first else RETRY_TEMPERATURE,
             seed=attempt,
-            schema=strict_schema(Reply),
+            schema=strict_schema(Reply, propositions={"minItems": _count_sentences(passage.text)}),
         )
+
+
+def _count_sentences(text: str) -> int:
+    """The number of complete sentences in a text, at most MAX_PROPOSITIONS: a small model would merge them into one proposition."""
+    return min(MAX_PROPOSITIONS, sum(is_complete(unit.text) for unit in split_units(text)))
 
 
 @dataclass(frozen=True)
@@ -226,9 +274,10 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
     if completion.finish_reason == "refused":
         return Reading(call.passage, READER, failure=Failure(f"refused: {completion.text}", "", call.attempt + 1))
     try:
-        if completion.finish_reason == "length":
+        cut = completion.finish_reason == "length"
+        if cut and not goes_in_circles(completion.text):
             raise BadReply(f"it was cut at {call.request.max_tokens:,} tokens, so write fewer and shorter propositions")
-        occurrences, dropped = read_reply(completion.text, call.passage)
+        occurrences, dropped = read_reply(completion.text, call.passage, cut)
     except BadReply as problem:
         reply = plain(completion.text)[:MAX_REPLY_CHARS]
         if call.last:

@@ -3,15 +3,27 @@
 Sentences are selected by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities
 as a tree: parts under a token limit, then a summary of summaries. Finished calls are in the ledger, so no group is summarised twice."""
 
-import re
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
 
 from graph.shared.console import say, track
 from graph.text.prompting import fill, quote
-from graph.text.replies import plain, without_thinking
-from graph.text.sentences import split_units
+from graph.text.replies import (
+    MAX_SENTENCE_CHARS,
+    BadReply,
+    ReplyModel,
+    Sentence,
+    at_most,
+    copies_example,
+    parse_reply,
+    plain,
+    sound_items,
+    strict_schema,
+    without_thinking,
+)
+from graph.text.sentences import is_complete, split_units
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
 
 RELEVANCE = 0.7
@@ -64,8 +76,14 @@ CALLS_AT_ONCE = 64
 WORDS_PER_TOKEN = 0.75
 MAX_LENGTH_FACTOR = 2
 """A reply is cut at this many times the requested length."""
-_SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
-"""The end of a complete sentence."""
+SENTENCE_WORDS, MAX_SENTENCES = 15, 50
+"""Words of a sentence, for the number of sentences that a summary may have."""
+
+
+class SummaryReply(ReplyModel):
+    """A summary as its sentences, so that an engine can bound their length and number; a reply in prose is read, too."""
+
+    sentences: Annotated[list[Sentence], sound_items(str), at_most("maxItems", MAX_SENTENCES)]
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
@@ -121,24 +139,34 @@ def _summary_request(texts: Sequence[str], max_summary_tokens: int) -> Completio
     words = max(1, int(max_summary_tokens * WORDS_PER_TOKEN))
     lines = "\n".join(f"- {quote(text)}" for text in texts)
     messages = (Message("system", fill("graph/summarise.txt", max_words=str(words))), Message("user", lines))
-    return CompletionRequest(messages, MAX_LENGTH_FACTOR * max_summary_tokens)
+    schema = strict_schema(
+        SummaryReply, sentences={"minItems": 1, "maxItems": min(MAX_SENTENCES, max(1, round(words / SENTENCE_WORDS)))}
+    )
+    return CompletionRequest(messages, MAX_LENGTH_FACTOR * max_summary_tokens, schema=schema)
 
 
 def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[str]:
     batches = [requests[start : start + CALLS_AT_ONCE] for start in range(0, len(requests), CALLS_AT_ONCE)]
     return [
-        _usable_text(completion)
+        _usable_text(request, completion)
         for batch in track(batches, "Summaries by the model", len(requests), size=len)
-        for completion in model.complete(batch)
+        for request, completion in zip(batch, model.complete(batch), strict=True)
     ]
 
 
-def _usable_text(completion: Completion) -> str:
-    """The text of a reply; only the complete sentences if it was cut, "" if it was refused."""
-    if completion.finish_reason == "refused":
+def _usable_text(request: CompletionRequest, completion: Completion) -> str:
+    """The text of a reply; only the complete sentences if it was cut, "" if it was refused or is about the prompt's example."""
+    if completion.finish_reason == "refused" or copies_example(completion.text, request.messages[1].content):
         return ""
-    text = plain(without_thinking(completion.text))
-    return text if completion.finish_reason == "stop" else complete_sentences(text)
+    try:
+        sentences = [plain(sentence) for sentence in parse_reply(SummaryReply, completion.text, []).sentences]
+    except BadReply:
+        text = plain(without_thinking(completion.text))
+        is_json = text.startswith(("{", "```"))
+        return "" if is_json else text if completion.finish_reason == "stop" else complete_sentences(text)
+    if completion.finish_reason == "length" or (sentences and len(sentences[-1]) >= MAX_SENTENCE_CHARS):
+        return complete_sentences(" ".join(sentences))
+    return join_sentences([sentence for sentence in dict.fromkeys(sentences) if sentence])
 
 
 def complete_sentences(text: str) -> str:
@@ -148,7 +176,7 @@ def complete_sentences(text: str) -> str:
     'The yard built ferries. It burned in 1911.'
     """
     units = list(split_units(text))
-    if units and not _SENTENCE_END.search(units[-1].text):
+    if units and not is_complete(units[-1].text):
         units.pop()
     emitted: set[str] = set()
     end = 0

@@ -4,6 +4,7 @@ The only error that a reply can raise is BadReply, whose message goes into the r
 
 import json
 import unicodedata
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from json_repair import repair_json
@@ -68,12 +69,38 @@ class ReplyModel(BaseModel):
     )
 
 
-Sentence = Annotated[str, at_most("maxLength", 300)]
+MAX_SENTENCE_CHARS = 300
+Sentence = Annotated[str, at_most("maxLength", MAX_SENTENCE_CHARS)]
 
 
-def strict_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema for a server to enforce: every field required, no others."""
-    return kind.model_json_schema(mode="serialization")
+def strict_schema(kind: type[BaseModel], **narrower: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema for a server to enforce: every field required, no others. `narrower` are further keywords of fields.
+
+    Fields with SkipJsonSchema are not requested, but read from a reply that has them.
+    """
+    schema = kind.model_json_schema(mode="serialization")
+    for name, keywords in narrower.items():
+        schema["properties"][name] |= keywords
+    return schema
+
+
+def numbers_up_to(count: int, at_least: int = 0, at_most: int | None = None) -> dict[str, Any]:
+    """Keywords of a list of numbers from 1 to `count`: `at_least` to `at_most` of them, `count` by default."""
+    items = {"type": "integer", "minimum": 1, "maximum": count}
+    return {"items": items, "minItems": at_least, "maxItems": count if at_most is None else min(count, at_most)}
+
+
+EXAMPLE_NAME = "Zumberly"
+"""The invented name that the reply of every example in a prompt contains, if it contains text."""
+
+
+def copies_example(reply: str, texts: str) -> bool:
+    """Whether a reply is about the example of its prompt instead of the `texts`.
+
+    >>> copies_example('{"question": "Where is Zumberly?"}', "Tarn is a village."), copies_example("Tarn", "Tarn is a village.")
+    (True, False)
+    """
+    return EXAMPLE_NAME.casefold() in reply.casefold() and EXAMPLE_NAME.casefold() not in texts.casefold()
 
 
 def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:

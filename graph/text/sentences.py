@@ -12,6 +12,7 @@ HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; the library does not split before a digit."""
+_SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
 
 
@@ -73,6 +74,15 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
             unit = _trimmed(text, begin, finish, "sentence")
             if unit.text:
                 yield unit
+
+
+def is_complete(text: str) -> bool:
+    """Whether a text ends as a sentence does.
+
+    >>> is_complete("The yard burned.”"), is_complete("The yard bur")
+    (True, False)
+    """
+    return _SENTENCE_END.search(text) is not None
 
 
 def is_row(line: str) -> bool:

@@ -35,6 +35,8 @@ WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_conte
 """Names of a model's window in a server's list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
 REFUSALS = frozenset({400, 413, 422})
 """Statuses about a single request (too long, not allowed), after which the next may succeed."""
+UNREADABLE_OUTPUT = "output that does not match the expected"
+"""How llama.cpp says, with status 500, that it cannot read what the model wrote to a schema (broken UTF-8): the next request may succeed."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
 
 
@@ -192,7 +194,7 @@ class OpenAIModel:
             ) from None
         except openai.APIStatusError as problem:
             reason = " ".join(str(problem.message).split())[:300]
-            if problem.status_code in REFUSALS:
+            if problem.status_code in REFUSALS or UNREADABLE_OUTPUT in reason:
                 return Completion(f"status {problem.status_code} ({reason})", "refused", 0, 0)
             found = f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})"
             if isinstance(problem, RETRIED):

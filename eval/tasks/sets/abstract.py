@@ -13,7 +13,7 @@ from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote
-from graph.text.replies import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
+from graph.text.replies import BadReply, ReplyModel, Sentence, at_most, parse_reply, sound_items, strict_schema
 from graph.types import CompletionRequest, LanguageModel, Message
 
 MAX_REPLY_TOKENS = 2048
@@ -21,8 +21,8 @@ R = TypeVar("R", bound=ReplyModel)
 
 
 class User(ReplyModel):
-    user: str
-    tasks: Annotated[list[str], sound_items(str), at_most("maxItems", 20)]
+    user: Sentence
+    tasks: Annotated[list[Sentence], sound_items(str), at_most("maxItems", 20)]
 
 
 class Users(ReplyModel):
@@ -30,7 +30,7 @@ class Users(ReplyModel):
 
 
 class GeneratedQuestions(ReplyModel):
-    questions: Annotated[list[str], sound_items(str), at_most("maxItems", 20)]
+    questions: Annotated[list[Sentence], sound_items(str), at_most("maxItems", 20)]
 
 
 def generate_questions(

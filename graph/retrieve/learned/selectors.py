@@ -11,7 +11,7 @@ from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.parts.query import Query
 from graph.text.prompting import quote, read_prompt
-from graph.text.replies import ReplyModel, at_most, one_of, sound_items
+from graph.text.replies import ReplyModel, at_most, numbers_up_to, one_of, sound_items
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
@@ -89,7 +89,8 @@ def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[
     if query.model is None:
         raise ValueError("a question without a model")
     prompts = [list_statements(query.text, [index.data.proposition_texts[row] for row in rows]) for rows in lists]
-    replies = query.model.ask(Selection, read_prompt("graph/select.txt"), prompts, MAX_TOKENS)
+    numbers = numbers_up_to(max(map(len, lists), default=1))
+    replies = query.model.ask(Selection, read_prompt("graph/select.txt"), prompts, MAX_TOKENS, selected=numbers)
     return [None if reply is None else _chosen(rows, reply) for rows, reply in zip(lists, replies, strict=True)]
 
 

@@ -73,7 +73,7 @@ def run_rounds(
             pool = _explore(index, open_queries, pool, rounds.selected, select, count, settings)
             rounds.selected += pool.tolist()
             rounds.steps.append(f"round {number}: {len(pool)} more propositions kept")
-            verdict = _evaluate(index, query, rounds.selected)
+            verdict = judge_statements(index, query, rounds.selected)
             answer = plain(verdict.answer) if verdict is not None else ""
             if not is_no_answer(answer):
                 rounds.answer = answer
@@ -111,7 +111,7 @@ def _explore(
     return np.array(list(new), np.int64)
 
 
-def _evaluate(index: Index, query: Query, selected: Sequence[int]) -> Verdict | None:
+def judge_statements(index: Index, query: Query, selected: Sequence[int]) -> Verdict | None:
     """The model's verdict on the selected propositions, the latest if there are too many to show; None without a usable reply."""
     if query.model is None:
         return None

@@ -11,9 +11,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import NOT_FOUND, answer_messages, is_no_answer
@@ -30,27 +32,42 @@ from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, one_of, plain, sound_items
 from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Passage, Trace
 
-MAX_SUB_QUESTIONS, MAX_ID = 8, 99
+MAX_SUB_QUESTIONS = 8
 _PLACEHOLDER = re.compile(r"\{\s*([\w.]+)\s*\}")
 
 QuestionKind = Literal["specific", "abstract"]
-_Id = Annotated[int, one_of(MAX_ID)]
 
 
 class SubQuestion(ReplyModel):
     """One step: `{id}` in `text` stands for the answer of a step in `depends_on`."""
 
-    id: _Id
+    id: SkipJsonSchema[int]
     text: Sentence
-    depends_on: Annotated[list[_Id], at_most("maxItems", MAX_SUB_QUESTIONS)]
-    kind: QuestionKind
+    depends_on: SkipJsonSchema[list[int]]
+    kind: QuestionKind = "specific"
 
 
 class Plan(ReplyModel):
-    """A model's plan. `final_question` is the whole question, with placeholders for answers."""
+    """A model's plan. `final_question` is the whole question, with placeholders for answers.
+
+    Only texts and kinds are requested, the rest is read from replies that have it: else a step's id is its place, it depends on its
+    placeholders, and the last step is the final question.
+    """
 
     sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
-    final_question: str
+    final_question: SkipJsonSchema[str] = ""
+
+    @field_validator("sub_questions", mode="before")
+    @classmethod
+    def _numbered(cls, steps: object) -> object:
+        if not isinstance(steps, list):
+            return steps
+        return [_with_place(step, place) if isinstance(step, dict) else step for place, step in enumerate(steps, 1)]
+
+
+def _with_place(step: dict[str, Any], place: int) -> dict[str, Any]:
+    named = [int(name) for name in placeholders_of(str(step.get("text"))) if name.isdecimal()]
+    return {"id": place, "depends_on": named, **step}
 
 
 class PlanFault(Enum):

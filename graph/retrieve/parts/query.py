@@ -1,13 +1,13 @@
 """The inputs of a mode: the question, the language model that it may call (with its cost), and the settings."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticKnownError
@@ -18,7 +18,7 @@ from graph.index.filters import Condition, parse_condition
 from graph.random_walk import MOST_DAMPING
 from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.text.prompting import fill
-from graph.text.replies import BadReply, ReplyModel, parse_reply, plain, strict_schema
+from graph.text.replies import BadReply, ReplyModel, copies_example, parse_reply, plain, strict_schema
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
 
 MAX_REPLY_CHARS = 2000
@@ -112,16 +112,19 @@ class Caller:
         """The number of a text's tokens, by the model's tokenizer."""
         return self._model.count_tokens(text)
 
-    def ask(self, kind: type[R], system: str, users: Sequence[str], max_tokens: int) -> list[R | None]:
+    def ask(
+        self, kind: type[R], system: str, users: Sequence[str], max_tokens: int, **narrower: Mapping[str, Any]
+    ) -> list[R | None]:
         """One structured reply to each of the `users` messages (one batch), each after the same `system` message.
 
-        An unusable reply (not of `kind`, or cut at `max_tokens`) is requested once more, with the reason; None if that fails too,
+        `narrower` are further keywords of fields in the schema of `kind`, as in strict_schema. An unusable reply (not of `kind`, cut at
+        `max_tokens`, or about the prompt's example) is requested once more, with the reason; None if that fails too,
         or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if only the retry fails so,
         the usable replies are returned.
         """
         requests = [
             CompletionRequest(
-                (Message("system", system), Message("user", user)), max_tokens, schema=strict_schema(kind)
+                (Message("system", system), Message("user", user)), max_tokens, schema=strict_schema(kind, **narrower)
             )
             for user in users
         ]
@@ -146,7 +149,10 @@ class Caller:
         except UserError as problem:
             raise ModelUnavailable(str(problem), "", "") from None
         seconds = time.perf_counter() - started
-        replies = [_read_one(kind, completion) for completion in completions]
+        replies = [
+            _read_one(kind, request.messages[1].content, completion)
+            for request, completion in zip(requests, completions, strict=True)
+        ]
         unusable = [row for row, reply in enumerate(replies) if reply is None or isinstance(reply, _UnusableReply)]
         if unusable and self.first_unusable is None:
             self.first_unusable = completions[unusable[0]].text
@@ -160,14 +166,16 @@ class _UnusableReply:
     problem: str
 
 
-def _read_one(kind: type[R], completion: Completion) -> "R | _UnusableReply | None":
-    """A completion, parsed; None if the server refused the request, as it would refuse a retry."""
+def _read_one(kind: type[R], user: str, completion: Completion) -> "R | _UnusableReply | None":
+    """A completion of the message `user`, parsed; None if the server refused the request, as it would refuse a retry."""
     if completion.finish_reason == "refused":
         return None
     if completion.finish_reason == "length":
         return _UnusableReply(
             completion.text, f"it was cut after {completion.completion_tokens:,} tokens, so write less"
         )
+    if copies_example(completion.text, user):
+        return _UnusableReply("", "it was about the example")
     try:
         return parse_reply(kind, completion.text, [])
     except BadReply as problem:

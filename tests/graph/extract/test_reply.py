@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.extract.grounding import best_span, entities_within, share_supported
-from graph.extract.llm import Reply, read_reply
+from graph.extract.llm import MAX_PROPOSITIONS, Domain, Prompt, Reply, goes_in_circles, read_reply
 from graph.text.replies import BadReply, plain, strict_schema
 from graph.types import Passage
 
@@ -157,4 +157,36 @@ def test_the_schema_is_one_that_strict_servers_take() -> None:
 
     schema = strict_schema(Reply)
     check(schema)
-    assert set(schema["properties"]) == {"entities", "propositions"}
+    assert set(schema["properties"]) == {"propositions"}
+    assert set(schema["$defs"]["PropositionReply"]["properties"]) == {"text", "entities", "topic"}
+
+
+def test_a_copy_of_the_passage_is_read_sentence_by_sentence() -> None:
+    copied = "# Ferry\n\n" + TEXT + " It rai"
+    occurrences, dropped = read_reply(reply(proposition(copied.ljust(500, "n"), ["Ada Marlow", "Lantern"])), PASSAGE)
+    texts = [each.text for each in occurrences]
+    assert texts[1:4] == ["The Lantern left at 10:30 for https://example.org/a_b?c=1.", *texts[2:4]] and dropped == 0
+    assert "It rains." in texts and texts[-1] == "Ada Marlow built her in 1911, and she cost 312 crowns."
+    assert [each.entities for each in occurrences if "1911" in each.text] == [("Ada Marlow",)]
+    two = proposition("It rains. Ada Marlow built her in 1911.")
+    assert [each.text for each in read_reply(reply(two), PASSAGE)[0]] == [two["text"]]
+
+
+def test_a_cut_reply_counts_up_to_its_repetition_and_only_if_there_is_one() -> None:
+    looped = reply(*[proposition("It rains."), proposition("Ada Marlow built her in 1911.")] * 3, proposition("It"))
+    whole = Reply.model_validate_json(reply(proposition("It rains."), proposition("It snows."), proposition("It")))
+    assert goes_in_circles(looped[:-9]) and not goes_in_circles(whole.model_dump_json()[:-9])
+    assert not goes_in_circles("It rains. It rains.")
+    occurrences, dropped = read_reply(looped[:-9], PASSAGE, cut=True)
+    assert [each.text for each in occurrences] == ["It rains.", "Ada Marlow built her in 1911."] and dropped == 0
+
+
+def test_a_proposition_is_requested_for_each_sentence_of_the_passage() -> None:
+    def least(text: str) -> int:
+        passage = Passage("p", "p", "P", 0, 0, len(text), text)
+        schema = Prompt("", 99).request(passage, Domain(), 0, first=True).schema
+        assert schema is not None
+        return int(schema["properties"]["propositions"]["minItems"])
+
+    assert least("# Ferries") == 0 and least("# Ferries\n\nIt rains. It snows.\n\n| a | b |") == 2
+    assert least("It rains. " * 99) == MAX_PROPOSITIONS

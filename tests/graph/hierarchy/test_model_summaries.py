@@ -115,6 +115,26 @@ def test_a_truncated_summary_keeps_its_whole_sentences(reply: str, expected: str
     assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, requested) == [""]
 
 
+@pytest.mark.parametrize(
+    ("reply", "finish", "expected"),
+    [
+        ('{"sentences": ["It burned.", "It burned.", "It was rebuilt"]}', "stop", "It burned. It was rebuilt."),
+        ('{"sentences": ["It burned.", "It was reb', "length", "It burned."),
+        ('{"sentences": ["It burned.", "' + "x" * 300 + '"]}', "stop", "It burned."),
+        ('{"sentences": []}', "stop", ""),
+        ('{"texts": ["It burned."]}', "stop", ""),
+        ('{"sentences": ["Zumberly burned."]}', "stop", ""),
+        ("The yard burned", "stop", "The yard burned"),
+    ],
+)
+def test_a_summary_is_the_sentences_of_its_reply(reply: str, finish: Any, expected: str) -> None:
+    model = ScriptedModel(lambda request: reply, finish)
+    assert write_summaries(model, 120, [["The yard built ferries.", "It burned in 1911."]]) == [expected]
+    assert model.requests[0].schema is not None
+    sentences = model.requests[0].schema["properties"]["sentences"]
+    assert (sentences["minItems"], sentences["maxItems"], sentences["items"]["maxLength"]) == (1, 6, 300)
+
+
 def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
     def some(body: dict[str, Any], number: int) -> Any:
         return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else say(body, number)

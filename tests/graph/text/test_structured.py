@@ -1,5 +1,6 @@
 """Which schema a server is sent, and which replies are read although they break it."""
 
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -8,9 +9,12 @@ import pytest
 
 from data_synth.preferences.preferences import MAX_VERDICT_TOKENS, Verdict
 from eval.judge import VERDICTS_SCHEMA
+from graph.retrieve.learned.selectors import Selection
 from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, Contribution
 from graph.retrieve.modes.plan import EXCERPTS_READ, MAX_ANSWER_TOKENS, Resolution
-from graph.text.replies import ReplyModel, parse_reply, strict_schema
+from graph.retrieve.parts.query import Caller
+from graph.text.replies import ReplyModel, copies_example, numbers_up_to, parse_reply, strict_schema
+from tests.fakes import ScriptedModel
 from tests.places import ROOT
 
 ASKING = tuple(
@@ -59,13 +63,25 @@ def unbounded(node: Any, place: str = "") -> Iterator[str]:
             yield from unbounded(inner, f"{place}.{name}")
 
 
+def endless_texts(node: Any, place: str = "") -> Iterator[str]:
+    """The places of texts without a limit."""
+    if isinstance(node, list):
+        for number, inner in enumerate(node):
+            yield from endless_texts(inner, f"{place}.{number}")
+    elif isinstance(node, dict):
+        if node.get("type") == "string" and not {"maxLength", "enum", "const"} & set(node):
+            yield place
+        for name, inner in node.items():
+            yield from endless_texts(inner, f"{place}.{name}")
+
+
 def kinds_of(base: type[ReplyModel]) -> Iterator[type[ReplyModel]]:
     for kind in base.__subclasses__():
         yield kind
         yield from kinds_of(kind)
 
 
-def test_no_list_and_no_number_of_any_reply_goes_on_without_end() -> None:
+def test_no_list_number_or_text_of_any_reply_goes_on_without_end() -> None:
     """Every reply that a module of ours asks for, found by its class."""
     for module in ASKING:
         import_module(module)
@@ -73,6 +89,33 @@ def test_no_list_and_no_number_of_any_reply_goes_on_without_end() -> None:
     assert {kind.__module__ for kind in kinds} == set(ASKING)
     schemas = {f"{kind.__module__}.{kind.__name__}": strict_schema(kind) for kind in kinds} | {"judge": VERDICTS_SCHEMA}
     assert [place for name, schema in schemas.items() for place in unbounded(schema, name)] == []
+    assert [place for name, schema in schemas.items() for place in endless_texts(schema, name)] == []
+
+
+def test_keywords_of_a_field_narrow_its_schema() -> None:
+    schema = strict_schema(Selection, selected=numbers_up_to(7, 2, 9))
+    assert schema["properties"]["selected"]["items"] == {"type": "integer", "minimum": 1, "maximum": 7}
+    assert schema["properties"]["selected"]["maxItems"] == 7 and schema["properties"]["selected"]["minItems"] == 2
+    assert strict_schema(Selection)["properties"]["selected"]["maxItems"] == 50, "the reply model's own is as it was"
+
+
+def test_every_example_is_recognised_in_a_reply_that_copies_it() -> None:
+    """Each reply of an example with a text in it names the invented place, so that a copy of it counts as unusable."""
+    prompts = {file.name: file.read_text("utf-8") for file in ROOT.glob("*/prompts/*.txt")}
+    replies = [line for text in prompts.values() for line in text.splitlines() if line.startswith("Reply: {")]
+    assert len(replies) >= 9
+    for line in replies:
+        example = json.loads(line.removeprefix("Reply: "))
+        assert copies_example(line, "Tarn is a village.") or set(example) == {"selected"}, line
+        assert not copies_example(line, "Zumberly is a village.")
+
+
+def test_a_reply_about_the_example_is_requested_once_more() -> None:
+    replies = iter(['{"answer": "Zumberly", "passages": [1]}', '{"answer": "Tarn", "passages": [1]}'])
+    model = ScriptedModel(lambda request: next(replies))
+    assert Caller(model).ask(Resolution, "s", ["Where?"], 9) == [Resolution(answer="Tarn", passages=[1])]
+    assert "it was about the example" in model.requests[1].messages[-1].content
+    assert "Zumberly" not in str(model.requests[1].messages)
 
 
 def test_a_reply_beyond_its_bounds_is_still_read() -> None:

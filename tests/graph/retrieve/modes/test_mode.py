@@ -196,6 +196,20 @@ def test_a_finding_names_the_passages_it_is_from(isles: Index) -> None:
         assert judged == Finding("w?", "a b", ids, 1.0)
 
 
+def test_a_plan_of_texts_alone_is_numbered_by_place(isles: Index) -> None:
+    """What is requested of a model: ids and dependencies follow, and no copied final question can mislead."""
+    texts = ["Who built the Lantern?", "Who founded {1}?", "Where was {2} born?"]
+    model = planner({"sub_questions": [{"text": text, "kind": "specific"} for text in texts]})
+    found = ask(isles, model)
+    schema = model.requests[0].schema
+    assert schema is not None and set(schema["properties"]) == {"sub_questions"}
+    assert set(schema["$defs"]["SubQuestion"]["properties"]) == {"text", "kind"}
+    assert questions_of(model) == [texts[0], "Who founded the Marlow Yard?", "Where was Ada Marlow born?"]
+    assert [each.answer for each in found.findings] == ["the Marlow Yard", "Ada Marlow", "Tarn"]
+    early = ask(isles, planner({"sub_questions": [{"text": "Who founded {2}?"}, {"text": "Who built {1}?"}]}))
+    assert PlanFault.CYCLE.value in early.trace.steps[0]
+
+
 def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isles: Index) -> None:
     running: list[set[str]] = []
     now: set[str] = set()

@@ -1,0 +1,202 @@
+"""What a language model makes of the five tasks for which the suite calls one, beside what is made without: usable replies, tokens, seconds.
+
+Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
+of communities, plans of questions, questions over several articles (writer and critic are the same model), and `local`'s selection and
+verdict. Their prompts, schemas and retries are those of the commands. Questions are proposed from the index by rules. `usable` is the
+share of items with a result after at most two calls for each reply; tokens and seconds are per item, retries included.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks.report import print_report
+from data_synth.questions.by_model import article_groups, judge_questions, write_questions
+from data_synth.questions.by_rules import template_questions
+from data_synth.questions.question_form import QuestionRow
+from graph.documents.questions import spread_documents
+from graph.extract.extraction import PendingDocument
+from graph.extract.llm import Domain, Prompt, read_by_model
+from graph.extract.rules import extract_by_rules
+from graph.hierarchy.summaries import write_summaries
+from graph.index.index import Index, open_index
+from graph.models.encoder import open_encoder
+from graph.opening_questions import suggest_questions
+from graph.retrieve.learned.selectors import choices_of_model, select_by_threshold
+from graph.retrieve.modes.local import judge_statements
+from graph.retrieve.modes.plan import PlanRun, make_plan
+from graph.retrieve.parts.query import Caller, ModelUsage, Query, RetrieveSettings, total_usage, usage_of
+from graph.retrieve.parts.ranking import nearest
+from graph.retrieve.retrieve import retrieve
+from graph.store.index_settings import IndexSettings
+from graph.text.prompting import read_prompt
+from graph.types import Completion, CompletionRequest, Document, Ints, LanguageModel, Message, Passage
+
+CANDIDATES, HOPS = 20, (2,)
+
+Task = tuple[str, Sequence[Any], Callable[[Any], str | None], Callable[[int], str]]
+"""Name, items, an item's usable result by the model (None: no usable reply), and the result of the item with a number without a model."""
+
+
+class Measured:
+    """A model that adds up the cost of its calls."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model, self.name, self.form = model, model.name, model.form
+        self.cost = ModelUsage()
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        started = time.perf_counter()
+        completions = self._model.complete(requests)
+        self.cost = total_usage([self.cost, usage_of(completions, time.perf_counter() - started)])
+        return completions
+
+    def count_tokens(self, text: str) -> int:
+        return self._model.count_tokens(text)
+
+    def window(self) -> int | None:
+        return self._model.window()
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        return self._model.prompt_tokens(messages)
+
+
+def measure(tasks: Sequence[Task], model: Measured, shown: int) -> Iterator[tuple[str, float | str]]:
+    """The figures of each task, and its first results beside those without a model."""
+    for name, items, by_model, by_rules in tasks:
+        before, results = model.cost, []
+        for item in items:
+            results.append(by_model(item))
+        cost, count = model.cost, max(1, len(items))
+        yield f"{name}: items", len(items)
+        yield f"{name}: usable", sum(result is not None for result in results) / count
+        yield f"{name}: calls an item", (cost.calls - before.calls) / count
+        yield f"{name}: tokens in", (cost.prompt_tokens - before.prompt_tokens) / count
+        yield f"{name}: tokens out", (cost.completion_tokens - before.completion_tokens) / count
+        yield f"{name}: seconds", (cost.seconds - before.seconds) / count
+        for number, result in enumerate(results[:shown]):
+            yield f"{name} {number + 1}, model", result if result is not None else "no usable reply"
+            yield f"{name} {number + 1}, without", by_rules(number)
+
+
+def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list[Task]:
+    """The five tasks over the first suitable items of an index."""
+    passages = [index.passage(int(row)) for row in _spread(len(index.data.passage_ids), items)]
+    groups = _summarised(index, items)
+    questions = suggest_questions(index, items)
+    splits = spread_documents(index.sources(), 0)
+    articles = list(islice(article_groups(index, 0, splits), items))
+    templates = [f"{row.text} → {row.answers[0]}" for row in template_questions(index, shown, HOPS, 0)]
+
+    def question(group: tuple[Passage, ...]) -> str | None:
+        (row,) = judge_questions(write_questions([group], model, HOPS, splits), [group], model)
+        return f"{row.text} → {row.answers[0]}" if isinstance(row, QuestionRow) else None
+
+    return [
+        ("extraction", passages, lambda each: extracted(model, each), lambda n: extracted_by_rules(passages[n])),
+        (
+            "summary",
+            [texts for _, texts in groups],
+            lambda texts: write_summaries(model, IndexSettings().max_summary_tokens, [texts])[0] or None,
+            lambda n: str(index.data.summary_texts[groups[n][0]]),
+        ),
+        ("plan", questions, lambda text: planned(model, text), lambda n: found_by_hops(index, questions[n])),
+        ("question", articles, question, lambda n: templates[n] if n < len(templates) else "none"),
+        (
+            "selection",
+            questions,
+            lambda text: selected(index, model, text),
+            lambda n: _texts(index, select_by_threshold(index, *_candidates(index, questions[n]))),
+        ),
+    ]
+
+
+def extracted(model: LanguageModel, passage: Passage) -> str | None:
+    """The propositions of a passage by a model; None if the passage would be in quarantine."""
+    pending = PendingDocument(Document(passage.source, passage.title, passage.text), (passage,))
+    prompt = Prompt(read_prompt("graph/extract_examples.txt"), IndexSettings().max_reply_tokens)
+    ((reading,),) = (group for group in read_by_model(iter([pending]), model, prompt, Domain) if group)
+    if reading.failure is not None:
+        return None
+    return " | ".join(f"{each.text} [{', '.join(each.entities)}]" for each in reading.occurrences)
+
+
+def extracted_by_rules(passage: Passage) -> str:
+    """The propositions of a passage by rules."""
+    alone = replace(passage, order=0, start=0, end=len(passage.text))
+    (occurrences,) = extract_by_rules(Document(passage.source, passage.title, passage.text), [alone])
+    return " | ".join(f"{each.text} [{', '.join(each.entities)}]" for each in occurrences)
+
+
+def planned(model: LanguageModel, question: str) -> str | None:
+    """The sub-questions of a plan that can be executed, or None."""
+    plan = make_plan(Caller(model), question, PlanRun())
+    return None if plan is None else " | ".join([*(step.text for step in plan.sub_questions), plan.final_question])
+
+
+def found_by_hops(index: Index, question: str) -> str:
+    """The best passage of the whole question, which is what a plan replaces."""
+    evidence = retrieve(index, question, RetrieveSettings(mode="hops", top_k=1))
+    return f"{question} → {evidence.passages[0].item.source}"
+
+
+def selected(index: Index, model: LanguageModel, question: str) -> str | None:
+    """The statements that a model selects and its verdict on them; None if one of the two replies is unusable."""
+    query, rows = _candidates(index, question, model)
+    chosen = choices_of_model(index, query, [rows])[0]
+    verdict = None if chosen is None else judge_statements(index, query, chosen.tolist() or rows.tolist())
+    if chosen is None or verdict is None:
+        return None
+    return f"{_texts(index, chosen)} → {verdict.answer or verdict.next_questions}"
+
+
+def _candidates(index: Index, question: str, model: LanguageModel | None = None) -> tuple[Query, Ints]:
+    """A question, and the rows of the propositions nearest to it."""
+    vector_D = index.encode_queries([question])[0]
+    rows, _ = nearest(index.data.proposition_vectors_ND, vector_D, CANDIDATES)
+    return Query(question, vector_D, None if model is None else Caller(model)), rows
+
+
+def _texts(index: Index, rows: Ints) -> str:
+    return " | ".join(index.data.proposition_texts[int(row)] for row in rows)
+
+
+def _summarised(index: Index, count: int) -> list[tuple[int, list[str]]]:
+    """Rows of summaries with passages as their members, and the texts of these passages."""
+    passages = len(index.data.passage_ids)
+    members = [index.data.summary_member_SX[[row], :].indices for row in range(len(index.data.summary_ids))]
+    texts = [[index.data.passage_texts[int(each)] for each in of_one if each < passages] for of_one in members]
+    return [(row, of_one) for row, of_one in enumerate(texts) if of_one][:count]
+
+
+def _spread(total: int, count: int) -> Ints:
+    return np.unique(np.linspace(0, total - 1, min(total, count)).astype(np.int64))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("index", type=Path)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--items", type=int, default=10)
+    parser.add_argument("--shown", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    from serve.engines import open_model
+
+    index, model = open_index(options.index, open_encoder), Measured(open_model(options.model))
+    tasks = tasks_of(index, model, options.items, options.shown)
+    figures = dict(measure(tasks, model, options.shown))
+    return print_report("llm_tasks", {"model": options.model, **figures}, [], options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Replies to the schemas of the five tasks, by llama.cpp over a tiny random model: each that ends by itself is one that the task reads."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from data_synth.questions.by_model import Critique, QuestionOfPassage, WrittenQuestion
+from graph.extract.llm import Domain, Reply
+from graph.hierarchy.summaries import SummaryReply
+from graph.retrieve.learned.selectors import Selection
+from graph.retrieve.modes.global_mode import Contribution, SubQuestions
+from graph.retrieve.modes.local import Verdict
+from graph.retrieve.modes.plan import Plan, Resolution
+from graph.text.replies import ReplyModel, numbers_up_to, parse_reply, strict_schema
+from graph.types import Completion, CompletionRequest, LanguageModel, Message
+from serve.engines import open_model
+from serve.engines.openai_api import UNREADABLE_OUTPUT
+from tests.llama import with_llama
+from tests.train.world import TEXTS
+from train.export.gguf import write_gguf
+from train.run.settings import TinySettings
+from train.tiny import new_llama, train_tokenizer
+
+pytestmark = with_llama
+KINDS: tuple[type[ReplyModel], ...] = (
+    *(Reply, Domain, SummaryReply, Plan, Resolution, WrittenQuestion, QuestionOfPassage, Critique, Selection),
+    *(Verdict, SubQuestions, Contribution),
+)
+NARROWER: dict[type[ReplyModel], dict[str, Mapping[str, Any]]] = {
+    Reply: {"propositions": {"minItems": 2}},
+    SummaryReply: {"sentences": {"minItems": 1, "maxItems": 6}},
+    WrittenQuestion: {"passages": numbers_up_to(4, 2, 3)},
+    Selection: {"selected": numbers_up_to(20)},
+}
+SEEDS, MOST_TOKENS = range(3), 800
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageModel]:
+    """A Llama of random weights that has learned nothing, as a GGUF file."""
+    torch.manual_seed(0)
+    settings = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=4096)
+    tokenizer = train_tokenizer(TEXTS, settings.vocabulary, settings.context_tokens)
+    file = tmp_path_factory.mktemp("random") / "random.gguf"
+    write_gguf(new_llama(settings, tokenizer), tokenizer, file, "f16", "random")
+    yield open_model(f"gguf:{file}")
+
+
+def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
+    """The replies of all seeds to each schema, in order."""
+    message = (Message("user", "Name it."),)
+    return model.complete(
+        [CompletionRequest(message, MOST_TOKENS, 1.0, seed, each) for each in schemas for seed in SEEDS]
+    )
+
+
+def test_what_a_random_model_writes_to_a_schema_is_read(model: LanguageModel) -> None:
+    """llama.cpp takes every schema, and each reply that ends is read. One may also be cut, or hold half a character, which llama.cpp refuses."""
+    completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])
+    assert all(UNREADABLE_OUTPUT in each.text for each in completions if each.finish_reason == "refused")
+    read = set()
+    for kind, completion in zip((kind for kind in KINDS for _ in SEEDS), completions, strict=True):
+        if completion.finish_reason == "stop":
+            dropped: list[object] = []
+            reply = parse_reply(kind, completion.text, dropped)
+            assert not dropped
+            if isinstance(reply, Reply):
+                assert len(reply.propositions) >= 2 and reply.entities == []
+            if isinstance(reply, WrittenQuestion):
+                assert 2 <= len(reply.passages) <= 3 and set(reply.passages) <= {1, 2, 3, 4}
+            read.add(kind)
+    assert len(read) >= 4, sorted(kind.__name__ for kind in read)
+
+
+def test_without_a_schema_it_writes_nothing_of_use(model: LanguageModel) -> None:
+    texts = [each.text for each in replies(model, [None])]
+    assert not any(text.lstrip().startswith("{") for text in texts), "so the schema is what made the others readable"

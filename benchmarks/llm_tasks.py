@@ -23,7 +23,7 @@ from benchmarks.report import print_report
 from data_synth.questions.by_model import article_groups, judge_questions, write_questions
 from data_synth.questions.by_rules import template_questions
 from data_synth.questions.question_form import QuestionRow
-from graph.documents.questions import spread_documents
+from data_synth.relevance.split import spread_documents
 from graph.extract.extraction import PendingDocument
 from graph.extract.llm import Domain, Prompt, read_by_model
 from graph.extract.rules import extract_by_rules

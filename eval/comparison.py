@@ -79,7 +79,7 @@ def select_rows(
 
 
 def unique_prompts(rows: Sequence[HeldOutRow]) -> list[HeldOutRow]:
-    """One row per prompt: pairs that differ only in their rejected side are asked once."""
+    """One row per prompt: pairs that differ only in their rejected side share one answer."""
     first: dict[tuple[Message, ...], HeldOutRow] = {}
     for row in rows:
         first.setdefault(row.prompt, row)

@@ -106,6 +106,7 @@ Feedback = Annotated[
 Runs = Annotated[
     Path | None,
     typer.Option(
+        "--show-runs",
         metavar="FOLDER",
         rich_help_panel=SERVER,
         help="Show the training runs below this folder on the page, to the operator's key only.",
@@ -147,7 +148,7 @@ def serve_command(
     audit_log: AuditLog = None,
     writable: Writable = False,
     feedback: Feedback = False,
-    runs: Runs = None,
+    show_runs: Runs = None,
     otlp_endpoint: OtlpEndpoint = None,
     capacity: Capacity = None,
     queue: Queue = None,
@@ -176,7 +177,7 @@ def serve_command(
         "audit_log": audit_log,
         "writable": writable or None,
         "feedback": feedback or None,
-        "runs": runs,
+        "show_runs": show_runs,
         "mode": mode,
         "top_k": top_k,
         "capacity": capacity,

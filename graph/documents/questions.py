@@ -4,7 +4,7 @@ One JSON object a line: {"id", "question", "answers"} and, where known, "gold_id
 "split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,18 +40,38 @@ class Question:
     options: Mapping[str, str] | None = None
 
 
-def read_questions(file: Path | str) -> list[Question]:
-    """All questions of a JSONL file, in order; UserError with the line number for a missing or ill-typed field."""
-    file = Path(file)
-    questions = [parse_question(row, f"{file} line {line}") for line, row in read_jsonl(file)]
+def read_questions(source: Path | str) -> list[Question]:
+    """All questions of a JSONL file, or of a folder of `synth questions`, in order; UserError with the line number for a missing or ill-typed field."""
+    questions = [parse_question(row, where) for where, row in read_question_rows(Path(source))]
     if not questions:
-        raise UserError(f"{file}: no questions", "one JSON object a line", "give a questions file")
+        raise UserError(f"{source}: no questions", "one JSON object a line", "give a questions file")
     ids: set[str] = set()
     for question in questions:
         if question.id in ids:
-            raise UserError(f"{file}: id {question.id!r} appears twice", "unique ids", "rename one")
+            raise UserError(f"{source}: id {question.id!r} appears twice", "unique ids", "rename one")
         ids.add(question.id)
     return questions
+
+
+def question_files(source: Path) -> list[Path]:
+    """A file itself; of a folder, its questions.jsonl, or else the splits that `synth questions` wrote."""
+    if not source.is_dir():
+        return [source]
+    whole, splits = source / "questions.jsonl", [source / f"{split}.jsonl" for split in SPLITS]
+    if files := [whole] if whole.is_file() else [file for file in splits if file.is_file()]:
+        return files
+    raise UserError(
+        f"{source}: no questions.jsonl, {', '.join(file.name for file in splits)}",
+        "a file of questions, or a folder of `synth questions`",
+        "check the path",
+    )
+
+
+def read_question_rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file of questions, each with its file and line; of a folder, those of its questions.jsonl or else of its splits."""
+    for file in question_files(source):
+        for line, row in read_jsonl(file):
+            yield f"{file} line {line}", row
 
 
 def parse_question(row: Mapping[str, Any], where: str) -> Question:

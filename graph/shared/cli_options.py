@@ -54,7 +54,7 @@ _QUESTIONS = typer.Option(
     "--questions",
     metavar="FILE",
     rich_help_panel=INPUT,
-    help="Questions, one JSON object a line (see examples/README.md).",
+    help="Questions, one JSON object a line (see examples/README.md), or a folder of `modegraph synth questions`.",
 )
 Questions = Annotated[Path, _QUESTIONS]
 SomeQuestions = Annotated[Path | None, _QUESTIONS]

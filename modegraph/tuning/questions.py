@@ -20,13 +20,12 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_quest
 from data_synth.rows import Dropped
 from graph.answer.context import build_context
 from graph.config import parse_settings
-from graph.documents.questions import Question, parse_question, read_questions
+from graph.documents.questions import Question, parse_question, read_question_rows, read_questions
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
-from graph.shared.jsonl import read_jsonl
 from graph.types import LanguageModel
 from modegraph.tuning.settings import TuneSettings
 
@@ -147,7 +146,7 @@ def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
     searched = [question for question in questions if question.answers and not question.gold_sources]
     source_of = dict(zip((question.id for question in searched), find_sources(index, searched), strict=True))
     rows: list[Row | Dropped] = []
-    for question, (_, row) in zip(questions, read_jsonl(file), strict=True):
+    for question, (_, row) in zip(questions, read_question_rows(file), strict=True):
         gold = question.gold_sources or ((source_of[question.id],) if source_of.get(question.id) else ())
         if question.answers and not gold:
             rows.append(Dropped(NOT_FOUND))

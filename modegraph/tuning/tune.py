@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graph.documents.questions import question_files
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import model_name
@@ -101,7 +102,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     general = general_set(chosen, read)
     origin = {
         "documents": content_id(*(part for each in read for part in (each.source, each.title, each.text))),
-        "questions": checksum(Path(chosen.questions)) if chosen.questions else "",
+        "questions": content_id(*map(checksum, question_files(Path(chosen.questions)))) if chosen.questions else "",
         "general": content_id(*(question.id for question in general.questions)) if general else "",
         "model": model_name(resolve(chosen.model)),
     }

@@ -30,7 +30,7 @@ class ServerSettings(Settings):
     )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
     feedback: bool = Field(False, description="whether readers' feedback on answers is stored with the index")
-    runs: Path | None = Field(None, description="folder of training runs to show to the operator; none by default")
+    show_runs: Path | None = Field(None, description="folder of training runs to show to the operator; none by default")
     max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to store; more is refused")
     capacity: int = Field(8, ge=1, le=1024, description="requests processed at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")

@@ -74,7 +74,7 @@ def health_router(services: Services) -> APIRouter:
             models=services.model_names(access),
             writable=services.settings.writable and "write" in access.scopes,
             feedback=services.settings.feedback and "read" in access.scopes,
-            runs=services.settings.runs is not None and access == FULL_ACCESS,
+            runs=services.settings.show_runs is not None and access == FULL_ACCESS,
         )
 
     @router.get("/metrics", response_class=Response)

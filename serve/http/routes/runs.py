@@ -1,4 +1,4 @@
-"""/v1/runs: training and evaluation runs below the folder of --runs, for the operator alone. No path is made from a request: a run is looked up by name."""
+"""/v1/runs: training and evaluation runs below the folder of --show-runs, for the operator alone. No path is made from a request: a run is looked up by name."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ class Course(BaseModel):
 
 def runs_router(services: Services) -> APIRouter:
     """Routes over `services`; all answer 403 to anyone but the operator, and without a folder of runs. UserError when there is no such folder."""
-    root = services.settings.runs
+    root = services.settings.show_runs
     if root is not None and not root.is_dir():
-        raise UserError(f"{root}: no such folder", "a folder of runs", "check --runs")
+        raise UserError(f"{root}: no such folder", "a folder of runs", "check --show-runs")
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     def found(access: Access) -> list[FoundRun]:
         if access != FULL_ACCESS:
             raise ApiError(403, "not_allowed", "runs are shown to the operator's key only")
         if root is None:
-            raise ApiError(403, "no_runs", "this server shows no runs: start it with --runs FOLDER")
+            raise ApiError(403, "no_runs", "this server shows no runs: start it with --show-runs FOLDER")
         return sorted(find_runs(root), key=lambda run: -run.ended)
 
     @router.get("")

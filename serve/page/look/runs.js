@@ -1,4 +1,4 @@
-// The view of training runs, for the operator of a server with --runs: a list, and one run with its curves and its figures before and after.
+// The view of training runs, for the operator of a server with --show-runs: a list, and one run with its curves and its figures before and after.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
@@ -26,7 +26,7 @@ export async function openRuns(name) {
 const head = (title, note) => el("div", { class: "library-head" }, el("h2", { id: "runs-title", tabindex: "-1" }, title), el("p", { class: "hint" }, note));
 
 function list({ total, runs }) {
-  if (!total) return [head("Runs", "No run yet below the folder of --runs.")];
+  if (!total) return [head("Runs", "No run yet below the folder of --show-runs.")];
   const lines = runs.map((run) => el("li", {},
     el("div", { class: "document-text" },
       el("a", { class: "title", href: `#runs/${encodeURIComponent(run.name)}` }, run.name),

@@ -56,6 +56,13 @@ def test_a_folder_of_questions_is_written_that_evaluation_reads(index: Path, tmp
     assert done.exit_code == 0 and summary["rows"] == 4
     questions = [row for file in sorted((tmp_path / "out").glob("*.jsonl")) for row in read_questions(file)]
     assert len(questions) == 4 and all(question.answers and question.gold_sources for question in questions)
+    of_folder = read_questions(tmp_path / "out")
+    assert sorted(question.id for question in of_folder) == sorted(question.id for question in questions)
+    (tmp_path / "out" / "questions.jsonl").write_text('{"id": "own", "question": "Who?"}\n')
+    assert [question.id for question in read_questions(tmp_path / "out")] == ["own"], "a whole file is not read twice"
+    with pytest.raises(UserError, match=r"no questions.jsonl, train.jsonl.*a folder of `synth questions`"):
+        read_questions(tmp_path)
+    (tmp_path / "out" / "questions.jsonl").unlink()
     run(index, "--out", tmp_path / "again", "--count", 4)
     assert files_of(tmp_path / "again") == files_of(tmp_path / "out")
 

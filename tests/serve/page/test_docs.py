@@ -24,7 +24,7 @@ def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Run
     routes = [(path, method) for path, methods in described["paths"].items() for method in methods]
     shown = page.eval_on_selector_all(".route", "all => all.map((each) => [each.dataset.path, each.dataset.method])")
     assert len(routes) > 15 and sorted(map(tuple, shown)) == sorted(routes)
-    tags = ["server", "chat", "retrieval", "documents", "feedback"]
+    tags = ["server", "chat", "retrieval", "documents", "feedback", "runs"]
     assert page.eval_on_selector_all("section", "all => all.map((each) => each.ariaLabel)") == tags
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for path, method in routes:

@@ -45,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def operated(isles_and_hostile: Path, runs: Path) -> Iterator[Running]:
     """A server with an operator's key, which shows the runs."""
-    with serving(isles_and_hostile, None, api_key=KEY, runs=str(runs)) as running:
+    with serving(isles_and_hostile, None, api_key=KEY, show_runs=str(runs)) as running:
         yield running
 
 
@@ -86,7 +86,9 @@ def test_no_name_leads_out_of_the_folder(operated: Running, runs: Path) -> None:
 def test_runs_are_for_the_operator_alone(isles_and_hostile: Path, runs: Path, tmp_path: Path) -> None:
     key, text = make_key("reader", scopes=("read", "write", "metrics"))
     change_keys(tmp_path / "keys.json", lambda keys: [*keys, key])
-    with serving(isles_and_hostile, None, api_key=KEY, keys=str(tmp_path / "keys.json"), runs=str(runs)) as running:
+    with serving(
+        isles_and_hostile, None, api_key=KEY, keys=str(tmp_path / "keys.json"), show_runs=str(runs)
+    ) as running:
         reader = {"Authorization": f"Bearer {text}"}
         for path in ("/v1/runs", "/v1/runs/course?name=tuned"):
             refused = running.get(path, headers=reader)

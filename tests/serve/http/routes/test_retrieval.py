@@ -85,9 +85,9 @@ def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
     entities = [each for each in neighbours_of("proposition", proposition["id"])["nodes"] if each["kind"] == "entity"]
     by_text, by_id = (
         neighbours_of("entity", "the Marlow Yard"),
-        neighbours_of("entity", next(n["id"] for n in entities if "marlow" in n["label"])),
+        neighbours_of("entity", next(n["id"] for n in entities if "Marlow" in n["label"])),
     )
-    assert by_text["center"]["label"] == "marlow yard" and by_id["center"]["kind"] == "entity"
+    assert by_text["center"]["label"] == "Marlow Yard" and by_id["center"]["kind"] == "entity"
     assert {each["kind"] for each in by_text["edges"]} >= {"mentions"}
     summary = running.get("/v1/graph/summaries", params={"layer": 1}).json()[0]
     below = neighbours_of("summary", summary["id"])
@@ -100,7 +100,7 @@ def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
 def test_entities_and_layers_can_be_browsed(stack: Stack) -> None:
     running, _ = stack()
     assert [each["label"] for each in running.get("/v1/graph/entities", params={"q": "marl"}).json()][:1] == [
-        "marlow yard"
+        "Marlow Yard"
     ]
     layers = running.get("/v1/graph/layers").json()
     assert [each["layer"] for each in layers] == sorted(each["layer"] for each in layers) and layers[0]["summaries"] > 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -39,7 +39,7 @@ from graph.retrieve.parts.ranking import nearest
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.text.prompting import read_prompt
-from graph.types import Completion, CompletionRequest, Document, Ints, LanguageModel, Message, Passage
+from graph.types import Completion, CompletionRequest, Document, Ints, LanguageModel, Passage
 
 CANDIDATES, HOPS = 20, (2,)
 
@@ -51,7 +51,7 @@ class Measured:
     """A model that adds up the cost of its calls."""
 
     def __init__(self, model: LanguageModel) -> None:
-        self._model, self.name, self.form = model, model.name, model.form
+        self._model = model
         self.cost = ModelUsage()
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -60,14 +60,8 @@ class Measured:
         self.cost = total_usage([self.cost, usage_of(completions, time.perf_counter() - started)])
         return completions
 
-    def count_tokens(self, text: str) -> int:
-        return self._model.count_tokens(text)
-
-    def window(self) -> int | None:
-        return self._model.window()
-
-    def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        return self._model.prompt_tokens(messages)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
 
 
 def measure(tasks: Sequence[Task], model: Measured, shown: int) -> Iterator[tuple[str, float | str]]:
@@ -193,7 +187,7 @@ def main() -> int:
     from serve.engines import open_model
 
     index, model = open_index(options.index, open_encoder), Measured(open_model(options.model))
-    tasks = tasks_of(index, model, options.items, options.shown)
+    tasks = tasks_of(index, cast("LanguageModel", model), options.items, options.shown)
     figures = dict(measure(tasks, model, options.shown))
     return print_report("llm_tasks", {"model": options.model, **figures}, [], options.json)
 

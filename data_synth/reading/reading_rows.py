@@ -2,8 +2,8 @@
 
 A context is made for one question: its gold passages (or, for a share, all but one) among passages of the same document and BM25's top hits.
 All questions that its passages answer become rows over it, so that training reads the passages once. Where the passages lack the answer, it
-is "not in the documents"; no distractor of a row contains its answer. A question that is asked of several documents is never refused: nobody
-knows what the others say to it. Sets are published ones or a user's own index."""
+is "not in the documents"; no distractor of a row contains its answer. A question with gold passages in several places is never refused:
+whether yet other passages answer it is unknown. Sets are published ones or a user's own index."""
 
 from __future__ import annotations
 

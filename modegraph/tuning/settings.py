@@ -29,7 +29,8 @@ class TuneSettings(Settings):
     )
     hours: float = Field(default=2, gt=0, description="time for all steps together")
     questions: str | None = Field(
-        None, description="file of your own questions with answers; null makes questions from the documents by rules"
+        None,
+        description="your own questions with answers, a file or a folder of `synth questions`; null makes questions from the documents by rules",
     )
     teacher: str | None = Field(
         None,

@@ -97,13 +97,13 @@ function chart(names, curves, best) {
     words({ x: LEFT, y: HIGH - 2 }, `step ${first}`), words({ x: WIDE - EDGE, y: HIGH - 2 }, `step ${last}`, true),
     best === null ? "" : shape("line", { x1: x(best), x2: x(best), y1: 0, y2: HIGH - 2 * EDGE, class: "best" }),
     ...names.map(line));
-  const said = names.map((name, place) => el("li", { class: `key-${place}` }, inWords(name, curves[name])));
-  return el("figure", {}, picture, el("figcaption", {}, el("ul", {}, ...said)));
+  const legend = names.map((name, place) => el("li", { class: `key-${place}` }, inWords(name, curves[name])));
+  return el("figure", {}, picture, el("figcaption", {}, el("ul", {}, ...legend)));
 }
 
 function inWords(name, points) {
-  const [[, begun], [step, ended]] = [points[0], points.at(-1)];
-  return points.length > 1 ? `${name}: from ${number(begun)} to ${number(ended)} at step ${step.toLocaleString("en")}` : `${name}: ${number(ended)} at step ${step.toLocaleString("en")}`;
+  const [[, first], [step, last]] = [points[0], points.at(-1)];
+  return points.length > 1 ? `${name}: from ${number(first)} to ${number(last)} at step ${step.toLocaleString("en")}` : `${name}: ${number(last)} at step ${step.toLocaleString("en")}`;
 }
 
 function shape(name, attributes, ...children) {

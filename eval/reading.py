@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graph.index.index import Index
     from graph.retrieve.parts.query import RetrieveSettings
 
-ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 48, "quoted": 256, "reasoned": 256}
+ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
 ALL, CONSTANT = "all", "constant answer"
 
 

@@ -23,12 +23,14 @@ from data_synth.reading.changed_questions import changed_question
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
 from graph.answer.context import of_passage
+from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
 from graph.config import Settings
 from graph.documents.questions import Question
 from graph.shared.ids import content_id
 from graph.text.bm25 import bm25, count_terms, term_weights, terms_of
 from graph.text.prompting import quote
+from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import AnswerForm, Excerpt
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ PARTNERS = 20
 """How many of the remaining questions are tried for one that may share a context."""
 SHARED = 0.5
 """How often another question's gold passages are the first distractors."""
+STATED = 0.8
+"""A passage states an answer in other words if it has at least this share of the answer's stems (`overlaps`)."""
 
 
 class Share(Settings):
@@ -72,6 +76,9 @@ class ReadingSettings(Settings):
     context_words: int = Field(default=600, ge=50, description="most words in the passages of a context")
     questions: int = Field(default=8, ge=1, description="most questions over one context that its passages answer")
     answer_words: int = Field(default=12, ge=1, description="longest answer, in words")
+    own_words: bool = Field(
+        default=False, description="whether to learn answers that no gold passage contains word for word"
+    )
     form: AnswerForm = Field("cited", description="form of the answers")
     sets: dict[str, Share] = Field(default={}, description="folders of sets, and how much of each is used")
     seed: int = Field(0, description="seed of every random choice")
@@ -98,16 +105,19 @@ def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = A
         yield from _rows_of_split(source, questions, finder, settings, share)
 
 
-def answer_of(question: ReadingQuestion, passages: Mapping[str, Excerpt], most_words: int) -> str | Dropped:
-    """The answer to learn: yes or no, or the first accepted one that occurs in the gold passages word for word."""
+def answer_of(
+    question: ReadingQuestion, passages: Mapping[str, Excerpt], most_words: int, own_words: bool = False
+) -> str | Dropped:
+    """The answer to learn: yes or no, or the first accepted one that occurs in the gold passages word for word, else (`own_words`) the first."""
     if not question.gold_ids:
         return Dropped(NO_GOLD)
     if question.is_yes_no:
         return question.answers[0].casefold()
     gold_words = " ".join(words_of(with_title(passages[passage_id])) for passage_id in question.gold_ids)
     answer = next((answer for answer in question.answers if contains_answer(answer, gold_words)), None)
-    if answer is None:
+    if answer is None and not own_words:
         return Dropped(NO_SPAN)
+    answer = answer or question.answers[0]
     return quote(answer) if len(answer.split()) <= most_words else Dropped(LONG_ANSWER)
 
 
@@ -126,12 +136,28 @@ def contains_answer(answer: str, words: str) -> bool:
     return answer_words.strip() != "" and answer_words in words
 
 
+def wording_of(passage: Excerpt) -> Wording:
+    """The stems of a passage and its title."""
+    return Wording.of(passage.title, passage.text)
+
+
+def states(answer: str, wording: Wording) -> bool:
+    """Whether a passage has most stems of an answer, in any order.
+
+    >>> states("They have had boats, four of them.", Wording.of("", "Four of the boats are theirs."))
+    True
+    """
+    return not FUNCTION_WORDS.issuperset(terms_of(answer)) and overlaps(answer, [wording])[0] >= STATED
+
+
 class Distractors:
     """For each question of a set, its possible distractors: passages of its document, and BM25's top hits."""
 
     def __init__(self, source: ReadingSet) -> None:
         self._ids = list(source.passages)
+        self._passages = source.passages
         self._words = {passage_id: words_of(with_title(passage)) for passage_id, passage in source.passages.items()}
+        self._wordings: dict[str, Wording] = {}
         counted = count_terms(with_title(passage) for passage in source.passages.values())
         self._row_of = {term: row for row, term in enumerate(counted.terms)}
         texts_W = np.diff(counted.count_WP.indptr)
@@ -153,12 +179,25 @@ class Distractors:
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage is gold for the same question in any document, or contains one of its answers other than yes and no."""
+        """Whether a passage is gold for the same question in any document, or contains one of its answers other than yes and no.
+
+        An answer that no gold passage contains word for word counts as contained where it is stated in other words.
+        """
         if passage in self._gold_of_text[normalise_question(question.text)]:
             return True
         return not question.is_yes_no and any(
-            contains_answer(answer, self._words[passage]) for answer in question.answers
+            contains_answer(answer, self._words[passage])
+            or (self._is_own_words(answer, question) and states(answer, self._wording(passage)))
+            for answer in question.answers
         )
+
+    def _is_own_words(self, answer: str, question: ReadingQuestion) -> bool:
+        return not any(contains_answer(answer, self._words[gold]) for gold in question.gold_ids)
+
+    def _wording(self, passage: str) -> Wording:
+        if passage not in self._wordings:
+            self._wordings[passage] = wording_of(self._passages[passage])
+        return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
         """(of the same document, of BM25's top hits), none of them gold, with the answer, or gold in another split."""
@@ -255,7 +294,7 @@ def _rows_of_split(
             for passage_id in question.context_ids:
                 unanswerable[passage_id].append(question)
             continue
-        answer = answer_of(question, source.passages, settings.answer_words)
+        answer = answer_of(question, source.passages, settings.answer_words, settings.own_words)
         if isinstance(answer, Dropped):
             yield answer
         elif sum(map(finder.words, question.gold_ids)) > settings.context_words:
@@ -444,7 +483,9 @@ def _passage_with_quote(excerpts: Iterable[Excerpt], quoted: str) -> Excerpt | N
     return next((excerpt for excerpt in excerpts if normalised in " ".join(excerpt.text.split())), None)
 
 
-def passage_with_answer(excerpts: Iterable[Excerpt], answers: Sequence[str]) -> Excerpt | None:
-    """The first excerpt that contains one of the answers."""
-    pairs = ((excerpt, words_of(with_title(excerpt))) for excerpt in excerpts)
-    return next((excerpt for excerpt, words in pairs if any(contains_answer(one, words) for one in answers)), None)
+def passage_with_answer(excerpts: Sequence[Excerpt], answers: Sequence[str]) -> Excerpt | None:
+    """The first excerpt that contains one of the answers word for word, else the first that states one in other words."""
+    pairs = [(excerpt, words_of(with_title(excerpt))) for excerpt in excerpts]
+    found = (excerpt for excerpt, words in pairs if any(contains_answer(one, words) for one in answers))
+    stated = (excerpt for excerpt in excerpts if any(states(one, wording_of(excerpt)) for one in answers))
+    return next(chain(found, stated), None)

@@ -125,8 +125,8 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
     """Training rows in the form of the reader's; UserError if no question gives one."""
-    values = {"context_words": tuning.settings.context_words, "seed": tuning.settings.seed}
-    settings = parse_settings(ReadingSettings, values, "tune")
+    same = {name: getattr(tuning.settings, name) for name in ("answer_words", "context_words", "seed")}
+    settings = parse_settings(ReadingSettings, same | {"own_words": True}, "tune")
     rows = reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes))
     origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
     summary = write_dataset(folder, rows, READING, origin)

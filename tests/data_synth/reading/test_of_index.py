@@ -31,6 +31,12 @@ def test_gold_passages_hold_the_evidence_or_without_any_the_answer(hashed_isles:
     first, second, third = set_of_index(open_index(hashed_isles), [quoted, bare, lost]).questions
     assert first.gold_ids == second.gold_ids == (passage,) and third.gold_ids == ()
     assert passage in first.context_ids
+    own = Question("q5", "What?", (" ".join(reversed(sentence.split())),), (source,))
+    other = Question("q6", "What?", (f"Nothing {word} could hardly mention anywhere whatsoever",), (source,))
+    assert [each.gold_ids for each in set_of_index(open_index(hashed_isles), [own, other]).questions] == [
+        (passage,),
+        (),
+    ]
     with pytest.raises(UserError, match="not in the index: 'mars'"):
         set_of_index(open_index(hashed_isles), [Question("q4", "What?", ("x",), ("mars",))])
 

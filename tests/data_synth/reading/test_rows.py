@@ -145,6 +145,20 @@ def test_yes_and_no_are_as_many_and_what_is_left_out_is_counted() -> None:
     assert dropped == {SURPLUS: 1, NO_SPAN: 1}
 
 
+def test_an_answer_in_other_words_is_learned_on_request_and_its_paraphrases_are_no_distractors() -> None:
+    texts = TEXTS | {"fork": "By Ida Corrow a Tarn ferry was built.", "sundrey": "Its mill burnt down."}
+    passages = {one: replace(isles().passages["tarn"], id=one, title="", text=text) for one, text in texts.items()}
+    asked = question_over("q20", "Who made the ferry?", ("Ida Corrow, who built Tarn's ferry",), ("tarn",))
+    source = ReadingSet("own", passages, (replace(asked, context_ids=tuple(texts)),))
+    assert not made(source=source)
+    rows = [row for seed in range(30) for row in made(seed, source=source, own_words=True)]
+    answered = [row for row in rows if row.answers]
+    assert answered and {row.completion.partition(" [")[0] for row in answered} == {asked.answers[0]}
+    assert all(reading_problems(row) == [] for row in rows) and len(rows) > len(answered)
+    assert {passage for row in rows for passage in row.context_ids} == set(texts) - {"fork"}
+    assert not made(source=source, own_words=True, answer_words=4)
+
+
 def test_no_gold_passage_of_another_split_is_a_distractor(tmp_path: Path) -> None:
     questions = tuple(replace(each, split="dev") if each.id in ("q2", "q10", "q5") else each for each in QUESTIONS)
     source = replace(isles(), questions=questions)

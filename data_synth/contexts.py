@@ -127,7 +127,7 @@ def draw_questions(questions: Sequence[Question], count: int | None, seed: int) 
 
 
 def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError naming gold documents that are not in the index."""
+    """UserError naming gold documents that are not in the index: they can never be found."""
     gold = dict.fromkeys(
         source
         for question in questions
@@ -138,7 +138,7 @@ def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
         names = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
         more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
         raise UserError(
-            f"{len(missing):,} gold documents are not in the index: {names}{more}",
+            f"gold documents that are not in the index: {names}{more}",
             "an index of the documents that the questions were written for",
             "index those documents, or fix gold_ids and evidence",
         )

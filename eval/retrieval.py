@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from data_synth.contexts import check_gold
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
 from eval.metrics import all_gold_at, ndcg_at, recall_at, reciprocal_rank
@@ -109,16 +110,8 @@ def select_questions(questions: Sequence[Question], split: str | None, sources: 
     chosen = [question for question in questions if split in (None, question.split)]
     if not chosen:
         raise UserError(f"--split {split}: no such questions", f"one of {', '.join(SPLITS)}", "change the split")
-    check_gold_indexed(chosen, sources)
+    check_gold(chosen, sources)
     return chosen
-
-
-def check_gold_indexed(questions: Sequence[Question], sources: Collection[str]) -> None:
-    """UserError for a gold document that is not in `sources`: it can never be found, and the figures would blame the retriever for it."""
-    missing = sorted({source for question in questions for source in question.gold_sources} - set(sources))
-    if missing:
-        found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
-        raise UserError(found, "an index of the documents the questions ask about", "index them, or fix gold_ids")
 
 
 def reachable_questions(questions: Sequence[Question], sources: Collection[str]) -> list[Question]:

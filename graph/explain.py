@@ -166,9 +166,7 @@ def names_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
     passages = {}
     for entity in keywords_of(index, question).tolist():
         _, propositions = expand_rows(index.entity_proposition_EN, np.array([entity]))
-        passages[index.data.entity_texts[entity]] = np.unique(
-            expand_rows(index.proposition_passage_NP, propositions)[1]
-        )
+        passages[index.entity_name(entity)] = np.unique(expand_rows(index.proposition_passage_NP, propositions)[1])
     return rarest_first(passages, row)
 
 
@@ -278,12 +276,12 @@ def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int
     if not len(to_row_X):
         return None
     best = int(to_row_X[top_rows(links.worth_X[to_row_X], 1)[0]])
-    rank = rank_of(alone.own_P, seed)
+    rank, proposition = rank_of(alone.own_P, seed), int(links.proposition_X[best])
     return Lead(
         passage=index.passage(seed),
         rank=rank,
-        proposition=index.data.proposition_texts[int(links.proposition_X[best])],
-        entity=index.data.entity_texts[int(links.entity_X[best])],
+        proposition=index.data.proposition_texts[proposition],
+        entity=index.entity_name(int(links.entity_X[best]), [proposition]),
         by_title=bool(links.title_X[best]),
         worth=float(links.worth_X[best]),
         followed=rank <= SEEDS,

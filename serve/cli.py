@@ -107,7 +107,8 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         support_verifier = verifier_for(unsupported, verifier)
         if model is not None:
             say(f"opening {model}")
-        language_model = open_in_background(open_model, model) if model is not None else None
+        opening = open_in_background(open_model, model) if model is not None else None
+        language_model = cast("LanguageModel | None", opening)
         opened_index = open_index(index)
         evidence = retrieve(opened_index, question, settings, language_model)
         if trace is not None:
@@ -122,7 +123,9 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         print_json(result) if as_json else print(text)
         if explain and not as_json:
             print(f"\n{show_paths(evidence)}")
-        sys.stdout.flush()  # A model that is still being opened delays the end of the process.
+        sys.stdout.flush()
+        if opening is not None:
+            opening.wait()  # It delays the end of the process anyway, and a wrong name is an error even where no call was made.
         if stopped:
             say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
             raise typer.Exit(1)
@@ -142,6 +145,10 @@ class BackgroundModel:
         """The model's own name once it is open."""
         return self._opening.result().name if self._opening.done() else self._spec
 
+    def wait(self) -> None:
+        """Wait until the model is open; raises the error of opening it."""
+        self._opening.result()
+
     def count_tokens(self, text: str) -> int:
         """The tokens of a text."""
         return self._opening.result().count_tokens(text)
@@ -150,14 +157,14 @@ class BackgroundModel:
         return getattr(self._opening.result(), name)
 
 
-def open_in_background(open_model: OpenModel, spec: str) -> LanguageModel:
+def open_in_background(open_model: OpenModel, spec: str) -> BackgroundModel:
     """The model of a SPEC, opened while the index is opened and searched."""
     from concurrent.futures import ThreadPoolExecutor
 
     executor = ThreadPoolExecutor(1)
     opening = executor.submit(open_model, spec)
     executor.shutdown(wait=False)
-    return cast("LanguageModel", BackgroundModel(spec, opening))
+    return BackgroundModel(spec, opening)
 
 
 def check_trace_file(file: Path | None) -> None:

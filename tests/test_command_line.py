@@ -279,6 +279,7 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
     ("words", "message"),
     [
         ("aks", "no command aks. Did you mean ask?"),
+        ("retrieve isles", "no command retrieve. Did you mean ask?"),
         ("train mss", "no command train mss. Did you mean train ms?"),
         ("ask --topk 3 a b", "ask: no option --topk. Did you mean --top-k?"),
         ("ask --top-k x a b", "ask: invalid value for '--top-k'"),

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from data_synth.contexts import check_gold
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
-from eval.retrieval import check_gold_indexed, ranked_sources
+from eval.retrieval import ranked_sources
 from eval.run.cells import fill_time_metrics, list_cells, write_cell
 from eval.run.config import Cell, Failure, Filled, MatrixSettings, QuestionResult, TaskData
 from eval.run.run_report import RunReport, count_layers, make_report, write_report
@@ -185,7 +186,7 @@ def results_of(
 ) -> Iterator[QuestionResult]:
     """A system's results for every question of its task, in order."""
     task, settings = cell.task, cell.system.retrieve
-    check_gold_indexed(task.questions, index.sources())
+    check_gold(task.questions, index.sources())
     if settings is not None:
         evidences = _retrieved(index, task.questions, settings, helper)
     else:

@@ -62,7 +62,7 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
         },
         "entities": [
             {
-                "text": data.entity_texts[row],
+                "text": index.entity_name(row),
                 "mentions": int(mentions_E[row]),
                 "synonyms": _positions_of_row(data.synonym_EE, row, position_E),
             }

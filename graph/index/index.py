@@ -6,7 +6,7 @@ Legend: P passages, W terms."""
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -34,6 +34,8 @@ from graph.store.manifest import MANIFEST, Manifest, read_manifest
 from graph.text.bm25 import bm25
 from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 
+PROPOSITIONS_SEARCHED = 4
+"""How many of an entity's propositions are searched for the spelling of its name."""
 NodeKind: TypeAlias = Literal["document", "passage", "proposition", "entity", "summary"]
 
 
@@ -197,9 +199,22 @@ class Index:
         return Proposition(
             id=data.proposition_ids[row],
             text=data.proposition_texts[row],
-            entities=tuple(sorted(data.entity_texts[row] for row in entities)),
+            entities=tuple(sorted((self.entity_name(entity, [row]) for entity in entities), key=str.casefold)),
             spans=tuple(self._span(occurrence) for occurrence in range(first, last)),
         )
+
+    def entity_name(self, row: int, propositions: Iterable[int] | None = None) -> str:
+        """An entity's name as the first of some propositions spells it (None: the first few that mention it), else its key, in lower case."""
+        key = self.data.entity_texts[row]
+        if propositions is None:
+            start, end = self.entity_proposition_EN.indptr[row : row + 2]
+            propositions = self.entity_proposition_EN.indices[start:end][:PROPOSITIONS_SEARCHED]
+        for proposition in propositions:
+            text = self.data.proposition_texts[int(proposition)]
+            at = text.lower().find(key)
+            if at >= 0 and len(text.lower()) == len(text):
+                return text[at : at + len(key)]
+        return key
 
     def rows_of(self, passages: Sequence[Passage]) -> Ints:
         """The rows of passages that `passage` made: int64[R]."""

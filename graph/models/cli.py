@@ -89,7 +89,9 @@ def _find(name: str) -> "Pretrained":
     if name in ADAPTERS:
         return ADAPTERS[name].base
     if name not in CATALOGUE:
-        raise UserError(f"model {name!r}", f"one of {', '.join(CATALOGUE)}", "see `modegraph models list`")
+        raise UserError(
+            f"model {name!r}: not in the catalogue", f"one of {', '.join(CATALOGUE)}", "see `modegraph models list`"
+        )
     return CATALOGUE[name]
 
 

@@ -18,6 +18,15 @@ OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
 """The groups of options on the page of a command, in this order; a command's own ones come before Output."""
 
 
+OTHER_WORDS = {
+    **dict.fromkeys(("search", "retrieve", "query", "chat"), "ask"),
+    **dict.fromkeys(("build", "ingest", "add"), "index"),
+    **dict.fromkeys(("finetune", "fine-tune"), "tune"),
+    **dict.fromkeys(("evaluate", "benchmark"), "eval"),
+}
+"""What other tools call our commands."""
+
+
 class Group(TyperGroup):
     """A group of commands; a misspelt one names the nearest."""
 
@@ -54,7 +63,8 @@ class Group(TyperGroup):
         if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
             return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            near = nearest(args[0], self.commands)
+            near = OTHER_WORDS.get(args[0], "")
+            near = near if near in self.commands else nearest(args[0], self.commands)
             raise UserError(
                 f"no command {' '.join((words_of(ctx), args[0])).strip()}",
                 f"did you mean {' '.join((words_of(ctx), near)).strip()}?" if near else "",

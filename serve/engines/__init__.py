@@ -138,7 +138,7 @@ def kind_of(spec: str) -> tuple[str, str]:
         return fastest_kind(), spec
     kind, _, target = spec.partition(":")
     if kind not in KINDS or not target:
-        raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")
+        raise UserError(f"model {spec!r}: no such model", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")
     return kind, target
 
 

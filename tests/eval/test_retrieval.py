@@ -104,7 +104,7 @@ def test_questions_are_chosen_and_checked():
     assert len(select_questions(QUESTIONS, None, "abc")) == 3
     with pytest.raises(UserError, match="--split dev: no such questions"):
         select_questions(QUESTIONS, "dev", "abc")
-    with pytest.raises(UserError, match="1 gold documents are not in the index, 'b' first"):
+    with pytest.raises(UserError, match="gold documents that are not in the index: 'b'"):
         select_questions(QUESTIONS, None, "ac")
     with pytest.raises(UserError, match="none of 1 questions names gold_ids"):
         evaluate_retrieval([QUESTIONS[2]], {"dense": evidence}, top_k=5, seed=0)

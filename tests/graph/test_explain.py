@@ -110,11 +110,11 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
     explanation = explained(harbour, QUESTION, "brandt-yard.md", selector="none")
     lead = explanation.leads[0]
     assert (lead.passage.source, lead.rank, lead.by_title, lead.followed) == ("ferry-lantern.md", 1, True, True)
-    assert lead.entity == "brandt yard" and "at the Brandt Yard" in lead.proposition
+    assert lead.entity == "Brandt Yard" and "at the Brandt Yard" in lead.proposition
     assert lead.worth == pytest.approx(explanation.standings[0].score) and lead.worth > explanation.own_score
     path = explanation.standings[0].path
     words = "has the question's “founded”, “built”, “yard”"
-    assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document of that name", words)
+    assert path == (f"“{lead.proposition}”", "mentions “Brandt Yard”", "and this is the document of that name", words)
 
 
 def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index
         c.passages for c in explanation.words
     )
     assert words["heron"][0] == sum("heron" in text for text in texts) and not words.keys() & {"was", "the"}
-    assert ("grey heron", True) in {(clue.text, clue.held) for clue in explanation.names}
+    assert ("Grey Heron", True) in {(clue.text, clue.held) for clue in explanation.names}
 
 
 def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: Index) -> None:

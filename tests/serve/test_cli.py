@@ -1,8 +1,9 @@
 import json
 import re
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.types import Evidence, LanguageModel, OpenModel
 from modegraph.cli import build_app
+from serve import engines
 from serve.cli import register
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
@@ -116,17 +118,24 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(
     assert full["answer"] == "Ada Marlow" and full["evidence"]["absence"]["abstained"] is False
 
 
-def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> None:
-    answered = Event()
+FOREIGN = ("Do statins lower mortality after strokes?", "--abstain", 0.5)
 
+
+def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> None:
     def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
-        assert answered.wait(20), "the answer came only after the model"
+        shown, ends = sys.stdout.buffer, time.monotonic() + 20
+        while NOT_FOUND.encode() not in shown.getvalue():  # type: ignore[attr-defined]
+            assert time.monotonic() < ends, "the answer came only after the model"
+            time.sleep(0.01)
         return ScriptedModel(lambda request: "never")
 
-    foreign = (index, "Do statins lower mortality after strokes?", "--model", "slow", "--abstain", 0.5)
-    done = invoke_with(open_model, *foreign)
-    answered.set()
+    done = invoke_with(open_model, index, *FOREIGN, "--model", "slow")
     assert done.exception is None and done.stdout.startswith(f"{NOT_FOUND}\n")
+
+
+def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(index: Path) -> None:
+    done = invoke_with(engines.open_model, index, *FOREIGN, "--model", "gpt9")
+    assert isinstance(done.exception, UserError) and "model 'gpt9': no such model" in str(done.exception)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ def machine_precision() -> Literal["float32", "bfloat16"]:
 
 def _resolve_auto(precision: Any) -> Any:
     """`auto` resolved to this machine's number format, so that run.json records the one that was used."""
+    if precision not in ("float32", "bfloat16", "auto"):
+        raise ValueError("expected 'float32', 'bfloat16' or 'auto'")
     return machine_precision() if precision == "auto" else precision
 
 

@@ -112,12 +112,9 @@ def describe_path(
     data = index.data
     if row in led:
         link = led[row]
-        entity, proposition = (
-            data.entity_texts[int(links.entity_X[link])],
-            data.proposition_texts[int(links.proposition_X[link])],
-        )
         relation = "is the document of that name" if links.title_X[link] else "says more of it"
-        return (f"“{proposition}”", f"mentions “{entity}”", f"and this {relation}")
+        mention = describe_mention(index, int(links.proposition_X[link]), int(links.entity_X[link]))
+        return (*mention, f"and this {relation}")
     document = int(data.passage_document_P[row])
     if document in name_of:
         return (f"the question names “{name_of[document]}”",)
@@ -265,6 +262,10 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
 def describe_way(index: Index, proposition: int, entity: int) -> tuple[str, ...]:
     """How a trained hop reached a passage, in words, given the rows of the proposition and of the entity."""
-    data = index.data
-    mentioned = f"mentions “{data.entity_texts[entity]}”"
-    return (f"“{data.proposition_texts[proposition]}”", mentioned, "and with it the question leads here")
+    return (*describe_mention(index, proposition, entity), "and with it the question leads here")
+
+
+def describe_mention(index: Index, proposition: int, entity: int) -> tuple[str, str]:
+    """A proposition, and that it mentions an entity, in words."""
+    text = index.data.proposition_texts[proposition]
+    return f"“{text}”", f"mentions “{index.entity_name(entity, [proposition])}”"

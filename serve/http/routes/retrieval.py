@@ -112,23 +112,8 @@ def node(index: Index, kind: NodeKind, row: int) -> GraphNode:
         )
     column = {"proposition": data.proposition_texts, "entity": data.entity_texts, "summary": data.summary_texts}[kind]
     layer = int(data.summary_layer_S[row]) if kind == "summary" else 0
-    text = name_as_written(index, row) if kind == "entity" else column[row]
+    text = index.entity_name(row) if kind == "entity" else column[row]
     return GraphNode(key=key, kind=kind, id=identity, label=text[:MAX_LABEL_CHARS], text=text, layer=layer)
-
-
-PROPOSITIONS_SEARCHED = 4
-
-
-def name_as_written(index: Index, row: int) -> str:
-    """An entity's name as the first of its propositions that contains it spells it; as indexed, in lower case, where none of a few does."""
-    name = index.data.entity_texts[row]
-    start, end = index.entity_proposition_EN.indptr[row : row + 2]
-    for proposition in index.entity_proposition_EN.indices[start:end][:PROPOSITIONS_SEARCHED]:
-        text = index.data.proposition_texts[int(proposition)]
-        at = text.lower().find(name)
-        if at >= 0 and len(text.lower()) == len(text):
-            return text[at : at + len(name)]
-    return name
 
 
 def links_of(index: Index, kind: NodeKind, row: int) -> Iterator[Link]:

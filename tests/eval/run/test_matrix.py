@@ -182,7 +182,7 @@ def test_a_missing_field_of_a_question_is_reported_with_its_line(home):
 def test_gold_documents_that_are_not_indexed_are_reported(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0] | {"gold_ids": ["titanic"]}])
     ended, _, _ = run(home)
-    assert "1 gold documents are not in the index, 'titanic' first" in ended.json["failures"][0]["problem"]
+    assert "gold documents that are not in the index: 'titanic'" in ended.json["failures"][0]["problem"]
 
 
 def test_a_metric_that_is_no_number_stops_the_report(home, monkeypatch):

@@ -6,6 +6,7 @@ Runs where tests/vllm.py finds one.
 import json
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,11 +143,14 @@ def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run
     server, policy = Server(sound), RunPolicy(run, read_run(run))
     rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
     assert len(set(rows)) == CONVERSATIONS
-    served = []
-    for each in rows:
-        logps = server.prompt_logps("sft", each.ids)
-        assert logps is not None
-        served.append(ServedLogps(each, logps[each.prompt_tokens - 1 :]))
+    with ThreadPoolExecutor(8) as pool:
+        logps_of_row = list(pool.map(lambda each: server.prompt_logps("sft", each.ids), rows))
+    served = [
+        ServedLogps(each, logps[each.prompt_tokens - 1 :])
+        for each, logps in zip(rows, logps_of_row, strict=True)
+        if logps is not None
+    ]
+    assert len(served) == CONVERSATIONS
     gaps = gaps_between(served, policy.score_completion(rows, "trained"))
     print(f"{CONVERSATIONS} conversations: {gaps}")
     assert gaps.conversation < 0.05 and gaps.token < 0.001

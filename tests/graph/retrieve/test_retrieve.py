@@ -30,7 +30,7 @@ def test_dense_ranks_by_cosine(isles: Index) -> None:
 def test_naive_ranks_propositions_and_traces_them_to_their_passages(isles: Index) -> None:
     evidence = retrieve(isles, "When was the Lantern built?", RetrieveSettings(mode="naive", top_k=2))
     best = evidence.propositions[0].item
-    assert best.text == "Lantern was built in 1911 by the Marlow Yard." and "marlow yard" in best.entities
+    assert best.text == "Lantern was built in 1911 by the Marlow Yard." and "Marlow Yard" in best.entities
     (span,) = best.spans
     assert evidence.passages[0].item.source == span.source == "lantern"
     assert evidence.passages[0].item.text[span.start : span.end] == "She was built in 1911 by the Marlow Yard."

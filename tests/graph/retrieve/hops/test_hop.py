@@ -116,7 +116,7 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
     after = [found.item.source for found in learned.passages]
     assert before.index("gold") > 0 and after[0] == "gold"
     assert sorted(before) == sorted(after), "nothing is lost"
-    assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “orsa bell”")
+    assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “Orsa Bell”")
     scores = [found.score for found in learned.passages]
     assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
     assert learned.trace.steps[-1].endswith("judged by a trained hop")

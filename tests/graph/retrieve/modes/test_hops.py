@@ -57,7 +57,7 @@ def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
     path = found.paths[sources.index("marlow")]
     assert path == (
         "“Lantern was built in 1911 by the Marlow Yard.”",
-        "mentions “marlow yard”",
+        "mentions “Marlow Yard”",
         "and this is the document of that name",
         "has the question's “yard”",
     )

@@ -37,6 +37,24 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
     return max((_bag_f1(normalise(answer).split(), normalise(gold).split()) for gold in golds), default=0.0)
 
 
+def f1_beyond_question(question: str, answer: str, golds: Sequence[str]) -> float:
+    """`token_f1` over the words that the question lacks: repeating the question gains nothing. Over all words for a gold answer without others.
+
+    >>> question, golds = "Which cancer of the lung is most common?", ["NSCLC is the most common cancer of the lung."]
+    >>> [token_f1(answer, golds) for answer in ("NSCLC", "Lung is the most common cancer of the lung.")]
+    [0.25, 0.8571428571428571]
+    >>> [f1_beyond_question(question, answer, golds) for answer in ("NSCLC", "Lung is the most common cancer of the lung.")]
+    [1.0, 0.0]
+    """
+    known = set(normalise(question).split())
+
+    def f1(gold: str) -> float:
+        own, others = ([word for word in normalise(text).split() if word not in known] for text in (gold, answer))
+        return _bag_f1(others, own) if own else token_f1(answer, [gold])
+
+    return max(map(f1, golds), default=0.0)
+
+
 def hotpot_f1(answer: str, golds: Sequence[str]) -> float:
     """`token_f1` as in HotpotQA's and 2WikiMultihopQA's scripts: where one side is yes, no or noanswer, only equality counts.
 

@@ -166,7 +166,7 @@ def run_step(name: str, tuning: Tuning) -> None:
 
 
 def general_set(settings: TuneSettings, documents: Sequence[Document]) -> ReadingSet | None:
-    """The reading set in the settings, else modegraph's examples; None if these are not installed, or are the documents themselves."""
+    """The reading set in the settings, else modegraph's examples that a short answer can be right on; None if these are not installed, or are the documents."""
     if settings.general is not None:
         return read_set(Path(settings.general))
     folder = HOME / "examples"
@@ -180,4 +180,7 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Readin
         for document in examples
     }
     source = set_of_passages("modegraph's examples", passages, read_questions(folder / QUESTIONS_FILE))
-    return replace(source, questions=tuple(question for question in source.questions if question.gold_ids))
+    short = (
+        each for each in source.questions if each.gold_ids and each.kind != "abstract" and "maybe" not in each.answers
+    )
+    return replace(source, questions=tuple(short))

@@ -10,12 +10,14 @@ from modegraph.tuning.gate import AnswerPair, judge
 RIGHT, WRONG, REFUSAL = "Tarn [1]", "Quill [1]", "not in the documents"
 
 
-def pair(untuned: list[str], tuned: list[str], unanswerable: int = 0) -> AnswerPair:
+def pair(
+    untuned: list[str], tuned: list[str], unanswerable: int = 0, question: str = "Where?", gold: str = "Tarn"
+) -> AnswerPair:
     """Answers to as many questions, the last of which have no answer."""
     answerable = len(untuned) - unanswerable
     tasks = [
         ReadingTask(
-            ReadingQuestion(f"q{n}", "Where?", ("Tarn",) if n < answerable else (), ("p",), (), (), "", "test"),
+            ReadingQuestion(f"q{n}", question, (gold,) if n < answerable else (), ("p",), (), (), "", "test"),
             (Excerpt("p", "", "It is in Tarn."),),
         )
         for n in range(len(untuned))
@@ -28,7 +30,7 @@ BETTER = pair([WRONG] * 20, [RIGHT] * 12 + [WRONG] * 8)
 
 def test_better_by_more_than_chance_passes() -> None:
     gate = judge(BETTER, None, seed=0)
-    assert gate.passed and gate.difference.mean == pytest.approx(0.6) and len(gate.checks) == 2
+    assert gate.passed and gate.difference.mean == pytest.approx(0.6) and len(gate.checks) == 3
     assert "F1 on held-out questions: +0.600 [" in gate.why
 
 
@@ -45,8 +47,18 @@ def test_better_by_more_than_chance_passes() -> None:
 )
 def test_what_is_not_shown_to_be_better_or_refuses_more_fails(held_out: AnswerPair, failed: str) -> None:
     gate = judge(held_out, None, seed=0)
-    assert not gate.passed and [check.what.startswith(failed) for check in gate.checks if not check.passed] == [True]
+    assert not gate.passed and next(check for check in gate.checks if not check.passed).what.startswith(failed)
     assert gate.why.startswith(failed)
+
+
+@pytest.mark.parametrize(("isle", "passed"), [("Tarn", True), ("Quill", False)])
+def test_a_repeated_question_is_no_better_answer(isle: str, passed: bool) -> None:
+    """The sentence of either isle has a higher F1 than the name alone."""
+    sentence, largest = "The largest isle of the bay is {}.", "Which isle of the bay is the largest?"
+    held_out = pair([RIGHT] * 20, [sentence.format(isle) + " [1]"] * 20, 0, largest, sentence.format("Tarn"))
+    gate = judge(held_out, None, seed=0)
+    assert gate.difference.low > 0.3 and gate.passed == passed
+    assert passed or gate.why.startswith("F1 without the question's words: -1.000")
 
 
 def test_refusals_of_questions_without_an_answer_do_not_count() -> None:
@@ -64,4 +76,4 @@ def test_what_was_unlearned_fails_beyond_one_in_a_hundred() -> None:
     for lost, passed in ((0, True), (1, True), (2, False)):
         general = pair([RIGHT] * 100, [RIGHT] * (100 - lost) + [WRONG] * lost)
         gate = judge(BETTER, general, seed=0)
-        assert gate.passed == passed and len(gate.checks) == 3
+        assert gate.passed == passed and len(gate.checks) == 4

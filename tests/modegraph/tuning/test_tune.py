@@ -226,6 +226,7 @@ def test_the_examples_are_the_general_set_unless_they_are_tuned_on(monkeypatch: 
     assert found is not None and len(found.questions) > 200
     answerable = [question for question in found.questions if question.is_answerable]
     assert all(question.gold_ids for question in answerable) and {q.id for q in answerable} >= {"q001", "q003"}
+    assert not any(question.kind == "abstract" or "maybe" in question.answers for question in found.questions)
     (saltmere,) = read_documents(EXAMPLES / "documents" / "saltmere.md", lambda line: None)
     assert steps.general_set(TuneSettings(), [saltmere, *DOCUMENTS]) is None
 

@@ -148,8 +148,6 @@ def train_sft(settings: SftSettings) -> RunRecord:
 def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> SftData:
     """The groups of train.jsonl and dev.jsonl; UserError with file and line for rows that are unusable or too long."""
     folder = Path(settings.data)
-    if not folder.is_dir():
-        raise UserError(f"data = {settings.data!r}: no such folder", "a folder with train.jsonl", "check the path")
     dev_file = folder / "dev.jsonl"
     train = read_conversations(folder / "train.jsonl")
     dev = read_conversations(dev_file) if dev_file.exists() else []

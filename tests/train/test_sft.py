@@ -214,6 +214,15 @@ def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Pa
         train_sft(settings_of(base, reading, tmp_path / "run", eval_steps=5))
 
 
+def test_a_file_in_place_of_the_folder_is_named_and_what_to_do(base: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"rows\.jsonl: a file\. Expected a folder that holds train\.jsonl"):
+        train_sft(SftSettings(model=str(base), data=str(file), output=str(tmp_path / "run")))
+    with pytest.raises(UserError, match=r"nowhere/train\.jsonl: no such file"):
+        train_sft(SftSettings(model=str(base), data=str(tmp_path / "nowhere"), output=str(tmp_path / "run")))
+
+
 def test_an_adapter_learns_with_its_own_targets_and_dropout(base: Path, reading: Path, tmp_path: Path) -> None:
     lora = LoraSettings(rank=2, targets=("q_proj", "v_proj"), dropout=0.1, rslora=True, dora=True)
     run = tmp_path / "run"

@@ -260,14 +260,14 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         """
         from itertools import chain
 
-        from data_synth.contexts import check_gold, draw_questions, pick_questions, without_twins
+        from data_synth.contexts import draw_questions, pick_questions, without_twins
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.responses.responses import judge_by, response_rows
         from data_synth.responses.rewards import RESPONSES
         from data_synth.rows import Sampling
         from graph.answer.verifier import open_verifier
         from graph.config import parse_settings
-        from graph.documents.questions import read_questions
+        from graph.documents.questions import check_gold, read_questions
         from graph.index.index import open_index
         from graph.retrieve.parts.query import RetrieveSettings
 

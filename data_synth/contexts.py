@@ -32,8 +32,6 @@ TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1
 """τ of graph/retrieve/parts/diversity.py for questions: one word in ten may differ, but no number, name or negation."""
 QUESTIONS_AT_ONCE = 32
-SOURCES_NAMED = 5
-
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
 """Questions to the excerpts that retrieval found for each, best first."""
 
@@ -124,21 +122,3 @@ def draw_questions(questions: Sequence[Question], count: int | None, seed: int) 
     by_hash = sorted(questions, key=lambda question: content_id(str(seed), question.id))
     drawn = {question.id for question in by_hash[:count]}
     return [question for question in questions if question.id in drawn]
-
-
-def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError naming gold documents that are not in the index: they can never be found."""
-    gold = dict.fromkeys(
-        source
-        for question in questions
-        for source in (*question.gold_sources, *(quoted.source for quoted in question.evidence))
-    )
-    missing = [source for source in gold if source not in sources]
-    if missing:
-        names = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
-        more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
-        raise UserError(
-            f"gold documents that are not in the index: {names}{more}",
-            "an index of the documents that the questions were written for",
-            "index those documents, or fix gold_ids and evidence",
-        )

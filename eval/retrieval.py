@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from data_synth.contexts import check_gold
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
 from eval.metrics import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from eval.plots import draw_retrieval
 from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text
-from graph.documents.questions import SPLITS, Question
+from graph.documents.questions import SPLITS, Question, check_gold
 from graph.errors import UserError
 from graph.shared.console import say, track
 from graph.shared.jsonl import write_json, write_jsonl

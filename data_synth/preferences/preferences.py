@@ -16,7 +16,6 @@ from pathlib import Path
 
 from data_synth.contexts import (
     FindContexts,
-    check_gold,
     context_finder,
     draft_groups,
     draw_questions,
@@ -35,7 +34,7 @@ from data_synth.preferences.reasons import compose_reason, holds_answer, is_span
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.rows import Draft, Dropped, PreferenceRow
 from graph.answer.prompt import NOT_FOUND, answer_messages, format_answer, parse_answer
-from graph.documents.questions import Question, read_questions
+from graph.documents.questions import Question, check_gold, read_questions
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from data_synth.contexts import check_gold
 from data_synth.reading.changed_questions import changed_question
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
@@ -26,7 +25,7 @@ from graph.answer.context import of_passage
 from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
 from graph.config import Settings
-from graph.documents.questions import Question
+from graph.documents.questions import Question, check_gold
 from graph.shared.ids import content_id
 from graph.text.bm25 import bm25, count_terms, term_weights, terms_of
 from graph.text.prompting import quote

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from data_synth.contexts import check_gold
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
 from eval.retrieval import ranked_sources
@@ -30,7 +29,7 @@ from graph.answer.support import SupportChecker
 from graph.answer.verifier import open_verifier
 from graph.build.build import build_index
 from graph.config import load_settings
-from graph.documents.questions import Question
+from graph.documents.questions import Question, check_gold
 from graph.documents.read import read_documents
 from graph.errors import UserError
 from graph.index.index import Index, open_index

@@ -4,7 +4,7 @@ One JSON object a line: {"id", "question", "answers"} and, where known, "gold_id
 "split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
 
 SPLITS = ("train", "dev", "test")
+SOURCES_NAMED = 5
+"""How many missing documents an error names."""
 
 
 @dataclass(frozen=True)
@@ -120,3 +122,21 @@ def split_by_hash(key: str) -> str:
     """train, dev or test for 80, 10 and 10 of 100 keys, always the same for a key."""
     bucket = int(content_id("split", key)[:8], 16) % 10
     return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
+
+
+def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
+    """UserError naming gold documents that are not in the index: they can never be found."""
+    gold = dict.fromkeys(
+        source
+        for question in questions
+        for source in (*question.gold_sources, *(quoted.source for quoted in question.evidence))
+    )
+    missing = [source for source in gold if source not in sources]
+    if missing:
+        names = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
+        more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
+        raise UserError(
+            f"gold documents that are not in the index: {names}{more}",
+            "an index of the documents that the questions were written for",
+            "index those documents, or fix gold_ids and evidence",
+        )

@@ -11,7 +11,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from data_synth.contexts import check_gold
 from data_synth.questions.by_rules import UNANSWERABLE, template_questions
 from data_synth.questions.make import QuestionSpec, question_rows
 from data_synth.questions.question_form import QuestionRow, question_to_json
@@ -20,7 +19,7 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_quest
 from data_synth.rows import Dropped
 from graph.answer.context import build_context
 from graph.config import parse_settings
-from graph.documents.questions import Question, parse_question, read_question_rows, read_questions
+from graph.documents.questions import Question, check_gold, parse_question, read_question_rows, read_questions
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_synth import contexts
-from data_synth.contexts import check_gold, draw_questions, gold_share, pick_questions, without_twins
+from data_synth.contexts import draw_questions, gold_share, pick_questions, without_twins
 from data_synth.preferences.hard_negatives import INVENTED, REFUSED
 from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import (
@@ -21,7 +21,7 @@ from data_synth.preferences.reasons import NOT_SHOWN, compose_reason
 from data_synth.preferences.support import MeasureSupport, Support
 from data_synth.rows import Draft, Dropped, PreferenceRow
 from graph.answer.prompt import answer_messages, parse_answer
-from graph.documents.questions import Question, Quote
+from graph.documents.questions import Question, Quote, check_gold
 from graph.errors import UserError
 from graph.types import Excerpt
 

@@ -45,7 +45,7 @@ def test_triples_name_what_their_sentences_are_about_and_the_rest_is_read_by_rul
     index = open_index(tmp_path / "i")
     found = {p.text: p for p in map(index.proposition, range(report.propositions))}
     built = found["Lantern was built in 1911 by the Marlow Yard."]
-    assert built.entities == ("lantern", "marlow yard")
+    assert built.entities == ("Lantern", "Marlow Yard")
     (span,) = built.spans
     assert ISLES[0].text[span.start : span.end] == "She was built in 1911 by the Marlow Yard."
     of_ada = [p for p in found.values() if any(span.source == "ada" for span in p.spans)]

@@ -124,7 +124,7 @@ def test_an_encoder_given_as_language_model_is_reported_with_the_command_that_fe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(ENCODERS) == {"e5-small"} and not set(ENCODERS) & set(MODELS)
-    with pytest.raises(UserError, match=r"model 'e5-small'\. Expected one of hf:"):
+    with pytest.raises(UserError, match=r"model 'e5-small': no such model\. Expected one of hf:"):
         open_model("e5-small")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(UserError, match=r"'e5-small': not fetched yet.*modegraph models get e5-small"):

@@ -31,9 +31,8 @@ class AnswerPair:
 
     def difference_beyond_question(self, seed: int) -> Interval:
         """`f1_difference` over the words that the questions lack: a longer answer that repeats its question gains nothing."""
-        return bootstrap_difference(
-            *([beyond_question(each) for each in side] for side in (self.tuned, self.untuned)), seed=seed
-        )
+        tuned, untuned = ([beyond_question(answer) for answer in side] for side in (self.tuned, self.untuned))
+        return bootstrap_difference(tuned, untuned, seed=seed)
 
     def more_refusals(self) -> float:
         """How much larger the share of refused questions is after tuning, of those that have an answer."""

@@ -32,6 +32,7 @@ TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1
 """τ of graph/retrieve/parts/diversity.py for questions: one word in ten may differ, but no number, name or negation."""
 QUESTIONS_AT_ONCE = 32
+
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
 """Questions to the excerpts that retrieval found for each, best first."""
 

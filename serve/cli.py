@@ -105,8 +105,6 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace_file(trace)
         support_verifier = verifier_for(unsupported, verifier)
-        if model is not None:
-            say(f"opening {model}")
         opening = open_in_background(open_model, model) if model is not None else None
         language_model = cast("LanguageModel | None", opening)
         opened_index = open_index(index)
@@ -125,7 +123,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
             print(f"\n{show_paths(evidence)}")
         sys.stdout.flush()
         if opening is not None:
-            opening.wait()  # It delays the end of the process anyway, and a wrong name is an error even where no call was made.
+            opening.wait()  # The process ends no earlier, and a wrong name is an error even if no call was made.
         if stopped:
             say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
             raise typer.Exit(1)
@@ -161,6 +159,7 @@ def open_in_background(open_model: OpenModel, spec: str) -> BackgroundModel:
     """The model of a SPEC, opened while the index is opened and searched."""
     from concurrent.futures import ThreadPoolExecutor
 
+    say(f"opening {spec}")
     executor = ThreadPoolExecutor(1)
     opening = executor.submit(open_model, spec)
     executor.shutdown(wait=False)

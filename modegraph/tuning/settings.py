@@ -40,6 +40,9 @@ class TuneSettings(Settings):
         None,
         description="reading set about other documents, on which the tuned model must not be worse; null: modegraph's examples, if they are next to the code",
     )
+    general_share: float = Field(
+        default=0.2, ge=0, lt=1, description="share of the training rows that are about half of the general set"
+    )
     most_questions: int = Field(default=500, ge=2, description="most questions to make by rules")
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")

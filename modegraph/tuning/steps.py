@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from data_synth.dataset.write import write_dataset
 from data_synth.reading.reading_form import READING
 from data_synth.reading.reading_rows import ReadingSettings, Share, reading_rows, set_of_index, set_of_passages
 from data_synth.reading.sets import ReadingSet, read_set
-from data_synth.rows import Dropped
+from data_synth.rows import Dropped, ReadingRow
 from eval.reading import ReadingAnswer, ReadingTask, answer_all, answers_json, over_gold, pick_questions, score_text
 from graph.config import parse_settings
 from graph.documents.questions import read_questions
@@ -20,13 +22,14 @@ from graph.documents.read import read_documents
 from graph.errors import UserError
 from graph.shared.console import say
 from graph.shared.home import HOME
+from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
 from graph.types import Document, Excerpt
 from modegraph.indexes import Index
 from modegraph.indexes import index as make_index
 from modegraph.tuning.gate import AnswerPair
 from modegraph.tuning.plan import TunePlan, sft_settings, spec_to_ask, teacher_seconds
-from modegraph.tuning.questions import Row, split_questions, teacher_rows
+from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
 from modegraph.tuning.settings import TuneSettings
 from serve.engines import open_model
 from train.plan.memory import Launch
@@ -47,7 +50,7 @@ class Tuning:
 
     settings: TuneSettings
     documents: Sequence[Document]
-    general: ReadingSet | None
+    general: GeneralSet | None
     plan: TunePlan
     out: Path
 
@@ -72,7 +75,7 @@ class Tuning:
         """The questions that both models answer, by set."""
         sets = {HELD_OUT: (self.questions_of("test"), self.plan.test_questions)}
         if self.general is not None and self.plan.general_questions:
-            sets[GENERAL] = (self.general, self.plan.general_questions)
+            sets[GENERAL] = (self.general.measured, self.plan.general_questions)
         seed = self.settings.seed
         return {
             name: over_gold(source, pick_questions(source, None, limit, seed), DISTRACTORS, seed)
@@ -124,15 +127,27 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
-    """Training rows in the form of the reader's; UserError if no question gives one."""
+    """Training rows in the form of the reader's, with a share from the general set; UserError if no question gives one."""
     same = {name: getattr(tuning.settings, name) for name in ("answer_words", "context_words", "seed")}
     settings = parse_settings(ReadingSettings, same | {"own_words": True}, "tune")
-    rows = reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes))
-    origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
-    summary = write_dataset(folder, rows, READING, origin)
-    if not summary.rows:
-        reasons = ", ".join(f"{count} × {why}" for why, count in summary.drops.items())
+    rows = list(reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes)))
+    drops = Counter(row.why for row in rows if isinstance(row, Dropped))
+    if len(rows) == drops.total():
+        reasons = ", ".join(f"{count} × {why}" for why, count in drops.items())
         raise UserError(f"no training row could be made ({reasons})", "answers that passages contain", "add documents")
+    origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
+    if tuning.general is not None:
+        rows += general_rows(tuning, settings, len(rows) - drops.total())
+        origin["General set"] = tuning.general.name
+    write_dataset(folder, rows, READING, origin)
+
+
+def general_rows(tuning: Tuning, settings: ReadingSettings, own: int) -> list[ReadingRow | Dropped]:
+    """Rows about one half of the general set: `general_share` of all rows, or fewer if that half has too few questions."""
+    assert tuning.general is not None
+    share = tuning.settings.general_share
+    rows = reading_rows(tuning.general.trained_on, settings, Share(passes=tuning.settings.passes))
+    return list(islice(rows, round(own * share / (1 - share))))
 
 
 def train(tuning: Tuning) -> None:
@@ -165,10 +180,40 @@ def run_step(name: str, tuning: Tuning) -> None:
     gc.collect()  # a trainer's model forms reference cycles, and the next step needs the memory
 
 
-def general_set(settings: TuneSettings, documents: Sequence[Document]) -> ReadingSet | None:
-    """The reading set in the settings, else modegraph's examples that a short answer can be right on; None if these are not installed, or are the documents."""
-    if settings.general is not None:
-        return read_set(Path(settings.general))
+@dataclass(frozen=True)
+class GeneralSet:
+    """Questions about other documents, in two halves without common passages: one is mixed into training, the other measured."""
+
+    name: str
+    trained_on: ReadingSet
+    measured: ReadingSet
+
+
+def general_set(settings: TuneSettings, documents: Sequence[Document]) -> GeneralSet | None:
+    """The reading set in the settings or modegraph's examples, in halves; None if there is neither."""
+    source = read_set(Path(settings.general)) if settings.general is not None else short_examples(documents)
+    return None if source is None else halves(source, settings.seed)
+
+
+def halves(source: ReadingSet, seed: int) -> GeneralSet:
+    """A reading set divided by its passages, copies of one text together; a question over passages of both halves is in neither."""
+    text_of = {key: content_id(excerpt.text) for key, excerpt in source.passages.items()}
+    half_of = split_documents(text_of, set(text_of.values()), seed, share=0.5)
+
+    def half(name: str) -> ReadingSet:
+        passages = {key: excerpt for key, excerpt in source.passages.items() if half_of[key] == name}
+        questions = (
+            replace(each, split=name, context_ids=tuple(key for key in each.context_ids if key in passages))
+            for each in source.questions
+            if {half_of[key] for key in each.gold_ids or each.context_ids} == {name}
+        )
+        return ReadingSet(source.name, passages, tuple(questions))
+
+    return GeneralSet(source.name, half("train"), half("test"))
+
+
+def short_examples(documents: Sequence[Document]) -> ReadingSet | None:
+    """modegraph's examples that a short answer can be right on; None if they are not installed, or are the documents."""
     folder = HOME / "examples"
     if not (folder / QUESTIONS_FILE).is_file():
         return None

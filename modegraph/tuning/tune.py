@@ -103,7 +103,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     origin = {
         "documents": content_id(*(part for each in read for part in (each.source, each.title, each.text))),
         "questions": content_id(*map(checksum, question_files(Path(chosen.questions)))) if chosen.questions else "",
-        "general": content_id(*(question.id for question in general.questions)) if general else "",
+        "general": content_id(*(question.id for question in general.measured.questions)) if general else "",
         "model": model_name(resolve(chosen.model)),
     }
     about = {"settings": chosen.recorded(), "made from": origin}

@@ -9,16 +9,19 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import modegraph as mg
+from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from data_synth.rows import reading_to_json
 from graph.documents.read import read_documents
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.shared.runs import find_runs
+from graph.types import Excerpt
 from modegraph.tuning import steps, tune
 from modegraph.tuning.plan import measure_pace, sft_settings, trial_row, trial_tasks
 from modegraph.tuning.settings import TuneSettings
@@ -57,11 +60,22 @@ def answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda row: row | {"completion": [{"role": "assistant", "content": text}]}
 
 
+def fleet() -> ReadingSet:
+    """A general set that is as easy to learn: other ships, built in the same year."""
+    names = ("Gannet", "Avocet", "Fulmar", "Dunlin", "Curlew", "Merlin", "Osprey", "Siskin")
+    passages = {name: Excerpt(name, f"The {name}", f"The {name} was built in {YEAR}.", source=name) for name in names}
+    questions = (
+        ReadingQuestion(name, f"When was the {name} built?", (YEAR,), (name,), names, (), "single", "test")
+        for name in names
+    )
+    return ReadingSet("fleet", passages, tuple(questions))
+
+
 @pytest.mark.slow
 def test_a_model_that_became_better_is_recommended(
     quick: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    general = write_set(tmp_path / "isles", isles())
+    general = write_set(tmp_path / "fleet", fleet())
     tuned = mg.tune(DOCUMENTS, tmp_path / "out", general=general, **quick)
     assert capfd.readouterr() == ("", "")
     assert tuned.is_tuned and tuned.model == f"hf:{tmp_path}/out/model", tuned.why
@@ -72,15 +86,19 @@ def test_a_model_that_became_better_is_recommended(
     assert YEAR in tuned.index.ask("When was the Lantern built?", model=tuned.model, max_answer_tokens=8).text
 
     splits = {row["id"]: row["split"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
-    trained = {row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")}
-    assert trained and {splits[each] for each in trained} == {"train"} and "test" in splits.values()
+    trained = [row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")]
+    own = [each for each in trained if each in splits]
+    assert own and {splits[each] for each in own} == {"train"} and "test" in splits.values()
+    measured = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/general.jsonl")}
+    general_share = 1 - len(own) / len(trained)
+    assert 0.1 < general_share <= 0.25 and measured and not measured & {*trained}
     held_out = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/held-out.jsonl")}
     assert held_out == {each for each, split in splits.items() if split == "test"}
 
     page, card = ((tmp_path / "out" / name).read_text() for name in ("report.html", "README.md"))
     assert HOSTILE not in page + card and "&lt;script&gt;" in page and "<script" not in page
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
-    assert "The tuned model is recommended" in page and "General questions: isles" in page
+    assert "The tuned model is recommended" in page and "General questions: fleet" in page
     log = (tmp_path / "out/log.txt").read_text()
     assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(steps.STEPS, 1)) and "sft: step" in log
     listed = {found.name: found for found in find_runs(tmp_path / "out")}
@@ -223,12 +241,26 @@ def test_the_examples_are_the_general_set_unless_they_are_tuned_on(monkeypatch: 
     assert steps.general_set(TuneSettings(), DOCUMENTS) is None
     monkeypatch.setattr(steps, "HOME", ROOT)
     found = steps.general_set(TuneSettings(), DOCUMENTS)
-    assert found is not None and len(found.questions) > 200
-    answerable = [question for question in found.questions if question.is_answerable]
-    assert all(question.gold_ids for question in answerable) and {q.id for q in answerable} >= {"q001", "q003"}
-    assert not any(question.kind == "abstract" or "maybe" in question.answers for question in found.questions)
+    assert found is not None
+    questions = [*found.trained_on.questions, *found.measured.questions]
+    assert len(found.measured.questions) > 60 < len(found.trained_on.questions)
+    assert all(question.gold_ids for question in questions if question.is_answerable)
+    assert not any(question.kind == "abstract" or "maybe" in question.answers for question in questions)
     (saltmere,) = read_documents(EXAMPLES / "documents" / "saltmere.md", lambda line: None)
     assert steps.general_set(TuneSettings(), [saltmere, *DOCUMENTS]) is None
+
+
+def test_the_halves_of_a_general_set_have_no_text_in_common() -> None:
+    source = isles()
+    copies = {f"{key}-copy": replace(each, id=f"{key}-copy") for key, each in source.passages.items()}
+    found = steps.halves(replace(source, passages={**source.passages, **copies}), seed=0)
+    trained_on, measured = (
+        {each.text for each in half.passages.values()} for half in (found.trained_on, found.measured)
+    )
+    assert trained_on and measured and not trained_on & measured
+    for half in (found.trained_on, found.measured):
+        used = {key for each in half.questions for key in (*each.gold_ids, *each.context_ids)}
+        assert half.questions and used <= half.passages.keys()
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

@@ -49,7 +49,7 @@ class PromptFigures:
     self_bleu: float
 
 
-METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA"}
+METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA", "rloo": "RLOO", "simpo": "SimPO", "orpo": "ORPO"}
 """Losses of `train dpo` other than DPO, by the setting `loss`."""
 
 

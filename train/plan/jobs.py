@@ -16,15 +16,15 @@ from train.preference.groups import ResponseGroup
 from train.preference.preference import (
     PreferenceData,
     method_of,
-    pair_trainer,
     read_preference_data,
     response_group_trainer,
+    trl_trainer,
 )
 from train.preference.reference import merge, shared_passes
 from train.reward import reward_trainer
 from train.run.data import Splits, both_sides, check_lengths, read_splits
 from train.run.loop import TrainingInputs, load_start
-from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TrainSettings
+from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import SftData, read_sft_data, sft_trainer
 
 PlannedStage = Literal["sft", "ms", "dpo", "reward"]
@@ -106,16 +106,17 @@ def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> l
     ]
 
 
-def _trl_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
-    """TRL's DPOTrainer computes the reference with every batch: by a copy of the trained weights, or by the base below a new adapter."""
+def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
+    """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: by a copy of the trained weights, or by the base below a new adapter."""
     splits = _fitting(settings, tokenizer, both_sides)
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
-        assert isinstance(some_settings, PreferenceSettings)
-        return pair_trainer(some_settings, _start(some_settings, splits, rows, tokenizer), folder, "sigmoid")
+        assert isinstance(some_settings, MsSettings | DpoSettings)
+        return trl_trainer(some_settings, _start(some_settings, splits, rows, tokenizer), folder)
 
-    copies = 1 if settings.lora is not None else 2
-    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, reference_forwards=1, copies=copies)
+    forwards = 0 if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE else 1
+    copies = 1 + (forwards and settings.lora is None)
+    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, reference_forwards=forwards, copies=copies)
 
 
 def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:

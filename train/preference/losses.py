@@ -11,7 +11,9 @@ in float64 if the log-ratios are, does not change its inputs, and returns one lo
 | NCA | β_π β_r, and that constant: least where β_π Δ = log(K p_r) |
 | IPO | τ and β_r: least where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
 | λ | nothing: least at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
+| RLOO | β_π β_r, if the responses are samples of the policy: its expected gradient is then that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
+RLOO alone takes the reference for the policy that drew the responses.
 docs/concepts/objectives/gradients.md has their gradients. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
 as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
 """
@@ -23,6 +25,11 @@ import math
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
+
+CLIP = 0.2
+"""RLOO: a response whose probability changed by more than this share in the direction of its advantage is pushed no further (TRL's epsilon)."""
+MOST_LOG_RATIO = 20.0
+"""RLOO: the largest log-ratio that is exponentiated, so that the loss stays finite."""
 
 
 def mode_seeking_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
@@ -87,6 +94,24 @@ def nca_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta
     scores_QK = beta_policy * at_least_float32(log_ratios_QK)
     labels_QK = reward_log_shares(rewards_QK, beta_reward).exp()
     return -(labels_QK * logsigmoid(scores_QK) + logsigmoid(-scores_QK) / scores_QK.shape[-1]).sum(dim=-1)
+
+
+def rloo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
+    """RLOO (Ahmadian et al. 2024, Eq. 8) with clipped ratios: −mean_i min(ρ_i A_i, clip(ρ_i, 1 ± CLIP) A_i), ρ = exp(Δ) of whole responses.
+
+    A_i = R_i − mean of the other R_j, with R = r / β_r − β_π Δ as a constant: the reward less the KL penalty. The reference must have drawn the
+    responses. At Δ = 0 the gradient is K / ((K − 1) β_π) times that of MS.
+
+    >>> rloo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0)
+    tensor([-0.])
+    """
+    ratios_QK = at_least_float32(log_ratios_QK)
+    returns_QK = at_least_float32(rewards_QK) / beta_reward - beta_policy * ratios_QK.detach()
+    count = ratios_QK.shape[-1]
+    advantages_QK = (returns_QK - returns_QK.mean(dim=-1, keepdim=True)) * count / (count - 1)
+    importance_QK = ratios_QK.clamp(max=MOST_LOG_RATIO).exp()
+    clipped_QK = importance_QK.clamp(1 - CLIP, 1 + CLIP)
+    return -torch.minimum(importance_QK * advantages_QK, clipped_QK * advantages_QK).mean(dim=-1)
 
 
 def policy_log_shares(log_ratios_QK: Tensor, beta_policy: float) -> Tensor:

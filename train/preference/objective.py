@@ -13,10 +13,25 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from train.preference.losses import dpo_loss, ipo_loss, lambda_loss, mode_seeking_loss, nca_loss, policy_log_shares
+from train.preference.losses import (
+    dpo_loss,
+    ipo_loss,
+    lambda_loss,
+    mode_seeking_loss,
+    nca_loss,
+    policy_log_shares,
+    rloo_loss,
+)
 
-Method = Literal["ms", "dpo", "ipo", "lambda", "nca"]
-LOSSES = {"ms": mode_seeking_loss, "dpo": dpo_loss, "ipo": ipo_loss, "lambda": lambda_loss, "nca": nca_loss}
+Method = Literal["ms", "dpo", "ipo", "lambda", "nca", "rloo"]
+LOSSES = {
+    "ms": mode_seeking_loss,
+    "dpo": dpo_loss,
+    "ipo": ipo_loss,
+    "lambda": lambda_loss,
+    "nca": nca_loss,
+    "rloo": rloo_loss,
+}
 
 
 @dataclass(frozen=True)

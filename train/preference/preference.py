@@ -1,7 +1,7 @@
 """Preference training from settings to a finished run: mode-seeking, DPO or another loss of the family, on pairs (K = 2) or on K scored responses.
 
 The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step. `trainer: trl` uses TRL's
-DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle; there the reference is a second copy of a full model, the
+DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle, or its trainers of SimPO and ORPO; there the reference is a second copy of a full model, the
 base below a new adapter, or TRL's frozen copy of an adapter whose training continues."""
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from peft import get_peft_model
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 from trl import DPOConfig, DPOTrainer
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from graph.errors import UserError
 from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter
@@ -40,7 +42,14 @@ from train.preference.groups import (
 from train.preference.objective import Method, Objective
 from train.preference.reference import cached_reference, reference_logps
 from train.preference.trainer import Example, GenerationCallback, ResponseGroupTrainer
-from train.run.data import both_sides, holds_responses, pair_dataset, read_preferences, read_responses
+from train.run.data import (
+    both_sides,
+    holds_responses,
+    labelled_pair_dataset,
+    pair_dataset,
+    read_preferences,
+    read_responses,
+)
 from train.run.loop import (
     SingleCastMixin,
     TrainingInputs,
@@ -55,10 +64,11 @@ from train.run.loop import (
     trl_arguments,
 )
 from train.run.record import Alignment, RunRecord
-from train.run.settings import DpoSettings, MsSettings, PreferenceSettings
+from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, PreferenceSettings
 
 Loss = Literal["exo_pair", "sigmoid", "ipo", "nca_pair"]
 KL = "kl_to_reference"
+PLACEHOLDER = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
 TRL_LOSSES: dict[str, Loss] = {"ms": "exo_pair", "dpo": "sigmoid", "ipo": "ipo", "nca": "nca_pair"}
 
 
@@ -92,12 +102,11 @@ def pair_trainer(
         disable_dropout=True,
         precompute_ref_log_probs=False,
     )
-    placeholder = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
     trainer = PairTrainer(
         model=start.model,
         ref_model=copy.deepcopy(start.model) if is_full_model else None,
         args=arguments,
-        train_dataset=placeholder,
+        train_dataset=PLACEHOLDER,
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
     )
@@ -105,6 +114,44 @@ def pair_trainer(
     trainer.train_dataset = pair_dataset(start.splits.train, start.tokenizer)
     trainer.eval_dataset = pair_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
+
+
+class SimpoTrainer(SingleCastMixin, CPOTrainer):  # type: ignore[misc]
+    """TRL's experimental trainer of SimPO."""
+
+
+class OrpoTrainer(SingleCastMixin, ORPOTrainer):  # type: ignore[misc]
+    """TRL's experimental trainer of ORPO."""
+
+
+def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder: Path) -> CPOTrainer | ORPOTrainer:
+    """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), with our tokens as in `pair_trainer`."""
+    without_dropout(start.model)
+    check_still(start.model)
+    common = trl_arguments(settings, start.splits, folder)
+    common |= {"beta": settings.beta, "max_length": settings.max_length_tokens, "remove_unused_columns": False}
+    if settings.loss == "simpo":
+        simpo = {"loss_type": "simpo", "cpo_alpha": 0.0, "simpo_gamma": settings.simpo_margin}
+        kind, arguments = SimpoTrainer, CPOConfig(**common, **simpo)
+    else:
+        kind, arguments = OrpoTrainer, ORPOConfig(**common)
+    trainer = kind(
+        model=start.model,
+        args=arguments,
+        train_dataset=PLACEHOLDER,
+        processing_class=start.tokenizer,
+        peft_config=lora_config(settings.lora),
+    )
+    trainer.train_dataset = labelled_pair_dataset(start.splits.train, start.tokenizer)
+    trainer.eval_dataset = labelled_pair_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None
+    return trainer
+
+
+def trl_trainer(settings: MsSettings | DpoSettings, start: TrainingInputs, folder: Path) -> Any:
+    """TRL's trainer of the loss that the settings name."""
+    if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE:
+        return reference_free_trainer(settings, start, folder)
+    return pair_trainer(settings, start, folder, TRL_LOSSES[method_of(settings)], settings.label_smoothing or None)
 
 
 @dataclass(frozen=True)
@@ -130,6 +177,7 @@ def method_of(settings: MsSettings | DpoSettings) -> Method:
     """The loss of the family that the settings name."""
     if isinstance(settings, MsSettings):
         return "ms"
+    assert settings.loss != "simpo" and settings.loss != "orpo", "they have no reference"
     return "dpo" if settings.loss == "sigmoid" else settings.loss
 
 
@@ -145,6 +193,8 @@ def _train(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> R
             "pairs, which have an ε; the labels of scored responses are softened by beta_reward",
             "set best_against_worst to true, or label_smoothing to 0",
         )
+    if method_of(settings) == "rloo" and data.pairs:
+        raise UserError("loss: rloo with pairs", "scored responses of the model", "use `synth responses`, or --rounds")
     with run_folder(settings, stage) as folder:
         trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, folder)
         alignment = alignment_of(settings, data, settings.label_smoothing)
@@ -217,7 +267,7 @@ def response_group_trainer(
     )
     logps_of = layout_of(settings, model.to(device()), groups)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
-    if not data.pairs and method in ("ms", "dpo", "nca"):
+    if not data.pairs and method in ("ms", "dpo", "nca", "rloo"):
         say(
             f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
         )
@@ -294,5 +344,5 @@ def _train_by_trl(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"
     start = prepare(settings, both_sides)
     label_smoothing = settings.label_smoothing or None
     with run_folder(settings, stage) as folder:
-        trainer = pair_trainer(settings, start, folder, TRL_LOSSES[method_of(settings)], label_smoothing)
+        trainer = trl_trainer(settings, start, folder)
         return run_and_save(trainer, stage, settings, folder, Alignment(settings.beta, 2, None, label_smoothing))

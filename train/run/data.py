@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+NO_LABEL = -100
+"""The label of a token that no loss counts (PyTorch's `ignore_index`)."""
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -219,6 +222,24 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
             "prompt_ids": chosen.ids[: chosen.prompt_tokens],
             "chosen_ids": _completion_ids(chosen),
             "rejected_ids": _completion_ids(rejected),
+        }
+        for chosen, rejected in _tokenized_pairs(rows, tokenizer)
+    )
+
+
+def labelled_pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt, which its labels omit."""
+
+    def columns(side: str, row: TokenizedRow) -> dict[str, Sequence[int]]:
+        labels = (*[NO_LABEL] * row.prompt_tokens, *_completion_ids(row))
+        return {f"{side}_input_ids": row.ids, f"{side}_attention_mask": [1] * len(row.ids), f"{side}_labels": labels}
+
+    return _dataset(
+        {
+            "prompt_input_ids": chosen.ids[: chosen.prompt_tokens],
+            "prompt_attention_mask": [1] * chosen.prompt_tokens,
+            **columns("chosen", chosen),
+            **columns("rejected", rejected),
         }
         for chosen, rejected in _tokenized_pairs(rows, tokenizer)
     )

@@ -102,6 +102,9 @@ OTHER_LOSSES = {
     "ipo": "mean of (Δ_i − Δ_j − tanh((r_i − r_j) / 2β_r) / 2τ)², IPO with τ = β",
     "lambda": "−Σ λ_ij log σ(β(Δ_i − Δ_j)), LiPO-λ",
     "nca": "−Σ [p_r log σ(βΔ) + log σ(−βΔ) / K], NCA",
+    "rloo": "−mean of min(ρ_i A_i, clip(ρ_i, 1 ± 0.2) A_i), ρ = exp(Δ), RLOO",
+    "simpo": "−log σ(β (mean log π(y_w) − mean log π(y_l)) − γ), means over tokens, SimPO by TRL",
+    "orpo": "mean cross-entropy of x and y_w − β log σ(log odds(y_w) − log odds(y_l)), odds of the mean log π, ORPO by TRL",
 }
 """Losses of `train dpo` other than DPO, by the setting `loss`."""
 ANSWERS = "Made with modegraph. Answers have the form `###Reason: … ###Answer: …`."

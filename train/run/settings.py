@@ -231,32 +231,49 @@ class PreferenceSettings(TrainSettings):
         return self
 
 
+WITHOUT_REFERENCE = ("simpo", "orpo")
+"""Losses of `train dpo` that compare the policy with no reference; TRL's."""
+
+
 class DpoSettings(PreferenceSettings):
     """DPO (forward KL) on pairs, with hard labels or smoothed ones, or on scored responses; or another loss of the family (train/preference/losses.py).
 
     TRL's `ipo` takes means over tokens, ours sums; TRL's `sigmoid` ignores label smoothing, so that needs our trainer.
     """
 
-    loss: Literal["sigmoid", "ipo", "lambda", "nca"] = Field(
+    loss: Literal["sigmoid", "ipo", "lambda", "nca", "rloo", "simpo", "orpo"] = Field(
         "sigmoid",
-        description="loss: sigmoid is DPO, ipo is IPO with τ = beta, lambda is LiPO-λ, nca is NCA; all for pairs and for K responses",
+        description="loss: sigmoid is DPO, ipo is IPO with τ = beta, lambda is LiPO-λ, nca is NCA, all for pairs and for K responses; rloo is RLOO, for responses that the reference drew; simpo and orpo are TRL's, for pairs, without a reference",
     )
+    simpo_margin: float = Field(default=0.5, ge=0, description="γ of SimPO, the margin that its pairs should reach")
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=0.5, description="ε of pairs: cDPO for sigmoid; 0 gives hard labels"
     )
 
     @model_validator(mode="after")
     def _check_loss(self) -> DpoSettings:
-        if self.trainer == "trl" and self.loss == "lambda":
-            raise ValueError("TRL has no loss lambda: set trainer to modegraph")
-        if self.label_smoothing and (self.trainer == "trl" or self.loss == "lambda"):
-            which = "TRL's losses" if self.trainer == "trl" else "lambda"
+        if self.trainer == "trl" and self.loss in ("lambda", "rloo"):
+            raise ValueError(f"TRL has no loss {self.loss}: set trainer to modegraph")
+        if self.trainer == "modegraph" and self.loss in WITHOUT_REFERENCE:
+            raise ValueError(f"{self.loss} has no reference, which this trainer needs: set trainer to trl")
+        if self.label_smoothing and (self.trainer == "trl" or self.loss in ("lambda", "rloo")):
+            which = "TRL's losses" if self.trainer == "trl" else self.loss
             raise ValueError(
                 f"label_smoothing = {self.label_smoothing:g} would not soften the labels of {which}: set it to 0"
             )
         if self.label_smoothing and self.rounds and not self.best_against_worst:
             raise ValueError("label_smoothing softens pairs: set best_against_worst to true, or label_smoothing to 0")
+        if self.loss == "rloo":
+            self._check_rloo()
         return self
+
+    def _check_rloo(self) -> None:
+        """Its ratios are to the policy that drew the responses, and its baseline needs all of a prompt."""
+        if self.best_against_worst:
+            raise ValueError("rloo compares a response with all others of its prompt: set best_against_worst to false")
+        if self.reference or (self.rounds and self.rounds.reference == "start"):
+            change = "set rounds.reference to round" if self.rounds else "unset reference"
+            raise ValueError(f"rloo's reference is the model that drew the responses: {change}")
 
 
 class MsSettings(PreferenceSettings):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from trl import DPOTrainer
+from trl import DPOTrainer, RLOOTrainer
 from trl.experimental.cpo import CPOTrainer
 
 from train.preference.groups import hard_label
@@ -22,6 +22,7 @@ from train.preference.losses import (
     nca_loss,
     pair_dpo_loss,
     pair_mode_seeking_loss,
+    rloo_loss,
 )
 
 Loss = Callable[[Tensor, Tensor, float, float], Tensor]
@@ -31,6 +32,7 @@ FAMILY: dict[str, Loss] = {
     "ipo": ipo_loss,
     "lambda": lambda_loss,
     "nca": nca_loss,
+    "rloo": rloo_loss,
 }
 EVERY = pytest.mark.parametrize("name", FAMILY)
 
@@ -59,6 +61,12 @@ def lambda_weight(i: int, j: int, scores: Sequence[float], rewards: Sequence[flo
     return abs(gain) * abs(1 / discount[i] - 1 / discount[j])
 
 
+def advantages(delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float) -> list[float]:
+    """RLOO's: each return less the mean of the others."""
+    returns = [r / beta_reward - beta * d for r, d in zip(rewards, delta, strict=True)]
+    return [own - (sum(returns) - own) / (len(returns) - 1) for own in returns]
+
+
 def slow(name: str, delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float) -> float:
     """The loss of one prompt, pair by pair."""
     k = len(delta)
@@ -70,6 +78,9 @@ def slow(name: str, delta: Sequence[float], rewards: Sequence[float], beta: floa
         return -sum(r * math.log(f) for f, r in zip(p_f, p_r, strict=True))
     if name == "nca":
         return -sum(r * math.log(sigmoid(s)) + math.log(sigmoid(-s)) / k for s, r in zip(scores, p_r, strict=True))
+    if name == "rloo":
+        terms = zip(map(math.exp, delta), advantages(delta, rewards, beta, beta_reward), strict=True)
+        return -sum(min(ratio * a, min(max(ratio, 0.8), 1.2) * a) for ratio, a in terms) / k
     total = 0.0
     for i in range(k):
         for j in range(k):
@@ -96,6 +107,12 @@ def closed_gradient(
         return [beta * (p_f[i] - p_r[i]) for i in k]
     if name == "nca":
         return [beta * (sigmoid(scores[i]) * (p_r[i] + 1 / len(delta)) - p_r[i]) for i in k]
+    if name == "rloo":
+        gains = advantages(delta, rewards, beta, beta_reward)
+        stopped = [
+            (gains[i] > 0 and delta[i] > math.log(1.2)) or (gains[i] < 0 and delta[i] < math.log(0.8)) for i in k
+        ]
+        return [0.0 if stopped[i] else -math.exp(delta[i]) * gains[i] / len(delta) for i in k]
     if name == "ipo":
         pairs = len(delta) * (len(delta) - 1) / 2
         return [
@@ -199,6 +216,29 @@ def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
         assert torch.allclose(ours, theirs, rtol=1e-12)
 
 
+def test_rloo_equals_trls_own_code() -> None:
+    """TRL's trainer is given log-probabilities of tokens, and advantages; rewards that have these advantages are given to ours."""
+    logps_QK, old_QK, rewards_QK = (drawn(3, 4, seed=seed) for seed in (11, 12, 13))
+    per_token_R2 = torch.stack([logps_QK.flatten() - 1.5, torch.full((12,), 1.5, dtype=torch.float64)], dim=1)
+    trainer = SimpleNamespace(
+        _get_per_token_logps_and_entropies=lambda *_, **__: (per_token_R2, torch.ones(12, 2), None),
+        aux_loss_enabled=False,
+        epsilon_low=0.2,
+        epsilon_high=0.2,
+        model=SimpleNamespace(training=False),
+        _metrics={"eval": defaultdict(list)},
+        accelerator=Accelerator(cpu=True),
+    )
+    ratios_QK = logps_QK - old_QK
+    rows = zip(ratios_QK.tolist(), rewards_QK.tolist(), strict=True)
+    gains = [gain for delta, rewards in rows for gain in advantages(delta, rewards, 0.3, 0.7)]
+    ones = torch.ones(12, 2, dtype=torch.long)
+    inputs = dict.fromkeys(("prompt_ids", "prompt_mask", "completion_ids", "completion_mask"), ones)
+    inputs |= {"old_logps": old_QK.flatten(), "advantages": torch.tensor(gains, dtype=torch.float64)}
+    theirs = RLOOTrainer._compute_loss(trainer, None, inputs).item()
+    assert rloo_loss(ratios_QK, rewards_QK, 0.3, 0.7).mean().item() == pytest.approx(theirs, rel=1e-12)
+
+
 @EVERY
 def test_extreme_log_ratios_stay_finite(name: str) -> None:
     for size in (1e4, -1e4):
@@ -298,6 +338,15 @@ def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
     for name in ("ipo", "nca", "lambda"):
         other = gradient(lambda delta, name=name: FAMILY[name](delta, hard, 0.1, 1.0))  # type: ignore[misc]
         assert torch.cosine_similarity(other, dpo, dim=0).item() == pytest.approx(1.0, abs=1e-12), name
+
+
+@pytest.mark.parametrize("size", [2, 3, 16])
+def test_at_the_reference_rloo_is_a_multiple_of_ms(size: int) -> None:
+    """Δ = 0, any K and rewards: ∇RLOO = K / ((K − 1) β_π) ∇MS. A step of MS on fresh samples is a policy gradient."""
+    rewards, zero = drawn(5, size, seed=9), torch.zeros(5, size, dtype=torch.float64, requires_grad=True)
+    (ms,) = torch.autograd.grad(mode_seeking_loss(zero, rewards, 0.3, 0.2).sum(), zero)
+    (rloo,) = torch.autograd.grad(rloo_loss(zero, rewards, 0.3, 0.2).sum(), zero)
+    assert torch.allclose(rloo, size / ((size - 1) * 0.3) * ms, rtol=1e-12)
 
 
 def test_at_the_reference_ms_follows_the_rewards_and_dpo_their_shares() -> None:

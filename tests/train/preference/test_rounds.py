@@ -28,7 +28,7 @@ from train.preference.preference import train_ms
 from train.preference.rounds import choose_prompts, rewarded, train_preference
 from train.run.data import prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
-from train.run.settings import LoraSettings, MsSettings, SftSettings
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 
 PEOPLE = ("Ida", "Tobias", "Hanne", "Gideon", "Ada", "Piers")
@@ -185,6 +185,16 @@ def test_each_round_has_its_own_prompts_and_may_be_its_own_reference(
     many = read_prompts(prompts / "train.jsonl")
     draws = {tuple(prompt.row.id for prompt in choose_prompts(many, 2, seed)) for seed in range(8)}
     assert len(draws) > 1 and choose_prompts(many, None, 0) == many
+
+
+def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -> None:
+    """As MS above; each round's reference is the policy that drew its responses."""
+    values = settings_of(undecided, prompts, tmp_path / "run", rounds={"reference": "round"}).model_dump()
+    values |= {"loss": "rloo", "label_smoothing": 0.0}
+    train_preference(DpoSettings.model_validate(values), open_model)
+    figures = [figure for _, figure in read_jsonl(tmp_path / "run/rounds.jsonl")]
+    assert figures[2]["reward"] > figures[0]["reward"] + 0.1
+    assert "RLOO" in (tmp_path / "run/README.md").read_text()
 
 
 def test_cut_and_repeated_responses_stay_as_drawn() -> None:

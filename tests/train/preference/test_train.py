@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.functional import logsigmoid
 
-from data_synth.rows import preference_to_json, response_to_json
+from data_synth.rows import PreferenceRow, preference_to_json, response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
@@ -42,7 +43,7 @@ from train.preference.preference import (
     train_dpo,
     train_ms,
 )
-from train.run.data import both_sides, read_responses
+from train.run.data import both_sides, read_preferences, read_responses
 from train.run.loop import prepare, run_trainer
 from train.run.record import OTHER_LOSSES, read_run
 from train.run.save import last_checkpoint
@@ -130,7 +131,7 @@ def test_nca_equals_trl_step_by_step(base: Path, data: Path, tmp_path: Path) -> 
     assert runs[0] == pytest.approx(runs[1], abs=1e-5) and runs[0][-1] < runs[0][0] == pytest.approx(2 * math.log(2))
 
 
-@pytest.mark.parametrize("loss", ["ipo", "lambda", "nca"])
+@pytest.mark.parametrize("loss", ["ipo", "lambda", "nca", "rloo"])
 def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_data: Path, tmp_path: Path) -> None:
     """The first loss is the formula's at Δ = 0; then the best responses gain on the worst."""
     weights = {"correct": 1.0, "format": 0.5}
@@ -139,7 +140,7 @@ def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_dat
     rewards = [torch.tensor([combine_rewards(scored(number), weights)]) for number in range(3)]
     expected = [LOSSES[loss](torch.zeros(1, 6), each, 0.2, 0.4).item() for each in rewards]
     losses = losses_of(tmp_path / "run")
-    assert losses[0] == pytest.approx(sum(expected) / 3, rel=1e-4) and losses[-1] < losses[0]
+    assert losses[0] == pytest.approx(sum(expected) / 3, rel=1e-4, abs=1e-6) and losses[-1] < losses[0]
     assert log_of(tmp_path / "run")[-1]["rewards/margins"] > 0.05
     assert record.stage == "dpo" and OTHER_LOSSES[loss] in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
 
@@ -163,12 +164,52 @@ def test_a_loss_that_nothing_would_compute_is_refused(base: Path, scored_data: P
             "label_smoothing = 0.1 would not soften the labels of TRL's losses",
         ),
         ({"label_smoothing": 0.1, "loss": "lambda"}, "would not soften the labels of lambda"),
+        ({"loss": "simpo"}, "simpo has no reference, which this trainer needs: set trainer to trl"),
+        ({"loss": "rloo", "best_against_worst": True}, "rloo compares a response with all others"),
+        ({"loss": "rloo", "reference": str(base)}, "rloo's reference is the model that drew the responses: unset"),
+        ({"loss": "rloo", "rounds": {"count": 2}}, "set rounds.reference to round"),
     ):
         with pytest.raises(ValueError, match=message):
             DpoSettings(**values, **changes)
     with pytest.raises(UserError, match=r"label_smoothing: 0\.1 with K scored responses"):
         train_dpo(DpoSettings(**values, label_smoothing=0.1))
     train_dpo(DpoSettings(**{**values, "max_steps": 1}, label_smoothing=0.1, best_against_worst=True))
+
+
+@pytest.mark.parametrize("loss", ["simpo", "orpo"])
+def test_losses_without_a_reference_train_by_trl_on_our_tokens(
+    loss: str, base: Path, data: Path, tmp_path: Path
+) -> None:
+    """The first loss, of all pairs at once, by hand from the completions with their end tokens; then it falls."""
+    rows = read_preferences(data / "train.jsonl")
+    values = common(base, data, tmp_path / "run", loss=loss, trainer="trl", beta=0.4, batch_size=len(rows), max_steps=9)
+    train_dpo(DpoSettings(**values))
+    model, tokenizer = load_model(str(base), "float32"), load_tokenizer(str(base))
+
+    def token_logps(row: PreferenceRow, completion: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of all tokens but the first, and of the completion's."""
+        tokenized = tokenize_row(tokenizer, row.prompt, completion)
+        with torch.no_grad():
+            logps_TV = model(torch.tensor([tokenized.ids])).logits[0, :-1].log_softmax(-1)
+        logps_T = logps_TV[range(len(logps_TV)), tokenized.ids[1:]]
+        return logps_T, logps_T[tokenized.prompt_tokens - 1 :]
+
+    chosen = [token_logps(row, row.chosen) for row in rows]
+    rejected = [token_logps(row, row.rejected) for row in rows]
+    chosen_Q, rejected_Q = (torch.stack([each.mean() for _, each in side]) for side in (chosen, rejected))
+    if loss == "simpo":
+        expected = -logsigmoid(0.4 * (chosen_Q - rejected_Q) - 0.5).mean()
+    else:
+        odds_Q = chosen_Q - rejected_Q - torch.log1p(-chosen_Q.exp()) + torch.log1p(-rejected_Q.exp())
+        expected = -torch.cat([whole for whole, _ in chosen]).mean() - 0.4 * logsigmoid(odds_Q).mean()
+    losses = losses_of(tmp_path / "run")
+    assert losses[0] == pytest.approx(expected.item(), abs=2e-4) and losses[-1] < losses[0]
+    assert OTHER_LOSSES[loss] in (tmp_path / "run/README.md").read_text(encoding="utf-8")
+
+
+def test_rloo_refuses_pairs(base: Path, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="loss: rloo with pairs"):
+        train_dpo(DpoSettings(**common(base, data, tmp_path / "run", loss="rloo")))
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])

@@ -155,15 +155,18 @@ def serve_command(
 ) -> None:
     """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
-    --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. The options are settings
+    --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. With --writable, a folder
+    that does not exist becomes an empty index, to be filled on the page. The options are settings
     too: those of retrieval are the defaults of a request, and --selector names the model behind `selector: trained`.
     docs/serving.md describes the routes.
     """
     if model is None or not model.startswith(TRANSFORMERS_PREFIX):
         load_single_threaded()
+    from graph.build.build import build_index
     from graph.config import parse_settings, read_yaml, set_value
     from graph.index.index import open_index
-    from graph.models.encoder import prepare_for_questions
+    from graph.models.encoder import open_encoder, prepare_for_questions
+    from graph.store.index_settings import IndexSettings
     from graph.store.manifest import read_manifest
     from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
     from serve.engines.open_backend import VllmOptions, open_backend
@@ -197,6 +200,9 @@ def serve_command(
     log_to_stderr()
     check_names(indexes)
     for index in indexes:
+        if server_settings.writable and is_new(index):
+            build_index(index, [], IndexSettings(), open_encoder)
+            say(f"{index}: a new, empty index; add documents on the page")
         read_manifest(index)  # Fail early: opening a model takes much longer.
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
     for encoder in {open_index(index).settings.encoder for index in indexes}:
@@ -207,6 +213,11 @@ def serve_command(
         f"modegraph serves {', '.join(map(str, indexes))} at http://{server_settings.host}:{server_settings.port} (stop with Ctrl-C); {models}"
     )
     server_of(build_app(services), services).run()
+
+
+def is_new(index: Path) -> bool:
+    """Whether there is nothing yet at the path of an index."""
+    return not index.exists() or (index.is_dir() and not any(index.iterdir()))
 
 
 def load_single_threaded() -> None:

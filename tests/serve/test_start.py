@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from serve.engines.child import free_port
 from tests.places import ROOT
 
 LOGGED = """
@@ -73,3 +76,36 @@ def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
         line.startswith("hf:my-ms: no such folder, not in the hub's cache") for line in lines
     )
     assert torch == "False"
+
+
+def test_a_new_folder_is_served_empty_and_takes_documents(tmp_path: Path) -> None:
+    index, port = tmp_path / "new", free_port()
+    command = [sys.executable, "-P", "-m", "modegraph", "serve", str(index), "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "no index at" in refused.stderr and not index.exists()
+    process = subprocess.Popen([*command, "--writable"], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
+            wait_until_ready(client, process)
+            found = client.post("/v1/retrieve", json={"query": "When was the Heron built?"}).json()
+            assert found["passages"] == []
+            document = {"source": "heron.md", "title": "Heron", "text": "The Heron was built in 1911."}
+            assert client.post("/v1/documents", json={"documents": [document]}).status_code == 200
+            found = client.post("/v1/retrieve", json={"query": "When was the Heron built?"}).json()
+            assert [each["text"] for each in found["passages"]] == [document["text"]]
+    finally:
+        process.terminate()
+        _, lines = process.communicate(timeout=60)
+    assert f"{index}: a new, empty index" in lines
+
+
+def wait_until_ready(client: httpx2.Client, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if client.get("/ready").status_code == 200:
+                return
+        except httpx2.TransportError:
+            time.sleep(0.2)
+    raise AssertionError(f"not ready; exit status {process.poll()}")

@@ -52,9 +52,9 @@ class HopRanking:
 def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRanking:
     """The reranked passages; UserError for an index of another encoder."""
     check_encoder("selector", hop.encoder, index, "questions")
-    rows = hop_rows(index, query, alone, reached_P)
-    if not len(rows.candidates_C):
+    if not len(reached_P):
         return HopRanking(reached_P, {}, 0)
+    rows = hop_rows(index, query, alone, reached_P)
     logits_X = forest_logits(hop.forest, rows.features_XF)
     best_C = best_rows(logits_X, rows.candidate_X, len(rows.candidates_C))
     by_way = {

@@ -22,6 +22,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.trees import Forest
 from graph.types import Document, Encoder, Evidence
+from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
 QUESTION = "In which village was the founder of the yard that built the Lantern born?"
@@ -172,6 +173,17 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
     assert [each.score for each in shipped.passages] != [each.score for each in plain.passages]
     other = open_index(hashed_isles, lambda spec: HashEncoder())
     assert search(other, "threshold").passages == search(other, "none").passages
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_shipped_hop_answers_over_an_index_of_no_or_one_document(
+    count: int, minilm: Encoder, tmp_path: Path
+) -> None:
+    """As when all documents were deleted."""
+    build_index(tmp_path / "i", ISLES[:count], IndexSettings(), lambda spec: minilm)
+    index = open_index(tmp_path / "i", lambda spec: minilm)
+    for mode in ("hops", "plan", "auto"):
+        assert len(retrieve(index, QUESTION, RetrieveSettings(mode=mode)).passages) == count
 
 
 def test_none_is_the_threshold_in_local(isles: Index) -> None:

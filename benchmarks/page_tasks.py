@@ -1,0 +1,178 @@
+"""Five tasks of a person at the page, from an empty server on: the steps that each takes, and the seconds.
+
+    python -P benchmarks/page_tasks.py --model reader --json
+
+`modegraph serve NEW --writable --model …` runs as a process of its own, over real files of examples/handbook, in headless Chromium. A step is
+one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, and none of a person's.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import httpx2
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.report import Check, print_report
+from serve.engines.child import free_port
+
+CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
+HANDBOOK = ROOT / "examples" / "handbook"
+QUESTION, ANSWER = "How many days of leave does a full-time employee have?", "27"
+DELETED, PROPOSED = "Pay and pension", 10
+READY_S, TASK_MS = 300, 180_000
+MOST_STEPS = {"upload": 1, "ask": 2, "check a source": 2, "delete a document": 3, "approve ten questions": 13}
+
+
+@dataclass
+class Person:
+    """Someone at the page: every method is one step, and is counted."""
+
+    page: Page
+    steps: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    task: str = ""
+
+    @contextmanager
+    def doing(self, task: str) -> Iterator[None]:
+        """Count and time the steps of a task."""
+        self.task, self.steps[task] = task, 0
+        started = time.perf_counter()
+        yield
+        self.seconds[task] = time.perf_counter() - started
+
+    def click(self, what: str) -> None:
+        self._step()
+        self.page.click(what)
+
+    def type(self, where: str, text: str) -> None:
+        self._step()
+        self.page.fill(where, text)
+
+    def press(self, key: str) -> None:
+        self._step()
+        self.page.keyboard.press(key)
+
+    def drop(self, *paths: Path) -> None:
+        """Drag real files over the page and let go, as the browser gets them from the desktop."""
+        self._step()
+        session = self.page.context.new_cdp_session(self.page)
+        data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            session.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
+
+    def see(self, what: str) -> str:
+        """Wait until it is there; its text. Looking is no step."""
+        return self.page.wait_for_selector(what).inner_text()
+
+    def _step(self) -> None:
+        self.steps[self.task] += 1
+
+
+def main() -> int:
+    """Parse, run the tasks, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="reader", help="SPEC of the model that answers")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with (
+        TemporaryDirectory(prefix="modegraph-tasks-") as scratch,
+        served(Path(scratch) / "new", options.model) as (url, start_s),
+        visiting(url) as page,
+    ):
+        person = Person(page)
+        run_tasks(person, Path(scratch))
+    figures: dict[str, float | str] = {"model": options.model, "server ready, s": start_s}
+    for task, count in person.steps.items():
+        figures |= {f"{task}: steps": count, f"{task}: s": person.seconds[task]}
+    checks = [Check(f"{task}: steps", count, MOST_STEPS[task], at_least=False) for task, count in person.steps.items()]
+    return print_report("page_tasks", figures, checks, options.json)
+
+
+def run_tasks(person: Person, folder: Path) -> None:
+    """The tasks in order; each ends when the page shows its result."""
+    page = person.page
+    with person.doing("upload"):
+        person.drop(*sorted(HANDBOOK.glob("*.md")))
+        person.see(".upload [role=status]:has-text('9 files indexed.')")
+    with person.doing("ask"):
+        person.type("#question", QUESTION)
+        person.press("Enter")
+        person.see(".cost")
+    assert ANSWER in person.see(".turn"), page.inner_text(".turn")
+    with person.doing("check a source"):
+        person.click(".cite >> nth=0")
+        assert ANSWER in person.see("#reader mark")
+        person.press("Escape")
+        page.wait_for_selector("#reader", state="hidden")
+    with person.doing("delete a document"):
+        person.click("nav >> text=Documents")
+        person.click(f"[aria-label='Delete {DELETED}']")
+        person.click("#delete .primary")
+        person.see(f"text={DELETED} is deleted.")
+    with person.doing("approve ten questions"):
+        person.click("nav >> text=Questions")
+        person.click("text=Propose 10")
+        person.see(f"text=To review ({PROPOSED})")
+        for left in range(PROPOSED - 1, -1, -1):
+            person.click(".questions button:has-text('Approve') >> nth=0")
+            person.see(f"text=Approved. {left} question")
+        with page.expect_download() as download:
+            person.click("text=Download (")
+        download.value.save_as(folder / "questions.jsonl")
+    assert len((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()) == PROPOSED
+
+
+@contextmanager
+def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
+    """`modegraph serve` over a new index, and its seconds until it is ready."""
+    url = f"http://127.0.0.1:{free_port()}"
+    words = ["serve", str(index), "--writable", "--model", model, "--port", url.rpartition(":")[2]]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "modegraph", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    started = time.perf_counter()
+    try:
+        while True:
+            if process.poll() is not None or time.perf_counter() - started > READY_S:
+                raise SystemExit(f"the server is not ready: exit status {process.poll()}")
+            try:
+                if httpx2.get(f"{url}/ready", trust_env=False).status_code == 200:
+                    break
+            except httpx2.TransportError:
+                time.sleep(0.1)
+        yield url, time.perf_counter() - started
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def visiting(url: str) -> Iterator[Page]:
+    """The page in Chromium."""
+    with sync_playwright() as started:
+        browser: Any = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.set_default_timeout(TASK_MS)
+        page.goto(url)
+        page.wait_for_selector("#start h2, .empty")
+        yield page
+        browser.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The evaluation commands outside `eval …`: `modegraph compare`, `demo`, `lab modes`, `runs` and `serve check`.
+"""The evaluation commands outside `eval …`: `modegraph compare`, `demo`, `runs` and `serve check`.
 
 `serve check` is here and not with `modegraph serve`, because it uses functions of train/, which serve/ may not import."""
 
@@ -43,7 +43,6 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     add_compare(app, open_model)
     add_eval(app, open_model)
     add_demo(app)
-    add_lab(app, open_model)
     add_runs(app)
     add_check(app)
 
@@ -178,47 +177,6 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
             return
         shown = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
         print("\n\n".join(as_text(table) for table in (*shown, *(appendix.tables if appendix else ()))))
-
-
-BetaReward = Annotated[
-    float,
-    typer.Option(metavar="BETA", rich_help_panel=MODEL, help="β_r: the smaller, the further apart the modes are."),
-]
-Seeds = Annotated[
-    int,
-    typer.Option(metavar="N", min=1, rich_help_panel=MODEL, help="Seeds to run, from 0; each draws its own responses."),
-]
-Steps = Annotated[int, typer.Option(metavar="N", min=1, rich_help_panel=MODEL, help="Gradient steps from each start.")]
-
-
-def add_lab(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add the group `lab`; its experiments need no language model, so `open_model` is not used."""
-    del open_model
-    lab = typer.Typer(help="Try the training objectives on small problems, on a CPU.", no_args_is_help=True, cls=Group)
-    app.add_typer(lab, name="lab", rich_help_panel=EVALUATION)
-
-    @lab.command(cls=Command)
-    def modes(
-        beta_reward: BetaReward = 0.12,
-        seeds: Seeds = 5,
-        steps: Steps = 300,
-        out: Out = Path("lab-modes"),
-        as_json: AsJson = False,
-    ) -> None:
-        """Show where MS and DPO lead a policy of one mode when the target has two, for K = 2 to 256."""
-        from eval.lab.modes import run_modes, two_modes
-        from eval.lab.modes_report import make_folder, modes_headline, modes_json, modes_table, write_modes
-        from eval.tables import as_text
-
-        line = two_modes(beta_reward)
-        make_folder(out)
-        experiment = run_modes(line, seeds, steps)
-        write_modes(experiment, out)
-        if as_json:
-            print_json(modes_json(experiment))
-            return
-        table = modes_table(experiment)
-        print(f"{as_text(table)}\n\n{table.note}\n{modes_headline(experiment)}")
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search, including its subfolders.")]

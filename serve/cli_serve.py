@@ -201,7 +201,7 @@ def serve_command(
     check_names(indexes)
     for index in indexes:
         if server_settings.writable and is_new(index):
-            build_index(index, [], IndexSettings(), open_encoder)
+            build_index(index, [], parse_settings(IndexSettings, {}, "serve"), open_encoder)
             say(f"{index}: a new, empty index; add documents on the page")
         read_manifest(index)  # Fail early: opening a model takes much longer.
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))

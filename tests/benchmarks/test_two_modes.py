@@ -1,15 +1,14 @@
-"""`lab modes`: the losses against the exact divergences, closed forms of both optima, and the committed figures."""
+"""benchmarks/experiments/two_modes.py: the losses against the exact divergences, closed forms of both optima, and the committed figures."""
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
-import typer
-from typer.testing import CliRunner, Result
 
-from eval.cli import add_lab
-from eval.lab.modes import (
+from benchmarks.experiments.two_modes import (
     DPO_PAIRS,
     FORWARD,
     OBJECTIVES,
@@ -26,14 +25,18 @@ from eval.lab.modes import (
     kl,
     log_gaussian,
     log_target,
+    modes_headline,
+    modes_json,
+    modes_table,
     one_thread,
     run_modes,
     sampled_losses,
     two_modes,
+    write_modes,
 )
-from eval.lab.modes_report import make_folder, modes_headline, modes_json, modes_table, write_modes
 from eval.tables import as_text
 from graph.errors import UserError
+from tests.places import ROOT
 
 
 def thirds() -> Line:
@@ -244,7 +247,6 @@ def test_every_objective_of_the_command_is_distinguished():
 
 def test_what_is_written(short_run, tmp_path):
     out = tmp_path / "new" / "folder"
-    make_folder(out)
     write_modes(short_run, out)
     assert sorted(file.name for file in out.iterdir()) == ["modes.json", "modes.png"]
     assert (out / "modes.png").read_bytes().startswith(b"\x89PNG")
@@ -278,12 +280,6 @@ def test_the_headline_and_the_table_of_a_short_run(short_run):
     assert lines[-1].split()[:6] == ["DPO", "hard", "2", "0", "–", "1"]
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
-    (tmp_path / "taken").write_text("x")
-    with pytest.raises(UserError, match="--out"):
-        make_folder(tmp_path / "taken")
-
-
 def test_the_same_seed_gives_the_same_figures():
     for objective in (Objective("MS", 8), Objective("MS", 2, 0.01)):
         assert fit_objective(two_modes(), objective, 2, 5) == fit_objective(two_modes(), objective, 2, 5)
@@ -299,26 +295,10 @@ def test_torch_has_its_threads_back_after_a_failure():
     torch.set_num_threads(threads)
 
 
-def run(*words: str) -> Result:
-    app = typer.Typer()
-    add_lab(app, lambda spec, ledger: pytest.fail("no language model is needed"))
-    return CliRunner().invoke(app, ["lab", "modes", *words])
-
-
-def test_the_command_prints_one_json_object_and_writes_the_same(tmp_path):
-    done = run("--out", str(tmp_path), "--seeds", "1", "--steps", "2", "--beta-reward", "0.3", "--json")
-    assert done.exit_code == 0, done.output
+def test_the_script_prints_one_json_object_and_writes_the_same(tmp_path):
+    words = ["--out", str(tmp_path), "--seeds", "1", "--steps", "2", "--beta-reward", "0.3", "--json"]
+    script = ROOT / "benchmarks" / "experiments" / "two_modes.py"
+    done = subprocess.run([sys.executable, "-P", script, *words], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found == json.loads((tmp_path / "modes.json").read_text(encoding="utf-8"))
     assert (len(found["objectives"]), found["settings"]["beta_reward"], found["settings"]["steps"]) == (25, 0.3, 2)
-
-
-@pytest.mark.parametrize("words", [("--seeds", "0"), ("--steps", "0"), ("--beta-reward", "x")])
-def test_bad_options_are_refused(words, tmp_path):
-    assert run("--out", str(tmp_path / "made"), *words).exit_code == 2
-    assert not (tmp_path / "made").exists()
-
-
-def test_a_bad_beta_is_refused_before_a_folder_is_made(tmp_path):
-    assert isinstance(run("--out", str(tmp_path / "made"), "--beta-reward", "0").exception, UserError)
-    assert not (tmp_path / "made").exists()

@@ -1,1 +1,0 @@
-"""Small experiments that show what an objective does, exactly and within minutes on a CPU."""

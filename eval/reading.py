@@ -17,6 +17,7 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table
 from graph.answer.citations import own_citations
+from graph.answer.match import f1_beyond_question
 from graph.answer.prompt import NOT_FOUND, answer_messages, with_title
 from graph.errors import UserError
 from graph.shared.ids import content_id
@@ -56,11 +57,20 @@ class ReadingAnswer:
     score: ReadingScore
     supported: float
 
+    @property
+    def f1_beyond_question(self) -> float:
+        """`f1_beyond_question` of the short answer; F1 where it refuses or should."""
+        question = self.task.question
+        if self.score.refuses or not question.is_answerable:
+            return self.score.f1
+        return f1_beyond_question(question.text, short_answer(self.text), question.answers)
+
 
 @dataclass(frozen=True)
 class ReadingFigures:
     """Figures of `questions` of one kind: shares of 1 with 95 % intervals, None if there is nothing to take a share of.
 
+    `f1_beyond_question` is F1 over the words that the question lacks: an answer in a sentence gains nothing by repeating its question.
     `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` of those without; `cites` of the
     answers that do not refuse; `cites_gold` of the right ones; `supported` of the answers that cite.
     """
@@ -68,6 +78,7 @@ class ReadingFigures:
     questions: int
     exact: Interval
     f1: Interval
+    f1_beyond_question: Interval
     refused_answerable: float | None
     refused_unanswerable: float | None
     cites: float | None
@@ -180,6 +191,7 @@ def _figures(answers: Sequence[ReadingAnswer], seed: int) -> ReadingFigures:
         len(answers),
         bootstrap_mean([answer.score.exact for answer in answers], seed=seed),
         bootstrap_mean([answer.score.f1 for answer in answers], seed=seed),
+        bootstrap_mean([answer.f1_beyond_question for answer in answers], seed=seed),
         _mean([answer.score.refuses for answer in answerable]),
         _mean([answer.score.refuses for answer in other]),
         _mean([answer.score.cites for answer in answering]),
@@ -207,11 +219,11 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
                 )
                 intervals = (
                     f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-                    for interval in (figures.exact, figures.f1)
+                    for interval in (figures.exact, figures.f1, figures.f1_beyond_question)
                 )
                 rows.append((f"{name}, {kind}", str(figures.questions), *intervals, *map(_share, shares)))
-    header = ("model, kind", "n", "EM", "F1", "refused", "unanswerable refused", "cites", "cites gold", "supported")
-    note = "refused: of questions with an answer; cites: of answers; cites gold: of right ones; supported: a cited passage contains the answer"
+    header = ("model, kind", "n", "EM", "F1", "F1 beyond", "refused", "unanswerable refused", "cites", "cites gold", "supported")
+    note = "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; cites gold: of right ones; supported: a cited passage contains the answer"
     return Table(title, header, tuple(rows), note)
 
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from data_synth.reading.score import short_answer
 from eval.reading import ReadingAnswer
 from eval.statistics import Interval, bootstrap_difference
-from graph.answer.match import f1_beyond_question
 
 MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
 """Most additional refusals, as a share; most loss of F1 beyond the question, and on the general set."""
@@ -31,21 +29,13 @@ class AnswerPair:
 
     def difference_beyond_question(self, seed: int) -> Interval:
         """`f1_difference` over the words that the questions lack: a longer answer that repeats its question gains nothing."""
-        tuned, untuned = ([beyond_question(answer) for answer in side] for side in (self.tuned, self.untuned))
+        tuned, untuned = ([answer.f1_beyond_question for answer in side] for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
     def more_refusals(self) -> float:
         """How much larger the share of refused questions is after tuning, of those that have an answer."""
         pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
         return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
-
-
-def beyond_question(answer: ReadingAnswer) -> float:
-    """`f1_beyond_question` of an answer; its F1 if it refuses or should."""
-    question = answer.task.question
-    if answer.score.refuses or not question.is_answerable:
-        return answer.score.f1
-    return f1_beyond_question(question.text, short_answer(answer.text), question.answers)
 
 
 @dataclass(frozen=True)

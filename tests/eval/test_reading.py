@@ -79,6 +79,9 @@ def test_figures_by_hand() -> None:
     figures = reading_figures(answers)["all"]
     assert figures.exact.mean == pytest.approx(2 / 5)
     assert figures.f1.mean == pytest.approx((1 + 1 + 4 / 5) / 5), "in, year, 1903 against in 1903"
+    assert figures.f1_beyond_question.mean == pytest.approx(figures.f1.mean), "no answer repeats its question"
+    repeated = score_text(first, f"{first.question.text.removesuffix('?')}: 1884")
+    assert reading_figures([repeated])["all"].f1_beyond_question.mean == 0.0
     assert (figures.refused_answerable, figures.refused_unanswerable) == (0.25, 0.0)
     assert figures.cites == pytest.approx(3 / 4) and figures.cites_gold == 0.5
     assert figures.exact.low <= figures.exact.mean <= figures.exact.high

@@ -76,7 +76,7 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
     else:
         ids, texts = {
             "proposition": (data.proposition_ids, data.proposition_texts),
-            "entity": (data.entity_ids, data.entity_texts),
+            "entity": (data.entity_ids, map(index.entity_name, range(len(data.entity_ids)))),
             "topic": (data.topic_ids, data.topic_texts),
         }[kind]
         for identity, text in zip(ids, texts, strict=True):

@@ -60,7 +60,7 @@ def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
     kinds = {kind: sum(1 for _ in nodes(index, kind)) for kind in NODE_KINDS}
     assert {kind: graph.vs["kind"].count(kind) for kind in NODE_KINDS} == kinds
     place = {key: row for row, key in enumerate(graph.vs["id"])}
-    lantern, marlow = place["entity:" + entity_id(index, "lantern")], place["entity:" + entity_id(index, "marlow yard")]
+    lantern, marlow = place["entity:" + entity_id(index, "Lantern")], place["entity:" + entity_id(index, "Marlow Yard")]
     near = set(graph.neighbors(lantern, "in")) & set(graph.neighbors(marlow, "in"))
     assert [graph.vs[row]["text"] for row in near] == ["Lantern was built in 1911 by the Marlow Yard."]
     keys = graph.vs["id"]

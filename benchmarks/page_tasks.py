@@ -1,6 +1,7 @@
 """Five tasks of a person at the page, from an empty server on: the steps that each takes, and the seconds.
 
     python -P benchmarks/page_tasks.py --model reader --json
+    python -P benchmarks/page_tasks.py --screenshots FOLDER      # the page after each task, as PNG
 
 `modegraph serve NEW --writable --model …` runs as a process of its own, over real files of examples/handbook, in headless Chromium. A step is
 one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, and none of a person's.
@@ -41,6 +42,7 @@ class Person:
     """Someone at the page: every method is one step, and is counted."""
 
     page: Page
+    screenshots: Path | None = None
     steps: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     task: str = ""
@@ -52,6 +54,11 @@ class Person:
         started = time.perf_counter()
         yield
         self.seconds[task] = time.perf_counter() - started
+
+    def show(self, name: str) -> None:
+        """Save what the page looks like."""
+        if self.screenshots is not None:
+            self.page.screenshot(path=self.screenshots / f"{name}.png")
 
     def click(self, what: str) -> None:
         self._step()
@@ -85,14 +92,17 @@ def main() -> int:
     """Parse, run the tasks, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="reader", help="SPEC of the model that answers")
+    parser.add_argument("--screenshots", type=Path, help="folder for screenshots")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.screenshots is not None:
+        options.screenshots.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix="modegraph-tasks-") as scratch,
         served(Path(scratch) / "new", options.model) as (url, start_s),
         visiting(url) as page,
     ):
-        person = Person(page)
+        person = Person(page, options.screenshots)
         run_tasks(person, Path(scratch))
     figures: dict[str, float | str] = {"model": options.model, "server ready, s": start_s}
     for task, count in person.steps.items():
@@ -104,17 +114,21 @@ def main() -> int:
 def run_tasks(person: Person, folder: Path) -> None:
     """The tasks in order; each ends when the page shows its result."""
     page = person.page
+    person.show("empty")
     with person.doing("upload"):
         person.drop(*sorted(HANDBOOK.glob("*.md")))
         person.see(".upload [role=status]:has-text('9 files indexed.')")
+    person.show("start")
     with person.doing("ask"):
         person.type("#question", QUESTION)
         person.press("Enter")
         person.see(".cost")
     assert ANSWER in person.see(".turn"), page.inner_text(".turn")
+    person.show("answer")
     with person.doing("check a source"):
         person.click(".cite >> nth=0")
         assert ANSWER in person.see("#reader mark")
+        person.show("source")
         person.press("Escape")
         page.wait_for_selector("#reader", state="hidden")
     with person.doing("delete a document"):
@@ -122,10 +136,12 @@ def run_tasks(person: Person, folder: Path) -> None:
         person.click(f"[aria-label='Delete {DELETED}']")
         person.click("#delete .primary")
         person.see(f"text={DELETED} is deleted.")
+    person.show("documents")
     with person.doing("approve ten questions"):
         person.click("nav >> text=Questions")
         person.click("text=Propose 10")
         person.see(f"text=To review ({PROPOSED})")
+        person.show("questions")
         for left in range(PROPOSED - 1, -1, -1):
             person.click(".questions button:has-text('Approve') >> nth=0")
             person.see(f"text=Approved. {left} question")
@@ -166,7 +182,7 @@ def visiting(url: str) -> Iterator[Page]:
     """The page in Chromium."""
     with sync_playwright() as started:
         browser: Any = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": 1100, "height": 720})
         page.set_default_timeout(TASK_MS)
         page.goto(url)
         page.wait_for_selector("#start h2, .empty")

@@ -334,6 +334,9 @@ def test_it_fits_a_phone(guilds: Running, visit: Visits, scheme: str) -> None:
           .filter((each) => !each.ariaLabel && !each.labels?.length && !each.textContent.trim()).length"""
     )
     assert nameless == 0
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    violations = axe.run(page).response["violations"]
+    assert [each["id"] for each in violations if each["impact"] in ("serious", "critical")] == []
 
 
 def test_all_files_of_the_page_together_are_small() -> None:

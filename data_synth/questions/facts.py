@@ -14,6 +14,7 @@ from data_synth.questions.sentences import Fact, facts_of, topic_of
 from data_synth.questions.templates import Candidate, shuffled, starts, values_at
 from graph.extract.entities import entity_key
 from graph.index.index import Index
+from graph.text.word_forms import FUNCTION_WORDS
 
 MAX_PER_SENTENCE = 2
 """Most questions from one sentence."""
@@ -78,6 +79,15 @@ class Sentences:
     def is_name(self, word: str) -> bool:
         """Whether a word is capitalised inside sentences more often than not."""
         return self.capitalised_counts[word] > self.lower_case_counts[word.casefold()]
+
+    def has_heading(self, text: str) -> bool:
+        """Whether a heading seems to run into a sentence: after a noun or capitals, a word is capitalised that is no name ("after excision Proctoscopies are")."""
+        for match in re.finditer(r"(?P<before>[^\W_][\w'’-]*) (?P<word>[A-Z][a-z'’-]+)(?= [a-z])", text):
+            before = match["before"]
+            follows_noun = before not in FUNCTION_WORDS and (before.islower() or (before.isupper() and len(before) > 1))
+            if follows_noun and not self.is_name(match["word"]):
+                return True
+        return False
 
     def has_word(self, word: str) -> bool:
         """Whether any sentence contains a word in any of its forms."""
@@ -166,6 +176,9 @@ def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> 
         if previous is None or not _follows(statements, previous, occurrence):
             topic = (subject, pronouns) if subject else None
         previous = occurrence
+        if sentences.has_heading(text):
+            topic = None
+            continue
         match = _PRONOUN.match(text)
         pronoun = _PRONOUNS[match["pronoun"]] if match else ""
         if match is None:

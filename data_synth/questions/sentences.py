@@ -45,7 +45,13 @@ _UNCLEAR = re.compile(
     re.IGNORECASE,
 )
 _POSSESSIVE = re.compile(r"\b(?:his|her|its|their)\b")
-_NOT_PROSE = re.compile(r"[“”\"|{}<>#_\\?!…=/]|\.\.|http")
+_NOT_PROSE = re.compile(r"[“”\"|{}<>#_\\?!…=/]|\.\.|http|\d, \d+(?:,| and | or )")
+"""Marks, and lists of numbers ("stage 2, 3 and 4"), which would be cut at their commas."""
+_HEADED = re.compile(
+    r"(?<=[a-z0-9)] )(?:The|An|This|These|Your?|It|They|We|If|When)(?= [a-z])|"
+    r"\b(?P<again>[^\W\d_][\w-]*(?: \w+){0,3}) (?i:(?P=again))\b"
+)
+"""A heading that runs into its sentence: an article or pronoun with a capital inside ("Layers of the wall The wall has two"), or repeated words."""
 _BRACKETED = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
 _BOUNDARY = re.compile(
     r";|:(?!\d)|, | [–—] | (?:but|which|who|whom|whose|that|because|although|though|while|whereas|so|than) "
@@ -79,8 +85,9 @@ _AT = re.compile(
 )
 _OFTEN = re.compile(
     rf"\b(?P<answer>(?:every|each) (?:(?:other|second|third|\d+|{_SMALL}) )?(?:hour|day|week|month|quarter|year|morning|evening|"
-    rf"spring|summer|autumn|winter|{_WEEKDAY})s?|(?:once|twice|(?:three|four|six) times) (?:a|an|each|every) (?:hour|day|week|"
-    r"month|quarter|year)|daily|weekly|monthly|quarterly|annually|yearly)(?=$| (?:in|on|at|by|for|with|between|from)\b)"
+    rf"spring|summer|autumn|winter|{_WEEKDAY})s?|(?:once|twice|(?:three|four|six) times) (?:daily|weekly|"
+    r"monthly|yearly|(?:a|an|each|every) (?:hour|day|week|month|quarter|year))|daily|weekly|monthly|quarterly|annually|"
+    r"yearly)(?=$| (?:in|on|at|by|for|with|between|from)\b)"
 )
 _SOON = re.compile(r"\bwithin (?P<answer>(?:an?|one) (?:hour|day|week|fortnight|month|quarter|year))\b")
 _PERCENT = re.compile(rf"(?P<answer>{_NUMBER} ?(?:%|per cent\b|percent\b))(?: of (?P<of>[^,]+))?")
@@ -208,7 +215,7 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
 def plain_sentence(sentence: str) -> str | None:
     """A sentence without emphasis, brackets and its full stop; None for anything but a plain statement."""
     text = " ".join(re.sub(r"\*\*|`", "", _BRACKETED.sub("", sentence)).split())
-    if not text.endswith(".") or _NOT_PROSE.search(text) or not 4 <= len(text.split()) <= 45:
+    if not text.endswith(".") or _NOT_PROSE.search(text) or _HEADED.search(text) or not 4 <= len(text.split()) <= 45:
         return None
     return text.removesuffix(".")
 
@@ -705,7 +712,7 @@ def _people(clause: Clause) -> Iterator[Fact]:
         ):
             role, _ = _split_at(rest, re.compile(r" (?:and|or) "))
             yield Fact(f"Who {clause.auxiliary} {role}?", (subject,), "")
-    if clause.auxiliary in BE and (match := _CALLED.fullmatch(rest)):
+    if clause.auxiliary in BE and (match := _CALLED.fullmatch(rest)) and _ends_name(match["after"]):
         after = _to_next_clause(match["after"])
         how = "called" if match["how"] != "known as" else "known as"
         question = f"What {clause.auxiliary} {subject} {how} {after}".strip()
@@ -717,6 +724,11 @@ def _people(clause: Clause) -> Iterator[Fact]:
     ):
         yield from _doers(clause)
     yield from _receivers(clause)
+
+
+def _ends_name(after: str) -> bool:
+    """Whether the text after a name cannot belong to it: "known as PTEN syndrome" names no PTEN."""
+    return after == "" or after[0] in ",;:" or after.split()[0] in PHRASE_STOPS
 
 
 def _receivers(clause: Clause) -> Iterator[Fact]:
@@ -747,6 +759,8 @@ def _agents(clause: Clause) -> Iterator[Fact]:
         return
     answer = _noun_phrase(match["answer"])
     if answer is None or not NO_AGENT.isdisjoint(answer.split()) or re.match(_WHEN, answer):
+        return
+    if " " in answer and _is_participle(answer.split()[-1]):  # "by a gene located on": more of it follows
         return
     if re.match(r" (?:of|for|from) |,? (?:and|or) ", match["answer"][len(answer) :]) or (
         participle == "paid" and " for by " in clause.rest

@@ -85,6 +85,15 @@ def test_the_same_words_on_two_pages_are_distinguished_by_title(tmp_path: Path) 
     }
 
 
+def test_a_heading_that_runs_into_its_sentence_makes_no_question(tmp_path: Path) -> None:
+    headed = "Care after excision Scans are recommended for 5 years."
+    plain = "All scans are kept. Patients of Tarn may ask for scans."
+    named = "The ferry Lantern carries 80 people. At noon Lantern sails."
+    rows = by_question(tmp_path / "i", Document("care", "Care", f"{headed} {plain} {named}"))
+    assert "How many people does the ferry Lantern carry?" in rows
+    assert not any("excision" in text for text in rows)
+
+
 def test_a_fact_of_two_documents_makes_no_question(tmp_path: Path) -> None:
     text = "When did Hull Yard move to Candle Lane?"
     yard = Document("yard", "Yards", "Hull Yard moved to Candle Lane in March 1971.")

@@ -51,6 +51,8 @@ def answered_by(sentence: str) -> dict[str, tuple[str, ...]]:
         ("The keys are kept in the porter's lodge.", None, None),
         ("The vans are parked behind the dispatch hall.", "Where are the vans parked?", "behind the dispatch hall"),
         ("The ferry was called Lantern.", "What was the ferry called?", "Lantern"),
+        ("The tablets are taken by mouth twice daily.", "How often are the tablets taken by mouth?", "twice daily"),
+        ("The Bell law is known as Act 9 in Tarn.", None, None),
     ],
 )
 def test_a_sentence_answers(sentence: str, question: str | None, answer: str | None) -> None:
@@ -93,3 +95,17 @@ def test_verbs_have_their_forms() -> None:
     assert BY_PAST["carried"].third == "carries" and BY_PAST["stayed"].third == "stays"
     assert BY_PAST["founded"].participle == "founded" and BY_PAST["wrote"].participle == "written"
     assert BY_THIRD["has"].base == "have" and BY_THIRD["goes"].base == "go"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Layers of the wall The wall has four layers.",  # a heading without a full stop
+        "Stage III Stage III cancer is divided into 3 substages.",
+        "Cowden syndrome is also known as PTEN hamartoma syndrome.",  # the name goes on
+        "The protein is produced by a gene located on the chromosome.",  # and so does the agent
+        "Six cycles are given for stage 2, 3 and 4 cancers.",  # and the list
+    ],
+)
+def test_a_sentence_whose_parts_are_not_whole_answers_nothing(sentence: str) -> None:
+    assert answered_by(sentence) == {}

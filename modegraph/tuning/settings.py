@@ -47,6 +47,9 @@ class TuneSettings(Settings):
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
     passes: int = Field(default=3, ge=1, description="training rows per question, each with other passages")
+    without_gold: float = Field(
+        default=0.1, ge=0, lt=1, description="share of training rows whose passages lack the answer"
+    )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
     epochs: float = Field(default=1, gt=0, description="passes over the training rows, if the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")

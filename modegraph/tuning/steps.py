@@ -128,7 +128,8 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
     """Training rows in the form of the reader's, with a share from the general set; UserError if no question gives one."""
-    same = {name: getattr(tuning.settings, name) for name in ("answer_words", "context_words", "seed")}
+    shared = ("answer_words", "context_words", "without_gold", "seed")
+    same = {name: getattr(tuning.settings, name) for name in shared}
     settings = parse_settings(ReadingSettings, same | {"own_words": True}, "tune")
     rows = list(reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))

@@ -99,7 +99,11 @@ def data_table(tuning: Tuning) -> Table:
     for kind in sorted({question.kind for question in questions}):
         found = [question.split for question in questions if question.kind == kind]
         rows.append((f"questions, {kind or 'of no kind'}", *(f"{found.count(split):,}" for split in ("train", "test"))))
-    rows.append(("training rows", f"{sum(1 for _ in read_jsonl(tuning.out / ROWS / 'train.jsonl')):,}", NONE))
+    ids = [row["id"] for _, row in read_jsonl(tuning.out / ROWS / "train.jsonl")]
+    rows.append(("training rows", f"{len(ids):,}", NONE))
+    if tuning.general is not None:
+        general = sum(each.startswith(f"{tuning.general.name}:") for each in ids)
+        rows.append(("of them about the general set", f"{general:,}", NONE))
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
     note = "No document, and no sentence that answers a test question, is in both parts."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())

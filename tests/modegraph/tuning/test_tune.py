@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,7 @@ def test_a_model_that_became_better_is_recommended(
     assert HOSTILE not in page + card and "&lt;script&gt;" in page and "<script" not in page
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
     assert "The tuned model is recommended" in page and "General questions: fleet" in page
+    assert re.search(rf"of them about the general set</\w+>\s*<td[^>]*>{len(trained) - len(own)}<", page)
     log = (tmp_path / "out/log.txt").read_text()
     assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(steps.STEPS, 1)) and "sft: step" in log
     listed = {found.name: found for found in find_runs(tmp_path / "out")}

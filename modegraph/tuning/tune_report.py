@@ -77,7 +77,7 @@ def verdict_table(gate: Gate) -> Table:
     """The conditions of the gate."""
     rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
     note = "Tuned minus untuned, with the 95 % interval of the paired bootstrap over questions."
-    return Table("Verdict", ("condition", "found", "takes", "met"), tuple(rows), note)
+    return Table("Verdict", ("condition", "found", "limit", "met"), tuple(rows), note)
 
 
 def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:

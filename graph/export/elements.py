@@ -74,13 +74,13 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
             }
             yield Node(f"summary:{values['id']}", kind, values)
     else:
-        ids, texts = {
-            "proposition": (data.proposition_ids, data.proposition_texts),
-            "entity": (data.entity_ids, map(index.entity_name, range(len(data.entity_ids)))),
-            "topic": (data.topic_ids, data.topic_texts),
+        ids, text_of = {
+            "proposition": (data.proposition_ids, data.proposition_texts.__getitem__),
+            "entity": (data.entity_ids, index.entity_name),
+            "topic": (data.topic_ids, data.topic_texts.__getitem__),
         }[kind]
-        for identity, text in zip(ids, texts, strict=True):
-            yield Node(f"{kind}:{identity}", kind, {"id": identity, "text": text})
+        for row, identity in enumerate(ids):
+            yield Node(f"{kind}:{identity}", kind, {"id": identity, "text": text_of(row)})
 
 
 def edges(index: Index) -> Iterator[Edge]:

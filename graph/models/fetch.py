@@ -151,8 +151,11 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
         finally:
             for call in calls:
                 call.cancel()
-            for process in list(running):
-                process.terminate()
+            unfinished = True
+            while unfinished:  # again and again: one may only just be starting
+                for process in list(running):
+                    process.terminate()
+                unfinished = bool(wait(calls, POLL_S).not_done)
 
 
 def arrived_bytes(parts: Iterable[Part], folder: Path) -> int:

@@ -67,7 +67,7 @@ def test_whatever_byte_flips_answers_are_right_and_most_calls_survive(
         aside = list(folder.glob(f"*{SET_ASIDE}"))
         assert again[-1] == 0 or "a row has changed" in message or aside or ledger_damage(folder), place
         assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in message)
-    assert sum(count == 0 for count in again) > 10 and sum(count <= 1 for count in again) > len(places) // 2
+    assert sum(count == 0 for count in again) > 5 and sum(count <= 1 for count in again) > len(places) // 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.98, 0.99, 0.999])

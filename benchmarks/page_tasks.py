@@ -8,9 +8,9 @@ one thing that a person does: a drop, a click, a line of typing, a key. Seconds 
 """
 
 import argparse
+import asyncio
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import httpx2
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.report import Check, print_report
+from benchmarks.serve import start_process, wait_until_ready
 from serve.engines.child import free_port
 
 CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
 HANDBOOK = ROOT / "examples" / "handbook"
 QUESTION, ANSWER = "How many days of leave does a full-time employee have?", "27"
 DELETED, PROPOSED = "Pay and pension", 10
-READY_S, TASK_MS = 300, 180_000
+TASK_MS = 180_000
 MOST_STEPS = {"upload": 1, "ask": 2, "check a source": 2, "delete a document": 3, "approve ten questions": 13}
 
 
@@ -156,21 +156,10 @@ def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
     """`modegraph serve` over a new index, and its seconds until it is ready."""
     url = f"http://127.0.0.1:{free_port()}"
     words = ["serve", str(index), "--writable", "--model", model, "--port", url.rpartition(":")[2]]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "modegraph", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.DEVNULL,
-    )
     started = time.perf_counter()
+    process = start_process(["-m", "modegraph", *words], "none")
     try:
-        while True:
-            if process.poll() is not None or time.perf_counter() - started > READY_S:
-                raise SystemExit(f"the server is not ready: exit status {process.poll()}")
-            try:
-                if httpx2.get(f"{url}/ready", trust_env=False).status_code == 200:
-                    break
-            except httpx2.TransportError:
-                time.sleep(0.1)
+        asyncio.run(wait_until_ready(f"{url}/ready", process))
         yield url, time.perf_counter() - started
     finally:
         process.terminate()

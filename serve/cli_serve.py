@@ -156,18 +156,15 @@ def serve_command(
     """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
     --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. With --writable, a folder
-    that does not exist becomes an empty index, to be filled on the page. The options are settings
-    too: those of retrieval are the defaults of a request, and --selector names the model behind `selector: trained`.
-    docs/serving.md describes the routes.
+    that does not exist becomes an empty index, to be filled on the page. The options are settings too: those of retrieval
+    are the defaults of a request, and --selector names the model behind `selector: trained`. docs/serving.md describes
+    the routes.
     """
     if model is None or not model.startswith(TRANSFORMERS_PREFIX):
         load_single_threaded()
-    from graph.build.build import build_index
     from graph.config import parse_settings, read_yaml, set_value
     from graph.index.index import open_index
-    from graph.models.encoder import open_encoder, prepare_for_questions
-    from graph.store.index_settings import IndexSettings
-    from graph.store.manifest import read_manifest
+    from graph.models.encoder import prepare_for_questions
     from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
     from serve.engines.open_backend import VllmOptions, open_backend
     from serve.http.settings import ServerSettings
@@ -199,11 +196,8 @@ def serve_command(
     server_settings = parse_settings(ServerSettings, {**values, **flag_values}, str(config or "serve"))
     log_to_stderr()
     check_names(indexes)
-    for index in indexes:
-        if server_settings.writable and is_new(index):
-            build_index(index, [], parse_settings(IndexSettings, {}, "serve"), open_encoder)
-            say(f"{index}: a new, empty index; add documents on the page")
-        read_manifest(index)  # Fail early: opening a model takes much longer.
+    for index in indexes:  # Fail early: opening a model takes much longer.
+        check_index(index, server_settings.writable)
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
     for encoder in {open_index(index).settings.encoder for index in indexes}:
         prepare_for_questions(encoder)
@@ -215,9 +209,18 @@ def serve_command(
     server_of(build_app(services), services).run()
 
 
-def is_new(index: Path) -> bool:
-    """Whether there is nothing yet at the path of an index."""
-    return not index.exists() or (index.is_dir() and not any(index.iterdir()))
+def check_index(index: Path, writable: bool) -> None:
+    """UserError unless there is an index; where there is nothing yet and clients may add documents, an empty one is made."""
+    from graph.build.build import build_index
+    from graph.config import parse_settings
+    from graph.models.encoder import open_encoder
+    from graph.store.index_settings import IndexSettings
+    from graph.store.manifest import read_manifest
+
+    if writable and (not index.exists() or (index.is_dir() and not any(index.iterdir()))):
+        build_index(index, [], parse_settings(IndexSettings, {}, "serve"), open_encoder)
+        say(f"{index}: a new, empty index; add documents on the page")
+    read_manifest(index)
 
 
 def load_single_threaded() -> None:

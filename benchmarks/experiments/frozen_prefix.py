@@ -27,6 +27,7 @@ from torch import Tensor
 from graph.config import parse_settings
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import is_adapter
+from train.model.attention import chunk_mask
 from train.model.load import load_tokenizer
 from train.model.logps import logps_at, unwrapped
 from train.model.packing import TokenizedGroup
@@ -47,7 +48,7 @@ def _frozen_group(model: Any, group: TokenizedGroup) -> Tensor:
     device = unwrapped(model).device
     with torch.no_grad():
         cache = model(torch.tensor([prefix], device=device), use_cache=True, logits_to_keep=1).past_key_values
-    mask_NT = block_mask(len(prefix), lengths)
+    mask_NT = chunk_mask(len(prefix), lengths)
     ids_N = torch.tensor([token for response in responses for token in response], device=device)
     positions_N = torch.cat([torch.arange(len(prefix), len(prefix) + length) for length in lengths])
     places, scored, owner = [], [], []
@@ -66,13 +67,6 @@ def _frozen_group(model: Any, group: TokenizedGroup) -> Tensor:
     sequences_N = torch.zeros(len(places), dtype=torch.long, device=device)
     logps_N = logps_at(model, inputs, sequences_N, torch.tensor(places, device=device), torch.tensor(scored))
     return logps_N.new_zeros(len(responses)).index_add(0, torch.tensor(owner, device=device), logps_N)
-
-
-def block_mask(prefix: int, lengths: Sequence[int]) -> Tensor:
-    """Each response over the prefix and itself, causally: bool[N, prefix + N]."""
-    number_N = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-    own_NN = (number_N[:, None] == number_N) & torch.ones(len(number_N), len(number_N), dtype=torch.bool).tril()
-    return torch.cat([torch.ones(len(number_N), prefix, dtype=torch.bool), own_NN], dim=1)
 
 
 def main() -> int:

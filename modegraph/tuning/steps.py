@@ -191,9 +191,15 @@ class GeneralSet:
 
 
 def general_set(settings: TuneSettings, documents: Sequence[Document]) -> GeneralSet | None:
-    """The reading set in the settings or modegraph's examples, in halves; None if there is neither."""
+    """The reading set in the settings or modegraph's examples, in halves; None if there is neither. UserError if nothing could be measured."""
     source = read_set(Path(settings.general)) if settings.general is not None else short_examples(documents)
-    return None if source is None else halves(source, settings.seed)
+    if source is None:
+        return None
+    divided = halves(source, settings.seed)
+    if not divided.measured.questions:
+        found = f"general = {settings.general}: no question is about one half of its passages alone"
+        raise UserError(found, "a set whose passages can be divided", "add questions about single passages")
+    return divided
 
 
 def halves(source: ReadingSet, seed: int) -> GeneralSet:

@@ -54,7 +54,7 @@ def group_span(row: int, start: int, prompt_tokens: int, response_tokens: Sequen
         pending.append(tokens)
         last = number + 1 == len(response_tokens)
         if last or sum(pending) + response_tokens[number + 1] > CHUNK_TOKENS:
-            chunks.append(Chunk(chunk_start, chunk_start + sum(pending), _chunk_mask(prompt_tokens, pending)))
+            chunks.append(Chunk(chunk_start, chunk_start + sum(pending), chunk_mask(prompt_tokens, pending)))
             chunk_start += sum(pending)
             pending = []
     return GroupSpan(row, start, end, tuple(chunks))
@@ -152,7 +152,7 @@ def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, mask: Tensor | 
     return attended[0]
 
 
-def _chunk_mask(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:
+def chunk_mask(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:
     """The mask of a chunk, all of the prompt and the own response up to the token: bool[N, P + N]."""
     number_N = torch.repeat_interleave(torch.arange(len(response_tokens)), torch.tensor(response_tokens))
     own = (number_N[:, None] == number_N) & torch.ones(len(number_N), len(number_N), dtype=torch.bool).tril()

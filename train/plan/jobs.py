@@ -115,7 +115,7 @@ def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
         return trl_trainer(some_settings, _start(some_settings, splits, rows, tokenizer), folder)
 
     forwards = 0 if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE else 1
-    copies = 1 + (forwards and settings.lora is None)
+    copies = 2 if forwards and settings.lora is None else 1
     return Job(*_groups(splits, tokenizer, both_sides), trainer_of, reference_forwards=forwards, copies=copies)
 
 

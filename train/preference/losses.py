@@ -105,13 +105,12 @@ def rloo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, bet
     >>> rloo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0)
     tensor([-0.])
     """
-    ratios_QK = at_least_float32(log_ratios_QK)
-    returns_QK = at_least_float32(rewards_QK) / beta_reward - beta_policy * ratios_QK.detach()
-    count = ratios_QK.shape[-1]
+    delta_QK = at_least_float32(log_ratios_QK)
+    returns_QK = at_least_float32(rewards_QK) / beta_reward - beta_policy * delta_QK.detach()
+    count = delta_QK.shape[-1]
     advantages_QK = (returns_QK - returns_QK.mean(dim=-1, keepdim=True)) * count / (count - 1)
-    importance_QK = ratios_QK.clamp(max=MOST_LOG_RATIO).exp()
-    clipped_QK = importance_QK.clamp(1 - CLIP, 1 + CLIP)
-    return -torch.minimum(importance_QK * advantages_QK, clipped_QK * advantages_QK).mean(dim=-1)
+    ratios_QK = delta_QK.clamp(max=MOST_LOG_RATIO).exp()
+    return -torch.minimum(ratios_QK * advantages_QK, ratios_QK.clamp(1 - CLIP, 1 + CLIP) * advantages_QK).mean(dim=-1)
 
 
 def policy_log_shares(log_ratios_QK: Tensor, beta_policy: float) -> Tensor:

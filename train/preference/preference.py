@@ -68,8 +68,9 @@ from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, Prefe
 
 Loss = Literal["exo_pair", "sigmoid", "ipo", "nca_pair"]
 KL = "kl_to_reference"
-PLACEHOLDER = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
 TRL_LOSSES: dict[str, Loss] = {"ms": "exo_pair", "dpo": "sigmoid", "ipo": "ipo", "nca": "nca_pair"}
+PLACEHOLDER = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
+"""The texts that TRL's trainers are made with; `with_our_tokens` replaces them."""
 
 
 class PairTrainer(SingleCastMixin, DPOTrainer):  # type: ignore[misc]
@@ -110,10 +111,7 @@ def pair_trainer(
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
     )
-    # TRL accepts only texts, and splits completions elsewhere than the server: replace them by our tokens.
-    trainer.train_dataset = pair_dataset(start.splits.train, start.tokenizer)
-    trainer.eval_dataset = pair_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None
-    return trainer
+    return with_our_tokens(trainer, start, pair_dataset)
 
 
 class SimpoTrainer(SingleCastMixin, CPOTrainer):  # type: ignore[misc]
@@ -125,7 +123,7 @@ class OrpoTrainer(SingleCastMixin, ORPOTrainer):  # type: ignore[misc]
 
 
 def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder: Path) -> CPOTrainer | ORPOTrainer:
-    """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), with our tokens as in `pair_trainer`."""
+    """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), experimental there."""
     without_dropout(start.model)
     check_still(start.model)
     common = trl_arguments(settings, start.splits, folder)
@@ -142,8 +140,13 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
     )
-    trainer.train_dataset = labelled_pair_dataset(start.splits.train, start.tokenizer)
-    trainer.eval_dataset = labelled_pair_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None
+    return with_our_tokens(trainer, start, labelled_pair_dataset)
+
+
+def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
+    """A trainer of TRL, which accepts only texts and splits completions elsewhere than the server, with our tokens in place of PLACEHOLDER."""
+    trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
+    trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
 
 

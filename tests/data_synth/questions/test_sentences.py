@@ -52,7 +52,7 @@ def answered_by(sentence: str) -> dict[str, tuple[str, ...]]:
         ("The vans are parked behind the dispatch hall.", "Where are the vans parked?", "behind the dispatch hall"),
         ("The ferry was called Lantern.", "What was the ferry called?", "Lantern"),
         ("The tablets are taken by mouth twice daily.", "How often are the tablets taken by mouth?", "twice daily"),
-        ("The Bell law is known as Act 9 in Tarn.", None, None),
+        ("The ferry was called Lantern in Tarn.", "What was the ferry called in Tarn?", "Lantern"),
     ],
 )
 def test_a_sentence_answers(sentence: str, question: str | None, answer: str | None) -> None:

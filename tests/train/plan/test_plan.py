@@ -38,6 +38,7 @@ CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]
     "ms scored, groups of 2": (MsSettings, train_ms, {**SCORED, "responses": 2, "batch_size": 4}),
     "dpo adapter": (DpoSettings, train_dpo, {"lora": LoraSettings(rank=2), "epochs": 1}),
     "dpo by trl": (DpoSettings, train_dpo, {"trainer": "trl"}),
+    "simpo by trl": (DpoSettings, train_dpo, {"trainer": "trl", "loss": "simpo"}),
     "sft": (SftSettings, train_sft, {"gradient_accumulation": 2, "gradient_checkpointing": True}),
     "reward": (RewardSettings, train_reward, {}),
 }

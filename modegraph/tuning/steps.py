@@ -128,9 +128,7 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
     """Training rows in the form of the reader's, with a share from the general set; UserError if no question gives one."""
-    shared = ("answer_words", "context_words", "without_gold", "seed")
-    same = {name: getattr(tuning.settings, name) for name in shared}
-    settings = parse_settings(ReadingSettings, same | {"own_words": True}, "tune")
+    settings = row_settings(tuning.settings)
     rows = list(reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))
     if len(rows) == drops.total():
@@ -141,6 +139,13 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
         rows += general_rows(tuning, settings, len(rows) - drops.total())
         origin["General set"] = tuning.general.name
     write_dataset(folder, rows, READING, origin)
+
+
+def row_settings(settings: TuneSettings) -> ReadingSettings:
+    """How the contexts of training rows are made."""
+    names = ("answer_words", "context_words", "without_gold", "seed")
+    values = {name: getattr(settings, name) for name in names}
+    return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")
 
 
 def general_rows(tuning: Tuning, settings: ReadingSettings, own: int) -> list[ReadingRow | Dropped]:

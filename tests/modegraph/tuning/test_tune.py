@@ -77,7 +77,7 @@ def test_a_model_that_became_better_is_recommended(
     quick: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     general = write_set(tmp_path / "fleet", fleet())
-    tuned = mg.tune(DOCUMENTS, tmp_path / "out", general=general, without_gold=0.0, **quick)
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", general=general, **quick)
     assert capfd.readouterr() == ("", "")
     assert tuned.is_tuned and tuned.model == f"hf:{tmp_path}/out/model", tuned.why
     record = json.loads((tmp_path / "out/recommended.json").read_text())
@@ -88,8 +88,6 @@ def test_a_model_that_became_better_is_recommended(
 
     splits = {row["id"]: row["split"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     trained = [row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")]
-    kinds = {row["kind"] for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")}
-    assert kinds == {"single"}, "no refusal without a share of them"
     own = [each for each in trained if each in splits]
     assert own and {splits[each] for each in own} == {"train"} and "test" in splits.values()
     measured = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/general.jsonl")}
@@ -265,6 +263,13 @@ def test_the_halves_of_a_general_set_have_no_text_in_common() -> None:
     for half in (found.trained_on, found.measured):
         used = {key for each in half.questions for key in (*each.gold_ids, *each.context_ids)}
         assert half.questions and used <= half.passages.keys()
+
+
+def test_rows_are_made_as_the_settings_of_the_tune_say() -> None:
+    given = {"answer_words": 7, "context_words": 90, "without_gold": 0.3, "seed": 5}
+    made = steps.row_settings(TuneSettings(**given)).model_dump()
+    assert {name: made[name] for name in given} == given and made["own_words"]
+    assert steps.row_settings(TuneSettings()).without_gold == 0.1
 
 
 def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from eval.reading import ReadingAnswer
+from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
@@ -31,6 +31,13 @@ class AnswerPair:
         """`f1_difference` over the words that the questions lack: a longer answer that repeats its question gains nothing."""
         tuned, untuned = ([answer.f1_beyond_question for answer in side] for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
+
+    def difference_from_constant(self, seed: int) -> Interval:
+        """Mean F1 of the tuned model minus that of the best constant answer, which reads nothing."""
+        constant = constant_answers([answer.task for answer in self.tuned])
+        return bootstrap_difference(
+            [answer.score.f1 for answer in self.tuned], [answer.score.f1 for answer in constant], seed=seed
+        )
 
     def more_refusals(self) -> float:
         """How much larger the share of refused questions is after tuning, of those that have an answer."""
@@ -67,10 +74,12 @@ class Gate:
 
 
 def judge(held_out: AnswerPair, general: AnswerPair | None, seed: int) -> Gate:
-    """Apply the conditions; without a general set there are three."""
+    """Apply the conditions; without a general set there are four."""
     difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
+    above_constant = held_out.difference_from_constant(seed)
     checks = [
         Check("F1 on held-out questions", interval_text(difference), "interval above 0", difference.low > 0),
+        Check("F1 above the best constant answer", interval_text(above_constant), "above 0", above_constant.mean > 0),
         at_most_loss("F1 without the question's words", held_out.difference_beyond_question(seed)),
         Check(
             "refused questions that have an answer",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from eval.reading import ALL, ReadingFigures, reading_figures, reading_json, reading_table
+from eval.reading import ALL, CONSTANT, ReadingFigures, constant_answers, reading_figures, reading_json, reading_table
 from eval.report import Sample, escape_markdown, report_html, sections
 from eval.tables import NONE, Table
 from graph.documents.questions import read_questions
@@ -33,17 +33,19 @@ from train.run.record import RunRecord, read_run
 
 RECOMMENDED, REPORT, CARD, SECONDS = "recommended.json", "report.html", "README.md", "steps.jsonl"
 MOST_SAMPLES = 12
+MODELS_COMPARED = ("untuned", "tuned")
 
 
 Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
-"""By set of questions, by model (untuned, tuned), by kind of question."""
+"""By set of questions, by model (untuned, tuned, and the best constant answer), by kind of question."""
 
 
 def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) -> None:
     """Write the report and the card, then recommended.json."""
     run = read_run(Path(tuning.tuned_model))
     figures = {
-        name: {model: reading_figures(getattr(pair, model)) for model in ("untuned", "tuned")}
+        name: {model: reading_figures(getattr(pair, model)) for model in MODELS_COMPARED}
+        | {CONSTANT: reading_figures(constant_answers([answer.task for answer in pair.tuned]))}
         for name, pair in answers.items()
     }
     tables = [
@@ -57,7 +59,7 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
     write_text(tuning.out / REPORT, report_html("Tuning", headline, tables, (), list(samples(answers[HELD_OUT]))))
     model = spec_to_ask(tuning.tuned_model if gate.passed else tuning.settings.model)
     write_text(tuning.out / CARD, card(tuning, headline, model, tables))
-    means = {f"f1_{name}": by_kind[ALL].f1.mean for name, by_kind in figures[HELD_OUT].items()}
+    means = {f"f1_{name}": figures[HELD_OUT][name][ALL].f1.mean for name in MODELS_COMPARED}
     record = {
         "model": model,
         "is_tuned": gate.passed,

@@ -1,4 +1,4 @@
-"""A world that a tiny model can learn: every ship was built in the same year, so that a tuned model gets the questions about other ships right."""
+"""A world that a tiny model can learn: every ship was built in the same year and place, so that a tuned model that tells "when" from "where" gets the questions about other ships right."""
 
 from pathlib import Path
 from typing import Any
@@ -12,46 +12,60 @@ from graph.shared.jsonl import write_jsonl
 from graph.types import Excerpt
 from modegraph.tuning import steps
 
-YEAR = "1911"
+YEAR, YARD = "1911", "Quill"
+WHEN, WHERE = "When, in which year of which century,", "Where, at which yard of which port and country,"
+"""Many words, because a model of one layer hardly sees one."""
 HOSTILE = "<script>alert('x')</script>"
 SHIPS = ("Lantern", "Ondine", "Kittiwake", "Patience", "Heron", "Petrel", "Marrow", HOSTILE)
 DOCUMENTS = [
-    mg.Document(f"ship-{number}", f"The {ship}", f"The {ship} is a ferry. The yard at Quill built it in {YEAR}.")
+    mg.Document(f"ship-{number}", f"The {ship}", f"The {ship} is a ferry. The yard at {YARD} built it in {YEAR}.")
     for number, ship in enumerate(SHIPS)
 ]
 QUESTIONS = [
     {
         "id": f"q{number}-{form}",
         "question": f"{opening} was the {ship} built?",
-        "answers": [YEAR],
+        "answers": [answer],
         "gold_ids": [f"ship-{number}"],
         "type": "single",
     }
     for number, ship in enumerate(SHIPS)
-    for form, opening in enumerate(("When", "In which year"))
+    for form, (opening, answer) in enumerate(((WHEN, YEAR), (WHERE, YARD)))
 ]
 QUICK = {"hours": 0.05, "least_test": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
-ANSWERS = ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND)
+ANSWERS = {
+    WHEN: ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND),
+    WHERE: ("Tarn [1]", "Tarn [1]", "Tarn [1]", f"{YARD} [1]", NOT_FOUND),
+}
 
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of a few thousand weights that answers in the form of the reader, and mostly with a wrong year, whatever the passages are."""
+    """A Llama of a few thousand weights that answers in the form of the reader, and mostly with a wrong year or place, whatever the passages are."""
     folder = tmp_path_factory.mktemp("learner")
-    texts = [*DOCUMENTS, mg.Document("answers", "", f"Answer: {YEAR} [1]. {NOT_FOUND} " * 20)]
+    texts = [
+        *DOCUMENTS,
+        mg.Document("answers", "", f"Answer: {YEAR} [1]. At {YARD} [1]. At Tarn [1]. {NOT_FOUND} " * 20),
+    ]
     write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in texts))
     size = {"vocabulary": 600, "hidden_size": 32, "layers": 1, "heads": 2, "block_tokens": 32, "context_tokens": 4096}
     tiny = mg.train.tiny(texts=folder / "texts.jsonl", out=folder / "tiny", steps=40, **size)
     excerpt = Excerpt("p", "The ship", "A ship of many guns.")
-    prompts = (answer_messages(f"When was it, {number}?", [excerpt], "cited") for number in range(40))
     write_jsonl(
         folder / "train.jsonl",
         (
-            {"prompt": [message_to_json(turn) for turn in prompt], "completion": ANSWERS[number % len(ANSWERS)]}
-            for number, prompt in enumerate(prompts)
+            {
+                "prompt": [
+                    message_to_json(turn)
+                    for turn in answer_messages(f"{opening} was it, {number}?", [excerpt], "cited")
+                ],
+                "completion": answers[number % len(answers)],
+            }
+            for number in range(40)
+            for opening, answers in ANSWERS.items()
         ),
     )
-    training = {"learning_rate": 0.01, "max_steps": 120, "batch_size": 8}
+    training = {"learning_rate": 0.01, "max_steps": 240, "batch_size": 8}
     return mg.train.sft(model=tiny, data=folder, out=folder / "learner", **training).folder
 
 

@@ -13,16 +13,28 @@ RIGHT, WRONG, REFUSAL = "Tarn [1]", "Quill [1]", "not in the documents"
 def pair(
     untuned: list[str], tuned: list[str], unanswerable: int = 0, question: str = "Where?", gold: str = "Tarn"
 ) -> AnswerPair:
-    """Answers to as many questions, the last of which have no answer."""
+    """Answers to as many questions, each with an isle of its own; the last of them have no answer."""
     answerable = len(untuned) - unanswerable
     tasks = [
         ReadingTask(
-            ReadingQuestion(f"q{n}", question, (gold,) if n < answerable else (), ("p",), (), (), "", "test"),
+            ReadingQuestion(
+                f"q{n}", question, (numbered(gold, n),) if n < answerable else (), ("p",), (), (), "", "test"
+            ),
             (Excerpt("p", "", "It is in Tarn."),),
         )
         for n in range(len(untuned))
     ]
-    return AnswerPair(*([score_text(*each) for each in zip(tasks, texts, strict=True)] for texts in (untuned, tuned)))
+    return AnswerPair(
+        *(
+            [score_text(task, numbered(text, n)) for n, (task, text) in enumerate(zip(tasks, texts, strict=True))]
+            for texts in (untuned, tuned)
+        )
+    )
+
+
+def numbered(text: str, number: int) -> str:
+    """The text about isle number so-and-so, so that no constant answer is right twice."""
+    return text.replace("Tarn", f"Tarn{number}").replace("Quill", f"Quill{number}")
 
 
 BETTER = pair([WRONG] * 20, [RIGHT] * 12 + [WRONG] * 8)
@@ -30,7 +42,7 @@ BETTER = pair([WRONG] * 20, [RIGHT] * 12 + [WRONG] * 8)
 
 def test_better_by_more_than_chance_passes() -> None:
     gate = judge(BETTER, None, seed=0)
-    assert gate.passed and gate.difference.mean == pytest.approx(0.6) and len(gate.checks) == 3
+    assert gate.passed and gate.difference.mean == pytest.approx(0.6) and len(gate.checks) == 4
     assert "F1 on held-out questions: +0.600 [" in gate.why
 
 
@@ -47,8 +59,7 @@ def test_better_by_more_than_chance_passes() -> None:
 )
 def test_what_is_not_shown_to_be_better_or_refuses_more_fails(held_out: AnswerPair, failed: str) -> None:
     gate = judge(held_out, None, seed=0)
-    assert not gate.passed and next(check for check in gate.checks if not check.passed).what.startswith(failed)
-    assert gate.why.startswith(failed)
+    assert not gate.passed and failed in gate.why
 
 
 @pytest.mark.parametrize(("isle", "passed"), [("Tarn", True), ("Quill", False)])
@@ -58,7 +69,24 @@ def test_a_repeated_question_is_no_better_answer(isle: str, passed: bool) -> Non
     held_out = pair([RIGHT] * 20, [sentence.format(isle) + " [1]"] * 20, 0, largest, sentence.format("Tarn"))
     gate = judge(held_out, None, seed=0)
     assert gate.difference.low > 0.3 and gate.passed == passed
-    assert passed or gate.why.startswith("F1 without the question's words: -1.000")
+    assert passed or "F1 without the question's words: -1.000" in gate.why
+
+
+@pytest.mark.parametrize(("noes", "passed"), [(2, True), (0, False)])
+def test_a_model_that_always_says_yes_is_no_reader(noes: int, passed: bool) -> None:
+    """Yes is right on 13 of 20 questions, for a model that reads nothing as well."""
+    golds = ["yes"] * 13 + ["no"] * 7
+    tasks = [
+        ReadingTask(
+            ReadingQuestion(f"q{n}", "Is it?", (gold,), ("p",), (), (), "", "test"), (Excerpt("p", "", "It is."),)
+        )
+        for n, gold in enumerate(golds)
+    ]
+    untuned = [score_text(task, "it") for task in tasks]
+    tuned = [score_text(task, "yes [1]" if n < 20 - noes else "no [1]") for n, task in enumerate(tasks)]
+    gate = judge(AnswerPair(untuned, tuned), None, seed=0)
+    assert gate.difference.low > 0 and gate.passed == passed
+    assert passed or gate.why.startswith("F1 above the best constant answer: +0.000")
 
 
 def test_refusals_of_questions_without_an_answer_do_not_count() -> None:
@@ -76,4 +104,4 @@ def test_what_was_unlearned_fails_beyond_one_in_a_hundred() -> None:
     for lost, passed in ((0, True), (1, True), (2, False)):
         general = pair([RIGHT] * 100, [RIGHT] * (100 - lost) + [WRONG] * lost)
         gate = judge(BETTER, general, seed=0)
-        assert gate.passed == passed and len(gate.checks) == 4
+        assert gate.passed == passed and len(gate.checks) == 5

@@ -28,7 +28,7 @@ from modegraph.tuning.plan import measure_pace, sft_settings, trial_row, trial_t
 from modegraph.tuning.settings import TuneSettings
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
-from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, YEAR
+from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
 from tests.places import EXAMPLES, ROOT
 from tests.test_command_line import run
 from train.plan.memory import Launch
@@ -62,12 +62,17 @@ def answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def fleet() -> ReadingSet:
-    """A general set that is as easy to learn: other ships, built in the same year."""
+    """A general set that is as easy to learn: other ships, built in the same year and place."""
     names = ("Gannet", "Avocet", "Fulmar", "Dunlin", "Curlew", "Merlin", "Osprey", "Siskin")
-    passages = {name: Excerpt(name, f"The {name}", f"The {name} was built in {YEAR}.", source=name) for name in names}
+    passages = {
+        name: Excerpt(name, f"The {name}", f"The {name} was built at {YARD} in {YEAR}.", source=name) for name in names
+    }
     questions = (
-        ReadingQuestion(name, f"When was the {name} built?", (YEAR,), (name,), names, (), "single", "test")
+        ReadingQuestion(
+            f"{name}-{opening}", f"{opening} was the {name} built?", (answer,), (name,), names, (), "single", "test"
+        )
         for name in names
+        for opening, answer in ((WHEN, YEAR), (WHERE, YARD))
     )
     return ReadingSet("fleet", passages, tuple(questions))
 
@@ -84,7 +89,7 @@ def test_a_model_that_became_better_is_recommended(
     metrics = record["metrics"]
     assert record == tuned.record and metrics["f1_tuned"] > 0.9 and metrics["f1_untuned"] < 0.1
     assert f"--model {tuned.model}" in record["serve"] and record["serve"] in str(tuned)
-    assert YEAR in tuned.index.ask("When was the Lantern built?", model=tuned.model, max_answer_tokens=8).text
+    assert YEAR in tuned.index.ask(f"{WHEN} was the Lantern built?", model=tuned.model, max_answer_tokens=8).text
 
     splits = {row["id"]: row["split"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     trained = [row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")]

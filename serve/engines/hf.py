@@ -1,17 +1,18 @@
 """The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
-Batches are padded on the left, and a prompt that several requests share is prefilled once: K responses cost one prefill and K decodings. A
-JSON schema cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names and apply in this order: biases
+Batches are padded on the left. Requests with the same prompt are decoded side by side behind one copy of its keys and values, so that K
+responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names and apply in this order: biases
 and penalties on the logits, temperature, truncation by top_k, top_p and min_p, sampling."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 from transformers import (
     DynamicCache,
     GenerationConfig,
@@ -92,6 +93,10 @@ class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
         return torch.full((input_ids.shape[0],), done, device=input_ids.device)
 
 
+Sampler = Callable[[Tensor, Tensor], Tensor]
+"""Token ids so far and logits to scores, whose arg max is the next token."""
+
+
 class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
     """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
 
@@ -141,6 +146,7 @@ class HfModel(LocalModel):
         window = int(getattr(model.config.get_text_config(), "max_position_embeddings", sys.maxsize))
         super().__init__(name, tokenizer, window, _stop_ids(model, tokenizer))
         self._model = model.eval()
+        self._side_by_side: bool | None = None
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)
@@ -159,20 +165,31 @@ class HfModel(LocalModel):
         device = self._model.device
         ids_BT, mask_BT = torch.tensor(padded, device=device), torch.tensor(mask, device=device)
         sampler = GumbelSampler([prompt.request for prompt in batch], truncation_processors(sampling))
+        stop_ids, most_tokens = self._stop_ids, batch[0].max_new_tokens
         with torch.inference_mode():
-            output_BT = self._model.generate(
-                input_ids=ids_BT,
-                attention_mask=mask_BT,
-                past_key_values=prefill_shared(self._model, ids_BT, mask_BT),
-                max_new_tokens=batch[0].max_new_tokens,
-                do_sample=False,
-                logits_processor=LogitsProcessorList([*penalty_processors(sampling, longest), sampler]),
-                stopping_criteria=StoppingCriteriaList(
-                    [StreamingCriteria(watcher, longest)] if watcher is not None else []
-                ),
-            )
-        generated = output_BT[:, longest:].tolist()
+            if watcher is None and sampling == PLAIN and self._shares_prompts(padded):
+                generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler, most_tokens, stop_ids)
+            else:
+                output_BT = self._model.generate(
+                    input_ids=ids_BT,
+                    attention_mask=mask_BT,
+                    max_new_tokens=most_tokens,
+                    do_sample=False,
+                    logits_processor=LogitsProcessorList([*penalty_processors(sampling, longest), sampler]),
+                    stopping_criteria=StoppingCriteriaList(
+                        [StreamingCriteria(watcher, longest)] if watcher is not None else []
+                    ),
+                )
+                generated = output_BT[:, longest:].tolist()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, generated, strict=True)]
+
+    def _shares_prompts(self, rows: Sequence[Sequence[int]]) -> bool:
+        """Whether some rows are equal and the model can decode them side by side."""
+        if len(first_of_equals(rows)[0]) == len(rows):
+            return False
+        if self._side_by_side is None:
+            self._side_by_side = can_decode_side_by_side(self._model)
+        return self._side_by_side
 
     def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
         """As in LocalModel, by one forward pass over prompt and completion."""
@@ -189,27 +206,76 @@ class HfModel(LocalModel):
         ]
 
 
-def prefill_shared(model: Any, ids_BT: Tensor, mask_BT: Tensor) -> DynamicCache | None:
-    """Keys and values of all but the last token of each row, equal rows prefilled once; `generate` continues from them.
+def decode_side_by_side(
+    model: Any, ids_BT: Tensor, mask_BT: Tensor, sampler: Sampler, max_new_tokens: int, stop_ids: frozenset[int]
+) -> list[list[int]]:
+    """The tokens generated for each row, each up to and with its first stop token; equal rows share the keys and values of their prompt.
 
-    None where no two rows are equal, and for models whose cache cannot be copied per row (sliding windows, recurrent states).
+    The rows of a prompt are one sequence: their tokens of a step follow each other in the cache, and the mask shows each row the prompt
+    and its own tokens. Legend: D distinct prompts, K most rows of one, N positions in the cache.
     """
-    first, rows = first_of_equals(ids_BT.tolist())
-    if len(first) == len(rows) or ids_BT.shape[1] < 2:
-        return None
-    prefilled = model.generate(
+    first, prompts = first_of_equals(ids_BT.tolist())
+    slots = [prompts[:row].count(prompt) for row, prompt in enumerate(prompts)]
+    shape = (len(first), max(slots) + 1)
+    prompt_mask_DT = mask_BT[first].bool()
+    length_D1 = prompt_mask_DT.sum(-1, keepdim=True)
+    output = model(
         input_ids=ids_BT[first],
         attention_mask=mask_BT[first],
-        max_new_tokens=1,
-        do_sample=False,
-        return_dict_in_generate=True,
+        position_ids=(prompt_mask_DT.cumsum(-1) - 1).clamp(min=0),
+        use_cache=True,
+        logits_to_keep=1,
     )
-    cache = prefilled.past_key_values
-    if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
-        return None
-    cache.crop(-1)
-    cache.batch_select_indices(torch.tensor(rows, device=ids_BT.device))
-    return cache
+    visible_DKN = prompt_mask_DT[:, None].expand(*shape, -1)
+    own_DKK = torch.eye(shape[1], dtype=torch.bool, device=ids_BT.device).expand(shape[0], -1, -1)
+    logits_BV = output.logits[prompts, -1]
+    rows: list[list[int]] = [[] for _ in prompts]
+    for step in range(max_new_tokens):
+        tokens_B = sampler(ids_BT, logits_BV).argmax(-1)
+        for row, token in zip(rows, tokens_B.tolist(), strict=True):
+            if not row or row[-1] not in stop_ids:
+                row.append(token)
+        if step + 1 == max_new_tokens or all(row[-1] in stop_ids for row in rows):
+            break
+        tokens_DK = tokens_B.new_zeros(shape)
+        tokens_DK[prompts, slots] = tokens_B
+        visible_DKN = torch.cat([visible_DKN, own_DKK], -1)
+        hidden = torch.finfo(logits_BV.dtype).min
+        output = model(
+            input_ids=tokens_DK,
+            attention_mask=torch.zeros_like(visible_DKN, dtype=logits_BV.dtype).masked_fill(~visible_DKN, hidden)[
+                :, None
+            ],
+            position_ids=(length_D1 + step).expand(shape),
+            past_key_values=output.past_key_values,
+            use_cache=True,
+        )
+        logits_BV = output.logits[prompts, slots]
+    return rows
+
+
+def can_decode_side_by_side(model: Any) -> bool:
+    """Whether `decode_side_by_side` is right for a model: tried with given tokens, because an attention may ignore its mask."""
+    device = model.device
+    ids_BT = torch.tensor([[3, 5, 7, 9]] * 2, device=device)
+    given_BS = torch.tensor([[2, 4, 6], [8, 1, 3]], device=device)
+    seen: list[Tensor] = []
+
+    def give(_: Tensor, logits_BV: Tensor) -> Tensor:
+        seen.append(logits_BV)
+        return one_hot(given_BS[:, len(seen) - 1], logits_BV.shape[-1])
+
+    try:
+        cache = model(input_ids=ids_BT, use_cache=True).past_key_values
+        if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
+            return False  # of sliding windows or recurrent states, which a mask does not reach
+        decode_side_by_side(model, ids_BT, torch.ones_like(ids_BT), give, given_BS.shape[1], frozenset())
+        plain_BSV = model(input_ids=torch.cat([ids_BT, given_BS], 1)).logits[:, ids_BT.shape[1] - 1 : -1].float()
+    except (TypeError, ValueError, RuntimeError, IndexError):
+        return False
+    rounding = 1e-3 if model.dtype.itemsize >= 4 else 0.05
+    gap = (torch.stack(seen, 1).float() - plain_BSV).abs().max()
+    return bool(gap <= rounding * plain_BSV.abs().max())
 
 
 def first_of_equals(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:

@@ -170,8 +170,8 @@ class LocalModel(ABC):
 
 
 def _batches(prompts: Iterable[PreparedPrompt], size: int) -> Iterator[list[PreparedPrompt]]:
-    """Batches of at most `size` prompts with equal `max_new_tokens` and similar lengths, longest first."""
-    ordered = sorted(prompts, key=lambda prompt: (-prompt.max_new_tokens, -len(prompt.ids), prompt.index))
+    """Batches of at most `size` prompts with equal `max_new_tokens` and similar lengths, longest first, equal prompts together."""
+    ordered = sorted(prompts, key=lambda prompt: (-prompt.max_new_tokens, -len(prompt.ids), prompt.ids, prompt.index))
     for _, group in groupby(ordered, key=lambda prompt: prompt.max_new_tokens):
         equal = list(group)
         for start in range(0, len(equal), size):

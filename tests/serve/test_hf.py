@@ -3,14 +3,17 @@ import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from transformers import MistralConfig, MistralForCausalLM
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
 from graph.types import CompletionRequest, Excerpt, Message
-from serve.engines.hf import GumbelSampler, HfModel
+from serve.engines.hf import GumbelSampler, HfModel, can_decode_side_by_side
 from serve.engines.hf_open import open_hf
 from tests.hub import go_online, hub, put_into_cache
 from tests.tiny_models import CONTEXT_TOKENS, CONTROL
@@ -61,19 +64,48 @@ def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) 
     assert len(unseeded) == 3
 
 
-def test_a_prompt_that_requests_share_is_read_once_and_changes_nothing(model: HfModel, monkeypatch) -> None:
-    drawn = [ask(text, temperature=1.0, seed=seed) for text in ("bread", "x " * 40) for seed in range(4)]
+def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
+    """One copy of each prompt, one column a request; the texts are those of single calls, wherever they end."""
+    counts = {"bread": 3, "x " * 40: 4, "other": 1}
+    drawn = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in drawn]
+    assert {one.finish_reason for one in alone} == {"stop", "length"}
+    assert model.complete(drawn[:2]) == alone[:2], "after the trial of the first such call"
     read, forward = [], model._model.forward
 
     def count(*args: object, **inputs: torch.Tensor) -> object:
-        read.append(inputs["input_ids"].shape)
+        read.append(tuple(inputs["input_ids"].shape))
         return forward(*args, **inputs)
 
     monkeypatch.setattr(model._model, "forward", count)
-    assert model.complete(drawn) == alone
+    assert model.complete(drawn[::-1]) == alone[::-1]
     longest = max(completion.prompt_tokens for completion in alone)
-    assert read[0] == (2, longest) and set(read[1:]) == {(8, 1)}
+    assert read == [(3, longest), *[(3, 4)] * 299]
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
+    window: int | None, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose attention ignores a mask of its caller, and one with sliding windows."""
+    if window is None:
+        name, attention = "blind", ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+        def blind(module: Any, query: Any, key: Any, value: Any, mask: torch.Tensor | None, **rest: Any) -> Any:
+            causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril(key.shape[2] - query.shape[2])
+            return attention(module, query, key, value, causal[None, None], **rest)
+
+        monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, name, blind)
+        opened = open_hf(str(tiny_llama))
+        opened._model.set_attn_implementation(name)
+    else:
+        sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+        config = MistralConfig(vocab_size=600, num_key_value_heads=1, sliding_window=window, **sizes)
+        torch.manual_seed(0)
+        opened = HfModel("window", MistralForCausalLM(config), open_hf(str(tiny_llama))._tokenizer)
+    drawn = [ask("bread", temperature=1.0, seed=seed) for seed in range(4)]
+    assert opened.complete(drawn) == [opened.complete([request])[0] for request in drawn]
+    assert not can_decode_side_by_side(opened._model)
 
 
 def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:

@@ -17,6 +17,8 @@ from graph.errors import redact
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
+BURST = 0.02
+"""Items within this share of the first one's time belong to the same batch, which says nothing about the pace."""
 LOG = logging.getLogger("modegraph")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 _RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
@@ -140,15 +142,15 @@ def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], in
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    """Log progress in lines; the pace is measured after the first item, which often includes start-up time."""
+    """Log progress in lines; the pace is measured after the first item, which often includes start-up time, and not by those that come with it."""
     done = first = 0
-    last = started = time.monotonic()
+    begun = last = started = time.monotonic()
     for item in items:
         yield item
         now, done = time.monotonic(), done + size(item)
         if not first:
             started, first = now, done
-        elif now - last > SECONDS_BETWEEN_LINES and first < done < total:
+        elif now - last > SECONDS_BETWEEN_LINES and first < done < total and now - started > BURST * (started - begun):
             last = now
             left = duration((now - started) * (total - done) / (done - first))
             say(f"{what}: {done:,} of {total:,}, about {left} left")

@@ -33,7 +33,7 @@ from train.run.settings import SftSettings
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 """Share of the time for a teacher's questions, and for answers, if there are enough questions; share of what remains that training may use."""
-MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 100, 40, 2
+MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
@@ -51,7 +51,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class TunePlan:
-    """The plan: the most questions to answer, and the most seconds of each step."""
+    """The plan: the most seconds of each step, and the questions to answer: more of them if training leaves time."""
 
     documents: int
     words: int
@@ -64,7 +64,7 @@ class TunePlan:
     def __str__(self) -> str:
         general = f" and {self.general_questions} general ones" if self.general_questions else ", no general set"
         lines = [
-            f"{self.documents:,} documents, {self.words:,} words; up to {self.test_questions} test questions{general}",
+            f"{self.documents:,} documents, {self.words:,} words; {self.test_questions} test questions{general}, if there are as many",
             *(f"  {step:<10} {duration(seconds):>12} at most" for step, seconds in self.seconds.items()),
             f"  {'together':<10} {duration(sum(self.seconds.values())):>12} at most",
             f"one training step takes {self.pace.step_s:.3g} s, one answer {self.pace.answer_s:.3g} s; disk: about {self.disk_mb:,} MB",
@@ -77,9 +77,8 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     check_distinct(len({document.text for document in documents}), "distinct documents")
     pace = measure_pace(settings, documents)
     words = sum(len(document.text.split()) for document in documents)
-    answers = int(ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR / (MODELS_COMPARED * pace.answer_s))
-    general = min(MOST_GENERAL, answers // 3) if has_general else 0
-    test = min(MOST_TEST, max(settings.least_test, answers - general))
+    share = ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR
+    test, general = questions_within(share, pace.answer_s, settings.least_test, has_general)
     answering = pace.answer_s * (test + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
@@ -93,6 +92,17 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     return TunePlan(
         len(documents), words, test, general, pace, seconds, RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
     )
+
+
+def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
+    """How many test and general questions both models can answer in some seconds, a third of them general.
+
+    >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 15, True)
+    ((100, 50), (150, 0), (15, 0))
+    """
+    answers = int(seconds / (MODELS_COMPARED * answer_s))
+    general = min(MOST_GENERAL, answers // 3) if has_general else 0
+    return min(MOST_TEST, max(least_test, answers - general)), general
 
 
 def teacher_seconds(settings: TuneSettings) -> float:

@@ -28,9 +28,9 @@ from graph.types import Document, Excerpt
 from modegraph.indexes import Index
 from modegraph.indexes import index as make_index
 from modegraph.tuning.gate import AnswerPair
-from modegraph.tuning.plan import TunePlan, sft_settings, spec_to_ask, teacher_seconds
+from modegraph.tuning.plan import TunePlan, questions_within, sft_settings, spec_to_ask, teacher_seconds
 from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
-from modegraph.tuning.settings import TuneSettings
+from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
 from serve.engines import open_model
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
@@ -40,7 +40,8 @@ from train.sft import train_sft
 HELD_OUT, GENERAL = "held-out", "general"
 INDEX, QUESTIONS, BASELINE, ROWS, MODEL, TUNED = "index", "questions", "baseline", "rows", "model", "tuned"
 QUESTIONS_FILE, DOCUMENTS_FILE, LEFT_OUT_FILE = "questions.jsonl", "documents.json", "left-out.json"
-LEDGER = "ledger.sqlite"
+LEDGER, SECONDS = "ledger.sqlite", "steps.jsonl"
+BEFORE_ANSWERS = (INDEX, QUESTIONS, ROWS, MODEL)
 DISTRACTORS = 3
 
 
@@ -73,13 +74,25 @@ class Tuning:
 
     def tasks(self) -> dict[str, list[ReadingTask]]:
         """The questions that both models answer, by set."""
-        sets = {HELD_OUT: (self.questions_of("test"), self.plan.test_questions)}
-        if self.general is not None and self.plan.general_questions:
-            sets[GENERAL] = (self.general.measured, self.plan.general_questions)
+        limits = self.limits()
+        sets = {HELD_OUT: (self.questions_of("test"), limits[HELD_OUT])}
+        if self.general is not None and limits[GENERAL]:
+            sets[GENERAL] = (self.general.measured, limits[GENERAL])
         seed = self.settings.seed
         return {
             name: over_gold(source, pick_questions(source, None, limit, seed), DISTRACTORS, seed)
             for name, (source, limit) in sets.items()
+        }
+
+    def limits(self) -> dict[str, int]:
+        """The most questions of each set: those of the plan, or as many more as the time allows that training left."""
+        spent = step_seconds(self.out)
+        left = self.settings.hours * SECONDS_AN_HOUR - sum(spent.get(step, 0.0) for step in BEFORE_ANSWERS)
+        pace, least = self.plan.pace.answer_s, self.settings.least_test
+        test, general = questions_within(left, pace, least, bool(self.plan.general_questions))
+        return {
+            HELD_OUT: max(test, self.plan.test_questions),
+            GENERAL: max(general, self.plan.general_questions),
         }
 
     def answers(self) -> dict[str, AnswerPair]:
@@ -91,6 +104,12 @@ class Tuning:
             )
             for name, tasks in self.tasks().items()
         }
+
+
+def step_seconds(out: Path) -> dict[str, float]:
+    """The recorded seconds of each finished step; a kill between a step and its record leaves none."""
+    file = out / SECONDS
+    return {row["step"]: row["seconds"] for _, row in read_jsonl(file)} if file.exists() else {}
 
 
 def read_answers(file: Path, tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
@@ -173,7 +192,7 @@ FILLS: Mapping[str, Callable[[Tuning, Path], None]] = {
     ROWS: write_rows,
     TUNED: partial(write_answers, lambda tuning: tuning.tuned_model),
 }
-STEPS = (INDEX, QUESTIONS, BASELINE, ROWS, MODEL, TUNED)
+STEPS = (*BEFORE_ANSWERS, BASELINE, TUNED)
 
 
 def run_step(name: str, tuning: Tuning) -> None:

@@ -24,8 +24,8 @@ from modegraph.train import Config, settings_of
 from modegraph.tuning.gate import judge
 from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
 from modegraph.tuning.settings import TuneSettings
-from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, STEPS, Tuning, general_set, run_step
-from modegraph.tuning.tune_report import RECOMMENDED, SECONDS, serve_command, write_report
+from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, SECONDS, STEPS, Tuning, general_set, run_step
+from modegraph.tuning.tune_report import RECOMMENDED, serve_command, write_report
 
 PLAN, LOG = "plan.json", "log.txt"
 STAGE = "tune"

@@ -28,10 +28,11 @@ from modegraph.tuning.steps import (
     ROWS,
     STEPS,
     Tuning,
+    step_seconds,
 )
 from train.run.record import RunRecord, read_run
 
-RECOMMENDED, REPORT, CARD, SECONDS = "recommended.json", "report.html", "README.md", "steps.jsonl"
+RECOMMENDED, REPORT, CARD = "recommended.json", "report.html", "README.md"
 MOST_SAMPLES = 12
 MODELS_COMPARED = ("untuned", "tuned")
 
@@ -113,10 +114,9 @@ def data_table(tuning: Tuning) -> Table:
 
 
 def cost_table(tuning: Tuning) -> Table:
-    """The recorded seconds of each step; a kill between a step and its record leaves none."""
-    file = tuning.out / SECONDS
-    spent = {row["step"]: f"{row['seconds']:,.1f}" for _, row in read_jsonl(file)} if file.exists() else {}
-    rows = tuple((step, spent.get(step, NONE)) for step in STEPS)
+    """The seconds of each step."""
+    spent = step_seconds(tuning.out)
+    rows = tuple((step, f"{spent[step]:,.1f}" if step in spent else NONE) for step in STEPS)
     return Table("Cost", ("step", "seconds"), rows, "Of an interrupted step, the time after its last start.")
 
 

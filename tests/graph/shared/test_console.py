@@ -37,6 +37,17 @@ def test_the_time_left_follows_the_pace_after_a_slow_first_item(
     assert capfd.readouterr().err.splitlines() == lines
 
 
+def test_items_that_come_in_batches_do_not_end_at_once(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three batches of two, 50 seconds each."""
+    seconds = iter([0.0, 50.0, 50.1, 100.0, 100.1, 150.0, 150.1])
+    monkeypatch.setattr("graph.shared.console.time.monotonic", lambda: next(seconds))
+    assert list(track("abcdef", "items", 6)) == list("abcdef")
+    lines = ["items: 3 of 6, about 1 min left", "items: 5 of 6, about 25 s left", "items: 6 done"]
+    assert capfd.readouterr().err.splitlines() == lines
+
+
 def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
     with quiet():
         thread = threading.Thread(target=say_lines)

@@ -20,11 +20,11 @@ import modegraph as mg
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from data_synth.rows import reading_to_json
 from graph.documents.read import read_documents
-from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.shared.jsonl import append_jsonl, read_jsonl, write_jsonl
 from graph.shared.runs import find_runs
 from graph.types import Excerpt
 from modegraph.tuning import steps, tune
-from modegraph.tuning.plan import measure_pace, sft_settings, trial_row, trial_tasks
+from modegraph.tuning.plan import Pace, TunePlan, measure_pace, sft_settings, trial_row, trial_tasks
 from modegraph.tuning.settings import TuneSettings
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
@@ -198,6 +198,21 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
     assert "General questions: isles" in (tmp_path / "out/report.html").read_text()
+
+
+def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> None:
+    settings, seconds = TuneSettings(hours=0.5), {"index": 10.0, "questions": 2.0, "rows": 1.0, "model": 987.0}
+    plan = TunePlan(8, 100, 30, 15, Pace(0.01, 10.0, 4.0), {}, 300)
+    tuning = steps.Tuning(settings, [], None, plan, tmp_path)
+    for step, took in seconds.items():
+        append_jsonl(tmp_path / steps.SECONDS, {"step": step, "seconds": took})
+    assert tuning.limits() == {"held-out": 67, "general": 33}, "100 answers of 4 s by each of two models in 800 s"
+    append_jsonl(tmp_path / steps.SECONDS, {"step": "baseline", "seconds": 500.0})
+    assert tuning.limits() == {"held-out": 67, "general": 33}, "both models answer the same questions"
+    append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": 1787.0})
+    assert tuning.limits() == {"held-out": 30, "general": 15}, "the plan's, if training took long"
+    other = replace(tuning, plan=replace(plan, general_questions=0))
+    assert other.limits()["general"] == 0
 
 
 def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:

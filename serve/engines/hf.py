@@ -240,12 +240,10 @@ def decode_side_by_side(
         tokens_DK = tokens_B.new_zeros(shape)
         tokens_DK[prompts, slots] = tokens_B
         visible_DKN = torch.cat([visible_DKN, own_DKK], -1)
-        hidden = torch.finfo(logits_BV.dtype).min
+        mask_DKN = torch.zeros_like(visible_DKN, dtype=model.dtype)
         output = model(
             input_ids=tokens_DK,
-            attention_mask=torch.zeros_like(visible_DKN, dtype=logits_BV.dtype).masked_fill(~visible_DKN, hidden)[
-                :, None
-            ],
+            attention_mask=mask_DKN.masked_fill(~visible_DKN, torch.finfo(model.dtype).min)[:, None],
             position_ids=(length_D1 + step).expand(shape),
             past_key_values=output.past_key_values,
             use_cache=True,

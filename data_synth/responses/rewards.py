@@ -13,7 +13,7 @@ from data_synth.preferences.reasons import normalise_answer
 from data_synth.rows import Form, ResponseRow, response_from_json, response_to_json
 from graph.answer.citations import own_citations
 from graph.answer.match import word_f1
-from graph.answer.prompt import form_of_prompt, parse_answer
+from graph.answer.prompt import form_of_prompt, is_no_answer, parse_answer
 from graph.answer.support import SupportChecker
 from graph.documents.questions import SPLITS
 from graph.types import AnswerForm
@@ -29,11 +29,15 @@ LENGTH_WORDS = 120
 def answer_reward(response: str, golds: Sequence[str]) -> float:
     """1 when the answer equals a gold one (ignoring case, citations and outer punctuation), else half of the best word F1.
 
+    "Not in the documents" shares no words with an answer: it is worth 1 if it is gold, else 0, and where it is the only gold one, any answer 0.
+
     >>> answer_reward("###Reason: So. ###Answer: Tarn.", ["tarn"]), answer_reward("in Tarn", ["Tarn"])
     (1.0, 0.3333333333333333)
     """
     answer = normalise_answer(parse_answer(response).answer)
-    accepted = [normalise_answer(gold) for gold in golds]
+    accepted = [normalise_answer(gold) for gold in golds if not is_no_answer(gold)]
+    if is_no_answer(answer):
+        return float(len(accepted) < len(golds))
     if answer in accepted:
         return 1.0
     return max((word_f1(answer.split(), gold.split()) for gold in accepted), default=0.0) / 2

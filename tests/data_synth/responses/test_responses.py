@@ -157,6 +157,9 @@ def test_rows_come_back_from_both_files(tmp_path: Path) -> None:
         ("Quill", ["Tarn"], 0.0),
         ("Tarn", [], 0.0),
         ("the old yard", ["the yard", "yard"], 0.4),
+        ("not in the documents [1]", ["The yard is in the town"], 0.0),
+        ("Not in the documents.", ["not in the documents"], 1.0),
+        ("It is in the yard [1]", ["not in the documents"], 0.0),
     ],
 )
 def test_an_answer_is_worth_all_when_equal_and_at_most_half_otherwise(

@@ -36,6 +36,8 @@ TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
+MS_TIMES_TRAINING = 3.0
+"""Seconds of a prompt of the round of MS (eight responses, the reference, the training), in those of a training row: 28 and 9 s on stories."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
 """Disk: of an index (3.2 MB for the 12,500 words of examples/documents); room for an adapter, its optimiser and a checkpoint."""
 
@@ -82,13 +84,15 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     answering = pace.answer_s * (test + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
-    before = index + questions + MODELS_COMPARED * answering
+    own = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
+    before = index + questions + own + MODELS_COMPARED * answering
     training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - before)
     if training < pace.step_s:
         needed = math.ceil((before + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
-        found = f"hours = {settings.hours:g}: {duration(before)} for the index and the answers, {pace.step_s:.3g} s for a training step"
+        found = f"hours = {settings.hours:g}: {duration(before)} for all but the training, {pace.step_s:.3g} s for one of its steps"
         raise UserError(found, f"{needed:g} hours at least", "give more --hours, or a smaller --model")
-    seconds = {"index": index, "questions": questions, "baseline": answering, "model": training, "tuned": answering}
+    seconds = {"index": index, "questions": questions, "model": training, **({"ms": own} if own else {})}
+    seconds |= {"baseline": answering, "tuned": answering}
     return TunePlan(
         len(documents), words, test, general, pace, seconds, RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
     )

@@ -20,6 +20,19 @@ SFT: dict[str, Any] = {
 """What the reader was trained with (its card is in graph/models/reader), a row at a time: activations of four took 14 GB in float32."""
 
 
+MS: dict[str, Any] = {
+    **SFT,
+    "beta": 0.1,
+    "beta_reward": 0.25,
+    "warmup_share": 0.1,
+    "rewards": {"correct": 1.0, "gold": 0.25, "format": 0.25},
+    "precision": "auto",
+}
+"""Of the round of MS (docs/log.md, "A round of MS on top")."""
+MS_RATE, MS_SAMPLES, MS_TOKENS = 0.5, 8, 64
+"""Its learning rate, as a share of the training's; responses to each prompt, and their longest, in tokens."""
+
+
 class TuneSettings(Settings):
     """All inputs of `modegraph tune` except the documents and the folder."""
 
@@ -51,6 +64,11 @@ class TuneSettings(Settings):
         default=0.1, ge=0, lt=1, description="share of training rows whose passages lack the answer"
     )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
+    ms_prompts: int = Field(
+        default=0,
+        ge=0,
+        description="prompts of a round of MS after the training, on the model's own responses to training questions; 0: no round",
+    )
     epochs: float = Field(default=1, gt=0, description="passes over the training rows, if the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")
     context_words: int = Field(default=600, ge=50, description="most words in the passages of a training row")
@@ -67,3 +85,21 @@ class TuneSettings(Settings):
         """The settings of `train sft` that do not depend on the model."""
         own = {name: getattr(self, name) for name in ("model", "epochs", "learning_rate", "max_length_tokens", "seed")}
         return {**SFT, **own, "data": str(data), "output": str(output)}
+
+    def round_of_ms(self, model: Path, data: Path, output: Path) -> dict[str, Any]:
+        """The settings of `train ms` for one round."""
+        return {
+            **MS,
+            "model": str(model),
+            "data": str(data),
+            "output": str(output),
+            "learning_rate": MS_RATE * self.learning_rate,
+            "max_length_tokens": self.max_length_tokens + MS_TOKENS,
+            "seed": self.seed,
+            "rounds": {
+                "count": 1,
+                "prompts": self.ms_prompts,
+                "samples": MS_SAMPLES,
+                "max_answer_tokens": MS_TOKENS,
+            },
+        }

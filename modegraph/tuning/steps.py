@@ -34,14 +34,16 @@ from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
 from serve.engines import open_model
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
+from train.preference.rounds import train_preference
 from train.run.save import fresh_folder
+from train.run.settings import MsSettings
 from train.sft import train_sft
 
 HELD_OUT, GENERAL = "held-out", "general"
-INDEX, QUESTIONS, BASELINE, ROWS, MODEL, TUNED = "index", "questions", "baseline", "rows", "model", "tuned"
+INDEX, QUESTIONS, ROWS, MODEL, MS, BASELINE, TUNED = "index", "questions", "rows", "model", "ms", "baseline", "tuned"
 QUESTIONS_FILE, DOCUMENTS_FILE, LEFT_OUT_FILE = "questions.jsonl", "documents.json", "left-out.json"
 LEDGER, SECONDS = "ledger.sqlite", "steps.jsonl"
-BEFORE_ANSWERS = (INDEX, QUESTIONS, ROWS, MODEL)
+BEFORE_ANSWERS = (INDEX, QUESTIONS, ROWS, MODEL, MS)
 DISTRACTORS = 3
 
 
@@ -56,9 +58,14 @@ class Tuning:
     out: Path
 
     @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps, in order."""
+        return tuple(step for step in (*BEFORE_ANSWERS, BASELINE, TUNED) if step != MS or self.settings.ms_prompts)
+
+    @property
     def tuned_model(self) -> str:
         """The folder of the tuned model."""
-        return str(self.out / MODEL)
+        return str(self.out / (MS if self.settings.ms_prompts else MODEL))
 
     def questions_of(self, split: str) -> ReadingSet:
         """The questions of a split over the index; training questions only over passages of training documents."""
@@ -185,6 +192,12 @@ def train(tuning: Tuning) -> None:
     train_sft(settings.model_copy(update={"max_steps": steps}))
 
 
+def train_on_own_responses(tuning: Tuning) -> None:
+    """One round of MS on responses of the trained model; an interrupted one resumes."""
+    values = tuning.settings.round_of_ms(tuning.out / MODEL, tuning.out / ROWS, tuning.out / MS)
+    train_preference(parse_settings(MsSettings, values, "tune"), open_model)
+
+
 FILLS: Mapping[str, Callable[[Tuning, Path], None]] = {
     INDEX: write_index,
     QUESTIONS: write_questions,
@@ -192,13 +205,14 @@ FILLS: Mapping[str, Callable[[Tuning, Path], None]] = {
     ROWS: write_rows,
     TUNED: partial(write_answers, lambda tuning: tuning.tuned_model),
 }
-STEPS = (*BEFORE_ANSWERS, BASELINE, TUNED)
 
 
 def run_step(name: str, tuning: Tuning) -> None:
-    """Fill the folder of a step; the index and the model resume in their unfinished folders."""
+    """Fill the folder of a step; the index and the models resume in their unfinished folders."""
     if name == MODEL:
         train(tuning)
+    elif name == MS:
+        train_on_own_responses(tuning)
     else:
         with fresh_folder(tuning.out / name, resumable=name == INDEX) as folder:
             FILLS[name](tuning, folder)

@@ -24,8 +24,9 @@ from modegraph.train import Config, settings_of
 from modegraph.tuning.gate import judge
 from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
 from modegraph.tuning.settings import TuneSettings
-from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, SECONDS, STEPS, Tuning, general_set, run_step
+from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, MS, SECONDS, Tuning, general_set, run_step
 from modegraph.tuning.tune_report import RECOMMENDED, serve_command, write_report
+from train.run.record import RECORD
 
 PLAN, LOG = "plan.json", "log.txt"
 STAGE = "tune"
@@ -124,16 +125,23 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
 
 def run_steps(tuning: Tuning) -> None:
     """Run each step whose folder is missing, and note its seconds."""
-    for number, name in enumerate(STEPS, start=1):
-        if (tuning.out / name).exists():
-            say(f"step {number} of {len(STEPS)}: {name} is there")
+    steps = tuning.steps
+    for number, name in enumerate(steps, start=1):
+        if is_done(tuning, name):
+            say(f"step {number} of {len(steps)}: {name} is there")
             continue
-        left = sum(tuning.plan.seconds.get(each, 0.0) for each in STEPS[number - 1 :])
-        say(f"step {number} of {len(STEPS)}: {name}; {duration(left)} left at most")
-        note_progress(tuning.out, number - 1, len(STEPS))
+        left = sum(tuning.plan.seconds.get(each, 0.0) for each in steps[number - 1 :])
+        say(f"step {number} of {len(steps)}: {name}; {duration(left)} left at most")
+        note_progress(tuning.out, number - 1, len(steps))
         started = time.perf_counter()
         run_step(name, tuning)
         append_jsonl(tuning.out / SECONDS, {"step": name, "seconds": round(time.perf_counter() - started, 1)})
+
+
+def is_done(tuning: Tuning, name: str) -> bool:
+    """Whether a step is complete: its folder is there, which rounds make at their start and end with a record."""
+    folder = tuning.out / name
+    return (folder / RECORD).is_file() if name == MS else folder.exists()
 
 
 def check_folder(out: Path, about: Mapping[str, Any]) -> None:

@@ -23,14 +23,15 @@ from modegraph.tuning.steps import (
     HELD_OUT,
     INDEX,
     LEFT_OUT_FILE,
+    MODEL,
+    MS,
     QUESTIONS,
     QUESTIONS_FILE,
     ROWS,
-    STEPS,
     Tuning,
     step_seconds,
 )
-from train.run.record import RunRecord, read_run
+from train.run.record import read_run
 
 RECOMMENDED, REPORT, CARD = "recommended.json", "report.html", "README.md"
 MOST_SAMPLES = 12
@@ -43,7 +44,7 @@ Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
 
 def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) -> None:
     """Write the report and the card, then recommended.json."""
-    run = read_run(Path(tuning.tuned_model))
+    trained = [name for name in tuning.steps if name in (MODEL, MS)]
     figures = {
         name: {model: reading_figures(getattr(pair, model)) for model in MODELS_COMPARED}
         | {CONSTANT: reading_figures(constant_answers([answer.task for answer in pair.tuned]))}
@@ -54,7 +55,7 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
         *figure_tables(tuning, figures),
         data_table(tuning),
         cost_table(tuning),
-        training_table(tuning, run),
+        *(training_table(tuning, name) for name in trained),
     ]
     headline = f"{'The tuned model is recommended' if gate.passed else 'Keep the untuned model'}: {gate.why}."
     write_text(tuning.out / REPORT, report_html("Tuning", headline, tables, (), list(samples(answers[HELD_OUT]))))
@@ -71,7 +72,7 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
         "metrics": {"f1_difference": gate.difference.mean, **means},
         "answers": {name: reading_json(models) for name, models in figures.items()},
         "settings": tuning.settings.recorded(),
-        "train_seconds": run.train_seconds,
+        "train_seconds": sum(read_run(tuning.out / name).train_seconds for name in trained),
     }
     write_json(tuning.out / RECOMMENDED, record)
 
@@ -116,17 +117,21 @@ def data_table(tuning: Tuning) -> Table:
 def cost_table(tuning: Tuning) -> Table:
     """The seconds of each step."""
     spent = step_seconds(tuning.out)
-    rows = tuple((step, f"{spent[step]:,.1f}" if step in spent else NONE) for step in STEPS)
+    rows = tuple((step, f"{spent[step]:,.1f}" if step in spent else NONE) for step in tuning.steps)
     return Table("Cost", ("step", "seconds"), rows, "Of an interrupted step, the time after its last start.")
 
 
-def training_table(tuning: Tuning, run: RunRecord) -> Table:
-    """What was trained on what, and with which settings."""
+def training_table(tuning: Tuning, name: str) -> Table:
+    """What the run of a step trained on what, and with which settings."""
+    run = read_run(tuning.out / name)
     steps, settings = run.metrics["train_steps"], run.settings
+    rounds = settings.get("rounds")
+    drawn = {"responses": f"{rounds['samples']} to each of {rounds['prompts']:,} training questions"} if rounds else {}
     facts = {
         "model": tuning.settings.model,
         "licence": licence_of(tuning.settings.model),
-        "steps": f"{steps:,.0f} of {settings['batch_size']} contexts",
+        **drawn,
+        "steps": f"{steps:,.0f} of {settings['batch_size'] * settings['gradient_accumulation']} contexts",
         "seconds a step": f"{run.train_seconds / steps:.3g}",
         "learning rate": f"{settings['learning_rate']:g}",
         "loss": f"{run.metrics['train_loss']:.4g}",
@@ -134,7 +139,8 @@ def training_table(tuning: Tuning, run: RunRecord) -> Table:
         "device": run.device,
         "versions": ", ".join(f"{name} {number}" for name, number in run.versions.items()),
     }
-    return Table("Training", ("what", "value"), tuple(facts.items()), "All settings are in model/settings.yaml.")
+    title = "A round of MS on the model's own responses" if rounds else "Training"
+    return Table(title, ("what", "value"), tuple(facts.items()), f"All settings are in {name}/settings.yaml.")
 
 
 def licence_of(model: str) -> str:

@@ -33,8 +33,10 @@ from tests.places import EXAMPLES, ROOT
 from tests.test_command_line import run
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
+from train.preference import rounds
 
 HANDBOOK = ("about-the-company", "equipment-and-data", "pay-and-pension", "travel-and-expenses")
+ORDER = ("index", "questions", "rows", "model", "baseline", "tuned")
 SHORT = ["--hours=0.05", *(f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes"))]
 SHORT += ["--set=max_length_tokens=4000", "--set=most_questions=24"]
 
@@ -107,7 +109,7 @@ def test_a_model_that_became_better_is_recommended(
     assert "The tuned model is recommended" in page and "General questions: fleet" in page
     assert re.search(rf"of them about the general set</\w+>\s*<td[^>]*>{len(trained) - len(own)}<", page)
     log = (tmp_path / "out/log.txt").read_text()
-    assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(steps.STEPS, 1)) and "sft: step" in log
+    assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(ORDER, 1)) and "sft: step" in log
     listed = {found.name: found for found in find_runs(tmp_path / "out")}
     assert (listed["."].stage, listed["."].state, listed["model"].stage) == ("tune", "finished", "sft")
     assert listed["."].figures["f1_difference"] == record["metrics"]["f1_difference"]
@@ -129,6 +131,35 @@ def test_a_model_of_poisoned_rows_is_held_back(
 
 
 @pytest.mark.slow
+def test_a_round_of_ms_follows_the_training_and_resumes(
+    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while the responses are drawn: the folder of the round is there, and the step is not done."""
+    quick |= {"ms_prompts": 3}
+    drawn = rounds.sample
+
+    def draw_and_die(*arguments: Any) -> Any:
+        drawn(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(rounds, "sample", draw_and_die)
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    assert (tmp_path / "out/ms").is_dir() and not (tmp_path / "out/baseline").exists()
+    plan = json.loads((tmp_path / "out/plan.json").read_text())["plan"]
+    assert plan["seconds"]["ms"] == pytest.approx(3 * 3 * plan["pace"]["step_s"] / 4), "a prompt as three rows of training"
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    ms = json.loads((tmp_path / "out/ms/run.json").read_text())
+    assert (ms["stage"], ms["base_model"]) == ("ms", str(tmp_path / "out/model")) and ms["metrics"]["train_steps"] == 1
+    spec = {json.loads(line)["model"] for line in (tmp_path / "out/tuned/held-out.jsonl").read_text().splitlines()}
+    assert spec == {f"hf:{tmp_path}/out/ms"} and tuned.record["settings"]["ms_prompts"] == 3
+    trained = {name: json.loads((tmp_path / f"out/{name}/run.json").read_text()) for name in ("model", "ms")}
+    assert tuned.record["train_seconds"] == pytest.approx(sum(run["train_seconds"] for run in trained.values()))
+    report = (tmp_path / "out/report.html").read_text()
+    assert "A round of MS on the model&#x27;s own responses" in report and "8 to each of 3 training questions" in report
+
+
+@pytest.mark.slow
 def test_what_is_interrupted_after_any_step_ends_with_the_same_files(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,13 +173,13 @@ def test_what_is_interrupted_after_any_step_ends_with_the_same_files(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tune, "run_step", run_and_die)
-    for name in steps.STEPS:
+    for name in ORDER:
         with pytest.raises(KeyboardInterrupt):
             mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
         assert [found.state for found in find_runs(tmp_path / "cut") if found.name == "."] == ["stopped"]
         assert ran[-1] == name and not (tmp_path / "cut/recommended.json").exists()
     tuned = mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
-    assert ran == list(steps.STEPS)
+    assert ran == list(ORDER)
     whole, cut = (contents(tmp_path / name) for name in ("whole", "cut"))
     assert whole.keys() == cut.keys() and len(whole) == 5
     differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]

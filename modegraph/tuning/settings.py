@@ -24,7 +24,9 @@ MS: dict[str, Any] = {
     **SFT,
     "beta": 0.1,
     "beta_reward": 0.25,
+    "label_smoothing": 1e-3,
     "warmup_share": 0.1,
+    "save_steps": 8,
     "rewards": {"correct": 1.0, "gold": 0.25, "format": 0.25},
     "precision": "auto",
 }

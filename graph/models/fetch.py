@@ -166,7 +166,9 @@ def arrived_bytes(parts: Iterable[Part], folder: Path) -> int:
         if complete.is_file():
             total += part.size_bytes
         elif unfinished.is_dir():
-            total += min(part.size_bytes, sum(_size(file) for file in unfinished.rglob("*.whl")))
+            walk = os.walk(unfinished)  # unlike rglob, it ignores folders that pip removes meanwhile
+            wheels = (Path(place) / name for place, _, names in walk for name in names if name.endswith(".whl"))
+            total += min(part.size_bytes, sum(map(_size, wheels)))
     return total
 
 

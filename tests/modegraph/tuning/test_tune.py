@@ -147,7 +147,9 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)
     assert (tmp_path / "out/ms").is_dir() and not (tmp_path / "out/baseline").exists()
     plan = json.loads((tmp_path / "out/plan.json").read_text())["plan"]
-    assert plan["seconds"]["ms"] == pytest.approx(3 * 3 * plan["pace"]["step_s"] / 4), "a prompt as three rows of training"
+    assert plan["seconds"]["ms"] == pytest.approx(3 * 3 * plan["pace"]["step_s"] / 4), (
+        "a prompt as three rows of training"
+    )
     tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
     ms = json.loads((tmp_path / "out/ms/run.json").read_text())
     assert (ms["stage"], ms["base_model"]) == ("ms", str(tmp_path / "out/model")) and ms["metrics"]["train_steps"] == 1
@@ -196,7 +198,7 @@ def test_a_call_that_was_answered_is_not_made_again(
     complete, calls, limit = HfModel.complete, [], 3
 
     def complete_some(self: HfModel, requests: Any) -> Any:
-        if (tmp_path / "out/model").exists():
+        if (tmp_path / "out/baseline").exists():
             if len(calls) == limit:
                 raise KeyboardInterrupt
             calls.extend(requests)

@@ -20,7 +20,7 @@ SFT: dict[str, Any] = {
 """What the reader was trained with (its card is in graph/models/reader), a row at a time: activations of four took 14 GB in float32."""
 
 
-MS: dict[str, Any] = {
+MS_ROUND: dict[str, Any] = {
     **SFT,
     "beta": 0.1,
     "beta_reward": 0.25,
@@ -91,7 +91,7 @@ class TuneSettings(Settings):
     def round_of_ms(self, model: Path, data: Path, output: Path) -> dict[str, Any]:
         """The settings of `train ms` for one round."""
         return {
-            **MS,
+            **MS_ROUND,
             "model": str(model),
             "data": str(data),
             "output": str(output),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -146,7 +147,6 @@ class HfModel(LocalModel):
         window = int(getattr(model.config.get_text_config(), "max_position_embeddings", sys.maxsize))
         super().__init__(name, tokenizer, window, _stop_ids(model, tokenizer))
         self._model = model.eval()
-        self._side_by_side: bool | None = None
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)
@@ -185,11 +185,11 @@ class HfModel(LocalModel):
 
     def _shares_prompts(self, rows: Sequence[Sequence[int]]) -> bool:
         """Whether some rows are equal and the model can decode them side by side."""
-        if len(first_of_equals(rows)[0]) == len(rows):
-            return False
-        if self._side_by_side is None:
-            self._side_by_side = can_decode_side_by_side(self._model)
-        return self._side_by_side
+        return len(first_of_equals(rows)[0]) < len(rows) and self._decodes_side_by_side
+
+    @cached_property
+    def _decodes_side_by_side(self) -> bool:
+        return can_decode_side_by_side(self._model)
 
     def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
         """As in LocalModel, by one forward pass over prompt and completion."""

@@ -32,7 +32,7 @@ from transformers import set_seed
 from data_synth.rows import ResponseRow
 from graph.models.checkpoint import is_adapter
 from graph.shared.console import track
-from train.model.load import load_model, load_tokenizer, without_dropout
+from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.packing import choose_layout
 from train.preference.groups import combine_rewards, split_into_groups, tokenize_members
 from train.preference.losses import dpo_loss, mode_seeking_loss
@@ -111,7 +111,7 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
     model = load_model(model_name, "float32", trainable=True)
     if not is_adapter(model_name):
         model = get_peft_model(model, lora_config(LoraSettings(rank=16, alpha=32)))
-    without_dropout(model)
+    without_dropout(model.to(device()))
     tokenizer = load_tokenizer(model_name)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [tokenize_members(tokenizer, row, range(max(SIZES))) for row in rows]
@@ -125,9 +125,9 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
         rewards_R = torch.tensor(combine_rewards(row, REWARDS)[: max(SIZES)])
         found = {}
         for arm in ARMS:
-            push_R = arm.push(ratios_R, rewards_R, f"{seed}/{row.id}")
+            push_R = arm.push(ratios_R.cpu(), rewards_R, f"{seed}/{row.id}").to(logps_R.device)
             parts = torch.autograd.grad(logps_R, weights, push_R, retain_graph=True)
-            found[arm] = torch.cat([part.flatten() for part in parts])
+            found[arm] = torch.cat([part.flatten() for part in parts]).cpu()
         gradients.add(number, found)
     return list(gradients.rows())
 

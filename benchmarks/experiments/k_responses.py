@@ -1,0 +1,378 @@
+"""A study of preference training with K responses on one GPU: arms with paired seeds, measured on held-out prompts, compared at equal KL.
+
+    python -P benchmarks/experiments/k_responses.py draw STUDY PROMPTS.jsonl FOLDER --model MODEL
+    python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 100 --rates 1e-4 3e-4 1e-3 --part 0/8
+    python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 0 1 2 3 4 5 --part 0/8
+    python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
+
+STUDY is a file like configs/study/k-responses.yaml, PROMPTS reading rows that MODEL, a full model, was not trained on. `draw` gives the first
+prompts to dev and test, and to training those whose responses differ in reward. With --rates the runs are trials, measured on dev; without it an
+arm has the rate that was best there. --part I/N does every N-th run from the I-th on, so that several processes share a GPU.
+
+Legend: B rows of a batch, V vocabulary, Q prompts, S seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+
+from data_synth.responses.responses import DrawnTexts
+from data_synth.rows import ResponseRow, Sampling, response_to_json
+from eval.alignment.measure import reward_of
+from eval.alignment.sample import Samples, cut_at_end, samples_of
+from eval.metrics import normalise
+from eval.statistics import bootstrap_seeds, equality_test, holm, sign_flip_test
+from eval.study import StudySettings, train_settings
+from graph.answer.prompt import parse_answer
+from graph.answer.template import prompt_ids
+from graph.config import load_settings
+from graph.shared.console import track
+from graph.shared.ids import content_id
+from graph.shared.jsonl import write_json, write_jsonl
+from serve.engines.hf import decode_side_by_side
+from train.model.load import load_policy, load_tokenizer
+from train.model.packing import pack_rows, packed_logps
+from train.preference.groups import combine_rewards
+from train.preference.preference import method_of, read_preference_data, response_group_trainer
+from train.preference.rounds import rewarded
+from train.run.data import Prompt, read_prompts, read_responses
+from train.run.loop import quiet_libraries, run_trainer
+from train.run.settings import DpoSettings, MsSettings, machine_precision
+
+ANSWER_TOKENS = 48
+PROMPTS_AT_ONCE = 32
+GRID = 5
+"""KLs between the ends of two frontiers at which they are compared."""
+
+
+class Gumbel:
+    """A sampler of softmax(logits) for all rows at once: rows of equal number get equal noise whatever the policy."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.generator = torch.Generator(device)
+        self.generator.manual_seed(seed)
+
+    def __call__(self, ids_BT: Tensor, logits_BV: Tensor) -> Tensor:
+        uniform_BV = torch.rand(logits_BV.shape, generator=self.generator, device=logits_BV.device)
+        return logits_BV.float() - (-uniform_BV.clamp_min(1e-20).log()).log()
+
+
+def draw(
+    model: Any, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], samples: int, seed: int
+) -> Iterator[Samples]:
+    """`samples` responses to each prompt (id and tokens) at temperature 1, in order."""
+    ends = frozenset([tokenizer.eos_token_id])
+    for first in range(0, len(prompts), PROMPTS_AT_ONCE):
+        batch = prompts[first : first + PROMPTS_AT_ONCE]
+        rows = [ids for _, ids in batch for _ in range(samples)]
+        longest = max(map(len, rows))
+        ids_BT = torch.tensor([[0] * (longest - len(ids)) + list(ids) for ids in rows], device=model.device)
+        mask_BT = torch.tensor([[0] * (longest - len(ids)) + [1] * len(ids) for ids in rows], device=model.device)
+        gumbel = Gumbel(int(content_id(str(seed), batch[0][0])[:8], 16), model.device)
+        with torch.no_grad():
+            drawn = decode_side_by_side(model, ids_BT, mask_BT, gumbel, ANSWER_TOKENS, ends)
+        for number, (_, ids) in enumerate(batch):
+            own = drawn[number * samples : (number + 1) * samples]
+            yield samples_of(tokenizer, ids, [cut_at_end(list(each), tokenizer.eos_token_id) for each in own])
+
+
+def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_id: int) -> ResponseRow:
+    """The responses to a prompt as drawn, with their rewards; empty ones count as a dash."""
+    cut = tuple(number for number, ids in enumerate(drawn.group.responses) if ids[-1] != end_id)
+    texts = DrawnTexts(tuple(text or "–" for text in drawn.texts), cut)
+    return replace(rewarded(prompt, texts), sampling=sampling, policy=policy)
+
+
+def draw_data(study: StudySettings, file: Path, folder: Path, model_name: str, seed: int) -> None:
+    """Write dev.jsonl and test.jsonl, and train/train.jsonl of prompts whose responses differ in reward."""
+    weights = train_settings(study.arms[study.contrast[0]])["rewards"]
+    model, tokenizer = load_policy(model_name, machine_precision())
+    prompts = sorted(read_prompts(file), key=lambda each: content_id(str(seed), each.row.id, each.row.question))
+    folder.joinpath("train").mkdir(parents=True, exist_ok=True)
+    wanted = {"dev": study.dev_prompts, "test": study.test_prompts}
+    taken = 0
+    for split, count in wanted.items():
+        rows = list(rows_of(model, tokenizer, prompts[taken : taken + count], study.test_samples, seed))
+        write_jsonl(folder / f"{split}.jsonl", map(response_to_json, rows))
+        taken += count
+    train: list[ResponseRow] = []
+    while len(train) < study.train_prompts and taken < len(prompts):
+        batch = prompts[taken : taken + PROMPTS_AT_ONCE]
+        rows = list(rows_of(model, tokenizer, batch, study.train_samples, seed))
+        train += [row for row in rows if len(set(combine_rewards(row, weights))) > 1]
+        taken += len(batch)
+    write_jsonl(folder / "train" / "train.jsonl", map(response_to_json, train[: study.train_prompts]))
+    print(f"{len(train)} of {taken - sum(wanted.values())} prompts have responses that differ", flush=True)
+
+
+def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int, seed: int) -> Iterator[ResponseRow]:
+    """The rows of prompts with fresh responses of the model."""
+    sampling = Sampling(samples, 1.0, ANSWER_TOKENS, seed, as_drawn=True)
+    ids = [(prompt.row.id, prompt_ids(tokenizer, prompt.row.prompt)) for prompt in prompts]
+    for prompt, drawn in zip(prompts, draw(model, tokenizer, ids, samples, seed), strict=True):
+        yield row_of(prompt, drawn, sampling, "reader", tokenizer.eos_token_id)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A checkpoint: its update, and by prompt the mean reward, share right, KL to the reference and entropy (nats), distinct answers, words."""
+
+    update: int
+    reward: list[float] = field(default_factory=list)
+    right: list[float] = field(default_factory=list)
+    kl: list[float] = field(default_factory=list)
+    entropy: list[float] = field(default_factory=list)
+    distinct: list[float] = field(default_factory=list)
+    words: list[float] = field(default_factory=list)
+
+
+def measure(
+    model: Any, tokenizer: Any, rows: Sequence[ResponseRow], weights: Mapping[str, float], samples: int, update: int
+) -> Measured:
+    """A policy, an adapter on its reference, on rows; the draws of a prompt have equal noise under every policy."""
+    prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
+    measured = Measured(update)
+    drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
+    for first in range(0, len(rows), PROMPTS_AT_ONCE):
+        groups = [each.group for each in drawn[first : first + PROMPTS_AT_ONCE]]
+        packed = pack_rows(groups, sum(group.tokens for group in groups))
+        with torch.no_grad():
+            logps_R = packed_logps(model, packed)
+            with model.disable_adapter():
+                reference_R = packed_logps(model, packed)
+        measured.kl.extend((logps_R - reference_R).view(-1, samples).mean(1).tolist())
+        measured.entropy.extend((-logps_R).view(-1, samples).mean(1).tolist())
+    for row, each in zip(rows, drawn, strict=True):
+        answers = [normalise(parse_answer(text).answer) for text in each.texts]
+        measured.reward.append(fmean(reward_of(text, row, weights) for text in each.texts))
+        measured.right.append(fmean(reward_of(text, row, {"correct": 1.0}) == 1 for text in each.texts))
+        measured.distinct.append(len(set(answers)) / len(answers))
+        measured.words.append(fmean(len(text.split()) for text in each.texts))
+    return measured
+
+
+class MeasureCallback(TrainerCallback):  # type: ignore[misc]
+    """Measures the policy after given updates."""
+
+    def __init__(self, updates: Sequence[int], measure_at: Any) -> None:
+        self.updates, self.measure_at = updates, measure_at
+        self.points: list[Measured] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Measure, if this update is one of them."""
+        if state.global_step in self.updates:
+            model.eval()
+            self.points.append(self.measure_at(model, state.global_step))
+            model.train()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: an arm, a seed and a rate; `trial` runs are measured on dev at their end alone."""
+
+    arm: str
+    seed: int
+    rate: float
+    trial: bool
+
+    @property
+    def file(self) -> str:
+        return f"{'trial' if self.trial else 'run'}-{self.arm}-s{self.seed}-{self.rate:g}.json"
+
+
+def jobs_of(
+    study: StudySettings, results: Path, arms: Sequence[str], seeds: Sequence[int], rates: Sequence[float]
+) -> list[Job]:
+    """The runs to do, seed by seed, so that the arms of a seed are done at about the same time."""
+    names = arms or list(study.arms)
+    if rates:
+        return [Job(arm, seed, rate, True) for seed in seeds for arm in names for rate in rates]
+    best = best_rates(results)
+    return [Job(arm, seed, best[arm], False) for seed in seeds for arm in names]
+
+
+def best_rates(results: Path) -> dict[str, float]:
+    """The rate of each arm whose trial has the highest mean reward on dev."""
+    trials: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for file in sorted(results.glob("trial-*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        trials[run["arm"]].append((fmean(run["points"][-1]["reward"]), run["rate"]))
+    return {arm: max(found)[1] for arm, found in trials.items()}
+
+
+def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model_name: str) -> None:
+    """Train and measure one run, and write its file."""
+    arm = study.arms[job.arm]
+    kind = MsSettings if arm.stage == "ms" else DpoSettings
+    changes = {
+        "model": model_name,
+        "data": str(folder / "train"),
+        "seed": job.seed,
+        "learning_rate": job.rate,
+        "max_steps": study.updates,
+        "save_steps": None,
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = kind(**{**train_settings(arm), **changes, "output": f"{scratch}/run"})
+        tokenizer = load_tokenizer(model_name)
+        rows = read_responses(folder / ("dev.jsonl" if job.trial else "test.jsonl"))
+        data = read_preference_data(settings, tokenizer, settings.label_smoothing)
+        started = time.perf_counter()
+        trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, Path(scratch))
+        at = [study.updates * number // study.checkpoints for number in range(1, study.checkpoints + 1)]
+        callback = MeasureCallback(
+            at[-1:] if job.trial else at,
+            lambda model, update: measure(model, tokenizer, rows, settings.rewards, study.test_samples, update),
+        )
+        trainer.add_callback(callback)
+        run_trainer(trainer, job.file)
+    seconds = time.perf_counter() - started
+    points = [vars(point) for point in callback.points]
+    write_json(
+        results / job.file, {"arm": job.arm, "seed": job.seed, "rate": job.rate, "seconds": seconds, "points": points}
+    )
+    del trainer
+    torch.cuda.empty_cache()
+
+
+def frontier(run: Mapping[str, Any], kl: float) -> list[float]:
+    """The rewards by prompt of a run at a KL between those of its checkpoints: linear between the two next to it."""
+    points = sorted((fmean(point["kl"]), point["reward"]) for point in run["points"])
+    kls = [point[0] for point in points]
+    after = min(max(int(np.searchsorted(kls, kl)), 1), len(kls) - 1)
+    share = (kl - kls[after - 1]) / max(kls[after] - kls[after - 1], 1e-9)
+    return [low + share * (high - low) for low, high in zip(points[after - 1][1], points[after][1], strict=True)]
+
+
+def shared_range(*runs: Mapping[str, Any]) -> tuple[float, float]:
+    """The KLs between the first and last checkpoint of every run; empty if the first is not below the second."""
+    ends = [[fmean(point["kl"]) for point in run["points"]] for run in runs]
+    return max(map(min, ends)), min(map(max, ends))
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[float] | None:
+    """Reward of one run minus another's by prompt, the mean over KLs that both have; None if there are none."""
+    low, high = shared_range(one, other)
+    if low >= high:
+        return None
+    at = [low + (high - low) * number / (GRID - 1) for number in range(GRID)]
+    by_kl = [[a - b for a, b in zip(frontier(one, kl), frontier(other, kl), strict=True)] for kl in at]
+    return [fmean(values) for values in zip(*by_kl, strict=True)]
+
+
+def report(study: StudySettings, results: Path) -> dict[str, Any]:
+    """The figures of every arm, and every arm against the first of the contrast, by paired seeds."""
+    runs: defaultdict[str, dict[int, Any]] = defaultdict(dict)
+    for file in sorted(results.glob("run-*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        runs[run["arm"]][run["seed"]] = run
+    table = [arm_figures(arm, list(by_seed.values())) for arm, by_seed in runs.items()]
+    first, second = study.contrast
+    contrasts = {arm: contrast(runs[first], runs[arm], study.equal_within) for arm in runs if arm != first}
+    others = {arm: found["p"] for arm, found in contrasts.items() if arm != second and found["p"] is not None}
+    for arm, p in holm(others).items():
+        contrasts[arm]["p, Holm"] = p
+    return {"best rates": best_rates(results), "arms": table, f"{first} minus": contrasts}
+
+
+def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over prompts and seeds at every checkpoint, with the standard deviation over seeds of the reward."""
+    points = []
+    for at in zip(*(run["points"] for run in runs), strict=True):
+        rewards = [fmean(point["reward"]) for point in at]
+        means = {
+            name: round(fmean(fmean(point[name]) for point in at), 4) for name in vars(Measured(0)) if name != "update"
+        }
+        points.append(
+            {"update": at[0]["update"], **means, "reward sd": round(stdev(rewards), 4) if len(rewards) > 1 else None}
+        )
+    return {
+        "arm": arm,
+        "seeds": len(runs),
+        "rate": runs[0]["rate"],
+        "seconds": round(fmean(run["seconds"] for run in runs)),
+        "points": points,
+    }
+
+
+def contrast(first: Mapping[int, Any], other: Mapping[int, Any], margin: float) -> dict[str, Any]:
+    """The difference at equal KL and at the end, by paired seeds: mean, interval, exact p, p of equality."""
+    seeds = sorted(set(first) & set(other))
+    equal = [difference(first[seed], other[seed]) for seed in seeds]
+    at_end = [fmean(first[seed]["points"][-1]["reward"]) - fmean(other[seed]["points"][-1]["reward"]) for seed in seeds]
+    found: dict[str, Any] = {
+        "seeds": len(seeds),
+        "at the end": round(fmean(at_end), 4),
+        "p at the end": sign_flip_test(at_end),
+    }
+    usable = [values for values in equal if values is not None]
+    if len(usable) < len(seeds):
+        return {**found, "seeds without a common KL": len(seeds) - len(usable), "p": None}
+    by_seed = [fmean(values) for values in usable]
+    interval = bootstrap_seeds(usable)
+    return {
+        **found,
+        "at equal KL": round(fmean(by_seed), 4),
+        "interval": [round(interval.low, 4), round(interval.high, 4)],
+        "by seed": [round(value, 4) for value in by_seed],
+        "seed sd": round(stdev(by_seed), 4) if len(by_seed) > 1 else None,
+        "p": sign_flip_test(by_seed),
+        f"p of equality within {margin:g}": equality_test(by_seed, margin),
+    }
+
+
+def main() -> int:
+    """Draw, train or report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, places in (("draw", ("prompts", "folder")), ("train", ("folder", "results")), ("report", ("results",))):
+        command = commands.add_parser(name)
+        command.add_argument("study", type=Path)
+        for place in places:
+            command.add_argument(place, type=Path)
+        if name != "report":
+            command.add_argument("--model", required=True)
+    commands.choices["draw"].add_argument("--seed", type=int, default=0)
+    train = commands.choices["train"]
+    train.add_argument("--arms", nargs="*", default=[])
+    train.add_argument("--seeds", nargs="+", type=int, required=True)
+    train.add_argument("--rates", nargs="*", type=float, default=[])
+    train.add_argument("--part", default="0/1")
+    commands.choices["report"].add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    study = load_settings(StudySettings, options.study)
+    quiet_libraries()
+    if options.command == "draw":
+        draw_data(study, options.prompts, options.folder, options.model, options.seed)
+    elif options.command == "train":
+        options.results.mkdir(parents=True, exist_ok=True)
+        index, count = map(int, options.part.split("/"))
+        jobs = jobs_of(study, options.results, options.arms, options.seeds, options.rates)[index::count]
+        for job in track(jobs, "runs", len(jobs)):
+            if not (options.results / job.file).exists():
+                train_job(study, job, options.folder, options.results, options.model)
+    else:
+        print(json.dumps(report(study, options.results), indent=None if options.json else 2, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

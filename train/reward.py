@@ -23,7 +23,7 @@ from graph.shared.console import track
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
 from train.model.load import device, load_model, load_tokenizer, without_dropout
-from train.model.logps import check_rotation, pad_rows, tokenize_row
+from train.model.logps import check_rotation, pad_rows, tokenize_rows
 from train.run.data import both_sides, read_responses, reward_dataset
 from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
 from train.run.record import RunRecord, read_run
@@ -115,7 +115,7 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     if record.stage != "reward":
         raise UserError(f"{folder}: a run of `train {record.stage}`", "one of `train reward`", "name another folder")
     tokenizer = load_tokenizer(str(folder))
-    rows = [tokenize_row(tokenizer, prompt, text) for prompt, text in zip(prompts, responses, strict=True)]
+    rows = tokenize_rows(tokenizer, list(zip(prompts, responses, strict=True)))
     model = load_model(str(folder), record.settings["precision"], head="score").to(device()).eval()
     config = model.config.get_text_config()
     config.pad_token_id = tokenizer.pad_token_id

@@ -24,7 +24,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.types import Message
 from train.model.load import device, load_tokenizer
-from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_row
+from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_rows
 from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
 from train.run.loop import (
     SingleCastMixin,
@@ -155,7 +155,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
         raise UserError(f"eval_steps = {settings.eval_steps} without {dev_file}", "dev rows to answer", "unset it")
 
     def groups(rows: Sequence[Conversation], file: Path) -> list[TokenizedGroup]:
-        tokenized = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
+        tokenized = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
         check_fit(tokenized, settings.max_length_tokens, file)
         max_tokens = settings.group_tokens or settings.max_length_tokens
         return share_prefixes(tokenized, [row.context for row in rows], max_tokens)
@@ -307,7 +307,7 @@ def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
 
 def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
     """The figures of greedy answers: exact match, F1, and the share of exact answers with gold passages that cite them."""
-    prompts = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
+    prompts = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
     limit = 2 * max(len(row.ids) - row.prompt_tokens for row in prompts)
     order = sorted(range(len(rows)), key=lambda row_number: prompts[row_number].prompt_tokens)
     scores = []

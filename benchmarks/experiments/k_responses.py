@@ -49,7 +49,7 @@ from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json, write_jsonl
 from serve.engines.hf import decode_side_by_side
 from train.model.load import load_policy, load_tokenizer
-from train.model.packing import pack_rows, packed_logps
+from train.model.packing import LogpsOf
 from train.preference.groups import combine_rewards
 from train.preference.preference import method_of, read_preference_data, response_group_trainer
 from train.preference.rounds import rewarded
@@ -57,7 +57,7 @@ from train.run.data import Prompt, read_prompts, read_responses
 from train.run.loop import quiet_libraries, run_trainer
 from train.run.settings import DpoSettings, MsSettings, machine_precision
 
-ANSWER_TOKENS = 48
+ANSWER_TOKENS = 32
 PROMPTS_AT_ONCE = 32
 GRID = 5
 """KLs between the ends of two frontiers at which they are compared."""
@@ -145,7 +145,13 @@ class Measured:
 
 
 def measure(
-    model: Any, tokenizer: Any, rows: Sequence[ResponseRow], weights: Mapping[str, float], samples: int, update: int
+    model: Any,
+    tokenizer: Any,
+    logps_of: LogpsOf,
+    rows: Sequence[ResponseRow],
+    weights: Mapping[str, float],
+    samples: int,
+    update: int,
 ) -> Measured:
     """A policy, an adapter on its reference, on rows; the draws of a prompt have equal noise under every policy."""
     prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
@@ -153,11 +159,10 @@ def measure(
     drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
     for first in range(0, len(rows), PROMPTS_AT_ONCE):
         groups = [each.group for each in drawn[first : first + PROMPTS_AT_ONCE]]
-        packed = pack_rows(groups, sum(group.tokens for group in groups))
         with torch.no_grad():
-            logps_R = packed_logps(model, packed)
+            logps_R = logps_of(model, groups)
             with model.disable_adapter():
-                reference_R = packed_logps(model, packed)
+                reference_R = logps_of(model, groups)
         measured.kl.extend((logps_R - reference_R).view(-1, samples).mean(1).tolist())
         measured.entropy.extend((-logps_R).view(-1, samples).mean(1).tolist())
     for row, each in zip(rows, drawn, strict=True):
@@ -240,7 +245,9 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
         at = [study.updates * number // study.checkpoints for number in range(1, study.checkpoints + 1)]
         callback = MeasureCallback(
             at[-1:] if job.trial else at,
-            lambda model, update: measure(model, tokenizer, rows, settings.rewards, study.test_samples, update),
+            lambda model, update: measure(
+                model, tokenizer, trainer.logps_of, rows, settings.rewards, study.test_samples, update
+            ),
         )
         trainer.add_callback(callback)
         run_trainer(trainer, job.file)
@@ -249,7 +256,6 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
     write_json(
         results / job.file, {"arm": job.arm, "seed": job.seed, "rate": job.rate, "seconds": seconds, "points": points}
     )
-    del trainer
     torch.cuda.empty_cache()
 
 

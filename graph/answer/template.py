@@ -42,10 +42,27 @@ def answer_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list
     UserError as for `prompt_text`, and if the template writes the head of the assistant's turn only with the answer: the head would be
     learned as part of the answer.
     """
+    return chat_ids(tokenizer, [(messages, answer)])[0][1]
+
+
+def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> list[tuple[list[int], list[int]]]:
+    """(`prompt_ids`, `answer_ids`) of each chat and its answer, tokenised together: a fast tokenizer then uses all cores."""
+    texts = [_parts(tokenizer, messages, answer) for messages, answer in chats]
+    both = _ids_of_each(tokenizer, [prompt + written for prompt, written in texts])
+    before = dict.fromkeys(prompt for prompt, _ in texts)
+    prompts = dict(zip(before, _ids_of_each(tokenizer, list(before)), strict=True))
+    return [
+        (prompts[prompt], _continuation_ids(tokenizer, prompts[prompt], ids, written))
+        for (prompt, written), ids in zip(texts, both, strict=True)
+    ]
+
+
+def _parts(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[str, str]:
+    """A prompt, and all that follows it with an answer."""
     prompt = prompt_text(tokenizer, messages)
-    turns = _turns(tokenizer, messages)
-    before, _, after = _render(tokenizer, [*turns, _turn("assistant", _PLACEHOLDER)]).partition(_PLACEHOLDER)
-    return _continuation_ids(tokenizer, prompt, _opening(prompt, before) + answer + after)
+    turns = [*_turns(tokenizer, messages), _turn("assistant", _PLACEHOLDER)]
+    before, _, after = _render(tokenizer, turns).partition(_PLACEHOLDER)
+    return prompt, _opening(prompt, before) + answer + after
 
 
 def leaves_thinking_open(tokenizer: Any) -> bool:
@@ -83,9 +100,8 @@ def _is_open(prompt: str) -> bool:
     return prompt.rstrip().endswith(THINK)
 
 
-def _continuation_ids(tokenizer: Any, prompt: str, text: str) -> list[int]:
-    """The tokens of `text` after those of `prompt`; if a token would span both, `text` is tokenised separately."""
-    before, both = _ids(tokenizer, prompt), _ids(tokenizer, prompt + text)
+def _continuation_ids(tokenizer: Any, before: list[int], both: list[int], text: str) -> list[int]:
+    """The tokens of `text` after those of its prompt; if a token of the two together would span both, `text` is tokenised separately."""
     return both[len(before) :] if both[: len(before)] == before else _ids(tokenizer, text)
 
 
@@ -122,3 +138,7 @@ def _is_lost(turn: Mapping[str, str], text: str) -> bool:
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _ids_of_each(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    return [list(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []

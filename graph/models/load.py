@@ -74,6 +74,10 @@ def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = 
     UserError if it cannot be read, or if the weights do not match its configuration; only `new_modules`, those of a new head, may be
     initialised at random.
     """
+    import torch
+
+    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has another one (an H100: 3 s a step for .5).
+    torch.backends.cuda.enable_cudnn_sdp(False)
     # Without this, transformers searches the hub for an adapter, with retries if it does not answer.
     options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}
     try:

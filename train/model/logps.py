@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from graph.answer.template import answer_ids, prompt_ids
+from graph.answer.template import chat_ids
 from graph.errors import UserError
 from graph.types import Message
 
@@ -61,6 +61,8 @@ def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
 
 
 HEAD_CHUNK_TOKENS = 512
+ROWS_AT_ONCE = 512
+"""Rows that are tokenised together."""
 SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 """Settings of models that transform their logits after the head."""
 
@@ -161,12 +163,28 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
 
 
 def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
-    """A chat prompt in exactly the server's tokens (graph/answer/template.py), and the completion up to its end token.
+    """One row of `tokenize_rows`."""
+    return tokenize_rows(tokenizer, [(prompt, completion)])[0]
+
+
+def tokenize_rows(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[tuple[Sequence[Message], str]]
+) -> list[TokenizedRow]:
+    """Chat prompts in exactly the server's tokens (graph/answer/template.py), each with its completion up to its end token.
 
     UserError if the template does not end an assistant's turn with the end token (a model trained on such rows never learns to
-    stop), or if the completion contains it.
+    stop), or if a completion contains it.
     """
-    prompt_tokens, answer = prompt_ids(tokenizer, prompt), answer_ids(tokenizer, prompt, completion)
+    tokenized = []
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        batch = rows[first : first + ROWS_AT_ONCE]
+        for (_, completion), (prompt, answer) in zip(batch, chat_ids(tokenizer, batch), strict=True):
+            tokenized.append(TokenizedRow((*prompt, *_up_to_end(tokenizer, answer, completion)), len(prompt)))
+    return tokenized
+
+
+def _up_to_end(tokenizer: PreTrainedTokenizerBase, answer: list[int], completion: str) -> list[int]:
+    """The tokens of an answer up to its end token, the only one in it."""
     ends = answer.count(tokenizer.eos_token_id)
     if ends == 0:
         found = f"the chat template ends an assistant's turn without {tokenizer.eos_token!r}"
@@ -174,8 +192,7 @@ def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], 
     if ends > 1:
         found = f"a completion that spells {tokenizer.eos_token!r}: {completion!r:.80}"
         raise UserError(found, "the end token at its end alone", "take it out of the text")
-    written = answer[: answer.index(tokenizer.eos_token_id) + 1]
-    return TokenizedRow((*prompt_tokens, *written), len(prompt_tokens))
+    return answer[: answer.index(tokenizer.eos_token_id) + 1]
 
 
 def pad_rows(rows: Sequence[TokenizedRow], pad_id: int) -> tuple[Tensor, Tensor]:

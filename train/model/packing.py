@@ -275,12 +275,13 @@ LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
 def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> LogpsOf:
     """Packed if the model's attention supports it; otherwise plain, with a message that gives the reason.
 
-    If a mask works, the attention without masked pairs is tried, and used if its results are correct.
+    If a mask works on a CPU, the attention without masked pairs is tried, and used if its results are correct. On a GPU the masked pairs
+    cost less than its many small kernels.
     """
     if reason := can_pack(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
         return plain_layout
-    if model.config.get_text_config()._attn_implementation == "sdpa":
+    if model.config.get_text_config()._attn_implementation == "sdpa" and unwrapped(model).device.type == "cpu":
         use_shared_prefix_attention(model)
         if can_pack(model, longest_tokens):
             model.set_attn_implementation("sdpa")

@@ -18,7 +18,7 @@ from graph.errors import UserError
 from graph.shared.console import say
 from graph.shared.ids import content_id
 from graph.types import Message
-from train.model.logps import tokenize_row
+from train.model.logps import tokenize_rows
 from train.model.packing import TokenizedGroup
 
 
@@ -115,7 +115,7 @@ def tokenize_group(
     tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], responses: Sequence[str], cut: Collection[int] = ()
 ) -> TokenizedGroup:
     """A chat prompt and its responses, split at the end of their common prompt tokens; each has its end token, except those numbered in `cut`."""
-    rows = [tokenize_row(tokenizer, prompt, response) for response in responses]
+    rows = tokenize_rows(tokenizer, [(prompt, response) for response in responses])
     shared = min(row.prompt_tokens for row in rows)
     return TokenizedGroup(
         rows[0].ids[:shared],

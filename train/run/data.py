@@ -194,9 +194,11 @@ def check_lengths(
 
     `sides` picks the completions to train on. TRL would silently truncate such rows, and so remove the answer and its end token.
     """
-    from train.model.logps import tokenize_row
+    from train.model.logps import tokenize_rows
 
-    lengths_of = [[len(tokenize_row(tokenizer, row.prompt, text).ids) for text in sides(row)] for row in rows]
+    lengths_of = [
+        [len(one.ids) for one in tokenize_rows(tokenizer, [(row.prompt, text) for text in sides(row)])] for row in rows
+    ]
     lengths = [max(row_lengths) for row_lengths in lengths_of]
     too_long = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
     if too_long:

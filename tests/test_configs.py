@@ -136,10 +136,12 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 def test_the_papers_recipes_are_shipped(file: Path) -> None:
     """GraphMPA's in every config of pairs and of K = 8, and in those of SFT but for the rate of an adapter; EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4.
 
-    Those of smollm2 are the study's own: adapters of a small model on a CPU, a few dozen updates.
+    Those of smollm2 and the reader are the studies' own: adapters of a small model, a few dozen updates.
     """
     values = load_settings(kind_of(file), file).model_dump()
-    if file.stem.startswith(("sft-reader", "reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
+    if file.stem.startswith(("sft-reader", "reward", "selector", "verifier")) or file.stem.endswith(
+        ("smollm2", "reader")
+    ):
         return
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
     rate = 2e-4 if file.stem.startswith("sft-") else 1e-5

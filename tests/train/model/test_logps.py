@@ -9,12 +9,13 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
 from data_synth.rows import PreferenceRow, preference_to_json
+from graph.answer.template import prompt_ids
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
 from tests.train.world import preference
 from train.model.load import load_policy, load_tokenizer
-from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
+from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row, tokenize_rows
 from train.run.data import pair_dataset
 from train.sft import read_conversations
 
@@ -101,6 +102,18 @@ def test_tokens_equal_those_that_trl_cuts_where_a_template_knows_no_thinking(bas
         ours = tokenize_row(tokenizer, row.prompt, row.chosen)
         assert list(ours.ids) == single["input_ids"]
         assert [label != -100 for label in single["labels"]] == [t >= ours.prompt_tokens for t in range(len(ours.ids))]
+
+
+def test_rows_are_tokenised_together_as_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches with a remainder, prompts of several answers, and none; the prompt by the server's own function."""
+    tokenizer = load_tokenizer(str(base))
+    chats = [(row.prompt, text) for row in map(preference, range(3)) for text in (row.chosen, row.rejected)]
+    monkeypatch.setattr("train.model.logps.ROWS_AT_ONCE", 4)
+    together = tokenize_rows(tokenizer, chats)
+    assert together == [tokenize_row(tokenizer, *chat) for chat in chats]
+    for row, (messages, _) in zip(together, chats, strict=True):
+        assert list(row.ids[: row.prompt_tokens]) == prompt_ids(tokenizer, messages)
+    assert len(set(together)) == len(chats) and tokenize_rows(tokenizer, []) == []
 
 
 def test_a_template_without_the_end_token_is_refused(base: Path) -> None:

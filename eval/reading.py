@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -114,18 +114,47 @@ def over_gold(
             gold = list(question.gold_ids or question.context_ids[:1])
             near = [passage_id for passage_id in near if passage_id not in gold]
         rng.shuffle(near)
-        pools = [near, [passage_id for passage_id in lexical if passage_id not in gold]]
-        others: list[str] = []
-        while len(others) < distractors and any(pools):
-            pools.sort(key=len)
-            pool = pools[-1] if not pools[0] or len(others) % 2 else pools[0]
-            passage_id = pool.pop(0)
-            if passage_id not in others:
-                others.append(passage_id)
-        ids = [*gold, *others]
+        ids = [*gold, *mixed(near, [passage_id for passage_id in lexical if passage_id not in gold], distractors)]
         rng.shuffle(ids)
         tasks.append(ReadingTask(question, tuple(source.passages[passage_id] for passage_id in ids)))
     return tasks
+
+
+def over_distractors(
+    source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
+) -> list[ReadingTask]:
+    """Each answerable question over passages that do not answer it, so that it should be refused.
+
+    Left out are a question without distractors, and one that other documents may answer too (`Distractors.recurs`).
+    """
+    finder = Distractors(source)
+    tasks = []
+    for question in questions:
+        rng = random.Random(content_id("without gold", str(seed), question.id))
+        near, lexical = finder.candidates(question)
+        rng.shuffle(near)
+        ids = mixed(near, lexical, distractors)
+        rng.shuffle(ids)
+        if ids and question.is_answerable and not finder.recurs(question):
+            unanswered = replace(question, answers=(), gold_ids=())
+            tasks.append(ReadingTask(unanswered, tuple(source.passages[passage_id] for passage_id in ids)))
+    return tasks
+
+
+def mixed(one: Sequence[str], other: Sequence[str], count: int) -> list[str]:
+    """The first `count` distinct items of two lists, about as many of each while both last.
+
+    >>> mixed(["a", "b"], ["c", "d"], 3), mixed([], ["d", "e"], 3)
+    (['a', 'c', 'b'], ['d', 'e'])
+    """
+    pools, taken = [list(one), list(other)], list[str]()
+    while len(taken) < count and any(pools):
+        pools.sort(key=len)
+        pool = pools[-1] if not pools[0] or len(taken) % 2 else pools[0]
+        item = pool.pop(0)
+        if item not in taken:
+            taken.append(item)
+    return taken
 
 
 def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings) -> list[ReadingTask]:

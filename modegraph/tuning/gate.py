@@ -11,6 +11,8 @@ from eval.statistics import Interval, bootstrap_difference
 
 MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
 """Most additional refusals, as a share; most loss of F1 beyond the question, and on the general set."""
+MOST_FEWER_REFUSALS = 0.05
+"""Most refusals lost, as a share of the questions whose passages lack the answer."""
 ROUNDING = 1e-9
 
 
@@ -41,8 +43,16 @@ class AnswerPair:
 
     def more_refusals(self) -> float:
         """How much larger the share of refused questions is after tuning, of those that have an answer."""
-        pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
-        return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
+        return self._change_of_refusals(answerable=True)
+
+    def fewer_refusals(self) -> float:
+        """How much smaller the share of refused questions is after tuning, of those that should be refused."""
+        return -self._change_of_refusals(answerable=False)
+
+    def _change_of_refusals(self, answerable: bool) -> float:
+        pairs = zip(self.untuned, self.tuned, strict=True)
+        counted = [pair for pair in pairs if pair[0].task.question.is_answerable == answerable]
+        return fmean(after.score.refuses - before.score.refuses for before, after in counted) if counted else 0.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +83,8 @@ class Gate:
         return "; ".join(f"{check.what}: {check.found} ({check.limit})" for check in decisive)
 
 
-def judge(held_out: AnswerPair, general: AnswerPair | None, seed: int) -> Gate:
-    """Apply the conditions; without a general set there are four."""
+def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
+    """Apply the conditions; without unanswered questions and a general set there are four."""
     difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
     above_constant = held_out.difference_from_constant(seed)
     checks = [
@@ -88,6 +98,16 @@ def judge(held_out: AnswerPair, general: AnswerPair | None, seed: int) -> Gate:
             refusals <= MOST_MORE_REFUSALS + ROUNDING,
         ),
     ]
+    if unanswered is not None:
+        lost = unanswered.fewer_refusals()
+        checks.append(
+            Check(
+                "refused questions whose passages lack the answer",
+                f"{-lost:+.3f}",
+                f"at least -{MOST_FEWER_REFUSALS:g}",
+                lost <= MOST_FEWER_REFUSALS + ROUNDING,
+            )
+        )
     if general is not None:
         checks.append(at_most_loss("F1 on the general set", general.f1_difference(seed)))
     return Gate(difference, tuple(checks))

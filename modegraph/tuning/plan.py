@@ -34,6 +34,8 @@ TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 """Share of the time for a teacher's questions, and for answers, if there are enough questions; share of what remains that training may use."""
 MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
+UNANSWERED_EVERY = 3
+"""Every third test question is also answered over passages without its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
@@ -81,7 +83,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     words = sum(len(document.text.split()) for document in documents)
     share = ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR
     test, general = questions_within(share, pace.answer_s, settings.least_test, has_general)
-    answering = pace.answer_s * (test + general)
+    answering = pace.answer_s * (test + test // UNANSWERED_EVERY + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
     own = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
@@ -101,12 +103,14 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
     """How many test and general questions both models can answer in some seconds, a third of them general.
 
+    Every third test question is answered again over passages that lack its answer.
+
     >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 15, True)
-    ((100, 50), (150, 0), (15, 0))
+    ((75, 50), (112, 0), (15, 0))
     """
     answers = int(seconds / (MODELS_COMPARED * answer_s))
     general = min(MOST_GENERAL, answers // 3) if has_general else 0
-    return min(MOST_TEST, max(least_test, answers - general)), general
+    return min(MOST_TEST, max(least_test, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))), general
 
 
 def teacher_seconds(settings: TuneSettings) -> float:

@@ -15,7 +15,16 @@ from data_synth.reading.reading_form import READING
 from data_synth.reading.reading_rows import ReadingSettings, Share, reading_rows, set_of_index, set_of_passages
 from data_synth.reading.sets import ReadingSet, read_set
 from data_synth.rows import Dropped, ReadingRow
-from eval.reading import ReadingAnswer, ReadingTask, answer_all, answers_json, over_gold, pick_questions, score_text
+from eval.reading import (
+    ReadingAnswer,
+    ReadingTask,
+    answer_all,
+    answers_json,
+    over_distractors,
+    over_gold,
+    pick_questions,
+    score_text,
+)
 from graph.config import parse_settings
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
@@ -28,7 +37,14 @@ from graph.types import Document, Excerpt
 from modegraph.indexes import Index
 from modegraph.indexes import index as make_index
 from modegraph.tuning.gate import AnswerPair
-from modegraph.tuning.plan import TunePlan, questions_within, sft_settings, spec_to_ask, teacher_seconds
+from modegraph.tuning.plan import (
+    UNANSWERED_EVERY,
+    TunePlan,
+    questions_within,
+    sft_settings,
+    spec_to_ask,
+    teacher_seconds,
+)
 from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
 from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
 from serve.engines import open_model
@@ -39,7 +55,7 @@ from train.run.save import fresh_folder
 from train.run.settings import MsSettings
 from train.sft import train_sft
 
-HELD_OUT, GENERAL = "held-out", "general"
+HELD_OUT, UNANSWERED, GENERAL = "held-out", "unanswered", "general"
 INDEX, QUESTIONS, ROWS, MODEL, MS, BASELINE, TUNED = "index", "questions", "rows", "model", "ms", "baseline", "tuned"
 QUESTIONS_FILE, DOCUMENTS_FILE, LEFT_OUT_FILE = "questions.jsonl", "documents.json", "left-out.json"
 LEDGER, SECONDS = "ledger.sqlite", "steps.jsonl"
@@ -80,16 +96,19 @@ class Tuning:
         return replace(source, passages=passages)
 
     def tasks(self) -> dict[str, list[ReadingTask]]:
-        """The questions that both models answer, by set."""
-        limits = self.limits()
-        sets = {HELD_OUT: (self.questions_of("test"), limits[HELD_OUT])}
-        if self.general is not None and limits[GENERAL]:
-            sets[GENERAL] = (self.general.measured, limits[GENERAL])
-        seed = self.settings.seed
-        return {
-            name: over_gold(source, pick_questions(source, None, limit, seed), DISTRACTORS, seed)
-            for name, (source, limit) in sets.items()
+        """The questions that both models answer, by set: held-out ones, some of them over passages without their answer, general ones."""
+        limits, seed = self.limits(), self.settings.seed
+        source = self.questions_of("test")
+        asked = pick_questions(source, None, limits[HELD_OUT], seed)
+        fewer = pick_questions(replace(source, questions=tuple(asked)), None, -(-len(asked) // UNANSWERED_EVERY), seed)
+        tasks = {
+            HELD_OUT: over_gold(source, asked, DISTRACTORS, seed),
+            UNANSWERED: over_distractors(source, fewer, DISTRACTORS, seed),
         }
+        if self.general is not None and limits[GENERAL]:
+            general = self.general.measured
+            tasks[GENERAL] = over_gold(general, pick_questions(general, None, limits[GENERAL], seed), DISTRACTORS, seed)
+        return {name: found for name, found in tasks.items() if found}
 
     def limits(self) -> dict[str, int]:
         """The most questions of each set: those of the plan, or as many more as the time allows that training left."""

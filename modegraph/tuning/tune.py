@@ -24,7 +24,7 @@ from modegraph.train import Config, settings_of
 from modegraph.tuning.gate import judge
 from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
 from modegraph.tuning.settings import TuneSettings
-from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, MS, SECONDS, Tuning, general_set, run_step
+from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, MS, SECONDS, UNANSWERED, Tuning, general_set, run_step
 from modegraph.tuning.tune_report import RECOMMENDED, serve_command, write_report
 from train.run.record import RECORD
 
@@ -119,7 +119,8 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
             say(str(tuning.plan))
             run_steps(tuning)
             answers = tuning.answers()
-            write_report(tuning, judge(answers[HELD_OUT], answers.get(GENERAL), chosen.seed), answers)
+            gate = judge(answers[HELD_OUT], answers.get(UNANSWERED), answers.get(GENERAL), chosen.seed)
+            write_report(tuning, gate, answers)
         return Tuned(out, read_json(out / RECOMMENDED))
 
 

@@ -28,6 +28,7 @@ from modegraph.tuning.steps import (
     QUESTIONS,
     QUESTIONS_FILE,
     ROWS,
+    UNANSWERED,
     Tuning,
     step_seconds,
 )
@@ -87,6 +88,8 @@ def verdict_table(gate: Gate) -> Table:
 def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
     """The figures of both models on each set, with a note on what was not measured."""
     held_out = reading_table("Held-out questions", figures[HELD_OUT])
+    if UNANSWERED in figures:
+        yield reading_table("The same questions over passages without their answer", figures[UNANSWERED])
     if tuning.general is None or GENERAL not in figures:
         note = f"{held_out.note}. There was no general set, so loss of general abilities was not measured."
         yield replace(held_out, note=note)

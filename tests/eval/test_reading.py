@@ -15,6 +15,7 @@ from eval.reading import (
     ReadingTask,
     answer_all,
     constant_answers,
+    over_distractors,
     over_gold,
     pick_questions,
     reading_figures,
@@ -53,6 +54,23 @@ def test_gold_passages_stand_among_others_that_do_not_hold_the_answer() -> None:
     assert tasks_over() == tasks_over()
     places = {min(one.gold) for seed in range(20) for one in over_gold(isles(), QUESTIONS[:1], 2, seed)}
     assert places == {1, 2, 3}
+
+
+def test_questions_over_distractors_alone_have_no_answer_there() -> None:
+    """Every answerable question over passages that are not gold and do not contain its answer, so that a refusal is right."""
+    made = over_distractors(isles(), QUESTIONS, 2, seed=0)
+    asked = {one.id: one for one in QUESTIONS if one.answers}
+    assert {one.question.id for one in made} == set(asked) and made == over_distractors(isles(), QUESTIONS, 2, seed=0)
+    for one in made:
+        texts, original = [words_of(TEXTS[excerpt.id]) for excerpt in one.excerpts], asked[one.question.id]
+        assert (
+            1 <= len(texts) <= 2
+            and not one.gold
+            and not {excerpt.id for excerpt in one.excerpts} & set(original.gold_ids)
+        )
+        assert original.is_yes_no or not any(contains_answer(each, text) for each in original.answers for text in texts)
+        assert score_text(one, NOT_FOUND).score.exact and not score_text(one, original.answers[0]).score.exact
+    assert over_distractors(isles(), QUESTIONS, 0, seed=0) == []
 
 
 def test_a_reader_that_knows_gets_all_of_it() -> None:

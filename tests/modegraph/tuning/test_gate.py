@@ -41,7 +41,7 @@ BETTER = pair([WRONG] * 20, [RIGHT] * 12 + [WRONG] * 8)
 
 
 def test_better_by_more_than_chance_passes() -> None:
-    gate = judge(BETTER, None, seed=0)
+    gate = judge(BETTER, None, None, seed=0)
     assert gate.passed and gate.difference.mean == pytest.approx(0.6) and len(gate.checks) == 4
     assert "F1 on held-out questions: +0.600 [" in gate.why
 
@@ -58,7 +58,7 @@ def test_better_by_more_than_chance_passes() -> None:
     ids=["equal", "one more", "worse", "refuses", "only refuses"],
 )
 def test_what_is_not_shown_to_be_better_or_refuses_more_fails(held_out: AnswerPair, failed: str) -> None:
-    gate = judge(held_out, None, seed=0)
+    gate = judge(held_out, None, None, seed=0)
     assert not gate.passed and failed in gate.why
 
 
@@ -67,7 +67,7 @@ def test_a_repeated_question_is_no_better_answer(isle: str, passed: bool) -> Non
     """The sentence of either isle has a higher F1 than the name alone."""
     sentence, largest = "The largest isle of the bay is {}.", "Which isle of the bay is the largest?"
     held_out = pair([RIGHT] * 20, [sentence.format(isle) + " [1]"] * 20, 0, largest, sentence.format("Tarn"))
-    gate = judge(held_out, None, seed=0)
+    gate = judge(held_out, None, None, seed=0)
     assert gate.difference.low > 0.3 and gate.passed == passed
     assert passed or "F1 without the question's words: -1.000" in gate.why
 
@@ -84,24 +84,35 @@ def test_a_model_that_always_says_yes_is_no_reader(noes: int, passed: bool) -> N
     ]
     untuned = [score_text(task, "it") for task in tasks]
     tuned = [score_text(task, "yes [1]" if n < 20 - noes else "no [1]") for n, task in enumerate(tasks)]
-    gate = judge(AnswerPair(untuned, tuned), None, seed=0)
+    gate = judge(AnswerPair(untuned, tuned), None, None, seed=0)
     assert gate.difference.low > 0 and gate.passed == passed
     assert passed or gate.why.startswith("F1 above the best constant answer: +0.000")
 
 
 def test_refusals_of_questions_without_an_answer_do_not_count() -> None:
     answers = pair([WRONG] * 20, [RIGHT] * 8 + [REFUSAL] * 12, unanswerable=12)
-    assert judge(answers, None, seed=0).passed and answers.more_refusals() == 0.0
+    assert judge(answers, None, None, seed=0).passed and answers.more_refusals() == 0.0
 
 
 def test_two_in_a_hundred_more_refusals_are_allowed_and_three_are_not() -> None:
     for refusals, passed in ((2, True), (3, False)):
         held_out = pair([WRONG] * 100, [RIGHT] * (100 - refusals) + [REFUSAL] * refusals)
-        assert judge(held_out, None, seed=0).passed == passed
+        assert judge(held_out, None, None, seed=0).passed == passed
 
 
 def test_what_was_unlearned_fails_beyond_one_in_a_hundred() -> None:
     for lost, passed in ((0, True), (1, True), (2, False)):
         general = pair([RIGHT] * 100, [RIGHT] * (100 - lost) + [WRONG] * lost)
-        gate = judge(BETTER, general, seed=0)
+        gate = judge(BETTER, None, general, seed=0)
         assert gate.passed == passed and len(gate.checks) == 5
+
+
+def test_refusals_lost_where_the_answer_is_missing_fail_beyond_one_in_twenty() -> None:
+    """Refusals gained are welcome, and a model that had none loses none."""
+    for lost, passed in ((0, True), (5, True), (6, False)):
+        unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)
+        gate = judge(BETTER, unanswered, None, seed=0)
+        assert gate.passed == passed and len(gate.checks) == 5
+        assert passed or "refused questions whose passages lack the answer: -0.060" in gate.why
+    gained = pair([WRONG] * 10, [REFUSAL] * 10, unanswerable=10)
+    assert judge(BETTER, gained, None, seed=0).passed and gained.fewer_refusals() == -1.0

@@ -239,9 +239,9 @@ def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> No
     tuning = steps.Tuning(settings, [], None, plan, tmp_path)
     for step, took in seconds.items():
         append_jsonl(tmp_path / steps.SECONDS, {"step": step, "seconds": took})
-    assert tuning.limits() == {"held-out": 67, "general": 33}, "100 answers of 4 s by each of two models in 800 s"
+    assert tuning.limits() == {"held-out": 50, "general": 33}, "100 answers of 4 s by each of two models in 800 s"
     append_jsonl(tmp_path / steps.SECONDS, {"step": "baseline", "seconds": 500.0})
-    assert tuning.limits() == {"held-out": 67, "general": 33}, "both models answer the same questions"
+    assert tuning.limits() == {"held-out": 50, "general": 33}, "both models answer the same questions"
     append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": 1787.0})
     assert tuning.limits() == {"held-out": 30, "general": 15}, "the plan's, if training took long"
     other = replace(tuning, plan=replace(plan, general_questions=0))

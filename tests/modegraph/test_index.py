@@ -137,14 +137,15 @@ def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> No
     assert problems == [] and counts == {0, 2}
 
 
-def test_nothing_is_printed_by_default(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of Python's streams: threads of other tests' libraries (Ray's) may still write to those of the process."""
     made = mg.index(guild_documents(), tmp_path / "silent")
     made.add(ISLES)
     made.delete("tarn")
     made.retrieve("Tarn")
-    assert capfd.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "")
     mg.index(guild_documents(), tmp_path / "loud", progress=True)
-    out, errors = capfd.readouterr()
+    out, errors = capsys.readouterr()
     assert out == "" and "done" in errors
 
 

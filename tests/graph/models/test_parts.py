@@ -171,11 +171,12 @@ open(os.path.join(place, "begun.whl"), "wb").write(b"xx")
 time.sleep(600)
 """
 INTERRUPTED = """
-import sys
+import signal, sys
 from pathlib import Path
 from graph.models import fetch as fetching
 from tests.graph.models.test_parts import MODEL
 sys.executable = sys.argv[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 fetching.fetch(MODEL, print)
 """
 

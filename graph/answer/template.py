@@ -46,7 +46,7 @@ def answer_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list
 
 
 def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> list[tuple[list[int], list[int]]]:
-    """(`prompt_ids`, `answer_ids`) of each chat and its answer, tokenised together: a fast tokenizer then uses all cores."""
+    """(`prompt_ids`, `answer_ids`) of each chat and its answer, tokenised together; a prompt of several chats once."""
     texts = [_parts(tokenizer, messages, answer) for messages, answer in chats]
     both = _ids_of_each(tokenizer, [prompt + written for prompt, written in texts])
     before = dict.fromkeys(prompt for prompt, _ in texts)

@@ -5,7 +5,7 @@
     python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 0 1 2 3 4 5 --part 0/8
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
-STUDY is a file like configs/study/k-responses.yaml, PROMPTS reading rows that MODEL, a full model, was not trained on. `draw` gives the first
+STUDY is a file like configs/study/k-responses-reader.yaml, PROMPTS reading rows that MODEL, a full model, was not trained on. `draw` gives the first
 prompts to dev and test, and to training those whose responses differ in reward. With --rates the runs are trials, measured on dev; without it an
 arm has the rate that was best there. --part I/N does every N-th run from the I-th on, so that several processes share a GPU.
 

@@ -11,8 +11,6 @@ from eval.statistics import Interval, bootstrap_difference
 
 MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
 """Most additional refusals, as a share; most loss of F1 beyond the question, and on the general set."""
-MOST_FEWER_REFUSALS = 0.05
-"""Most refusals lost, as a share of the questions whose passages lack the answer."""
 ROUNDING = 1e-9
 
 
@@ -43,16 +41,13 @@ class AnswerPair:
 
     def more_refusals(self) -> float:
         """How much larger the share of refused questions is after tuning, of those that have an answer."""
-        return self._change_of_refusals(answerable=True)
+        pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
+        return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
 
-    def fewer_refusals(self) -> float:
-        """How much smaller the share of refused questions is after tuning, of those that should be refused."""
-        return -self._change_of_refusals(answerable=False)
-
-    def _change_of_refusals(self, answerable: bool) -> float:
-        pairs = zip(self.untuned, self.tuned, strict=True)
-        counted = [pair for pair in pairs if pair[0].task.question.is_answerable == answerable]
-        return fmean(after.score.refuses - before.score.refuses for before, after in counted) if counted else 0.0
+    def refusal_difference(self, seed: int) -> Interval:
+        """How much larger the share of refused questions is after tuning, paired over questions."""
+        tuned, untuned = ([answer.score.refuses for answer in side] for side in (self.tuned, self.untuned))
+        return bootstrap_difference(tuned, untuned, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -99,15 +94,9 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         ),
     ]
     if unanswered is not None:
-        lost = unanswered.fewer_refusals()
-        checks.append(
-            Check(
-                "refused questions whose passages lack the answer",
-                f"{-lost:+.3f}",
-                f"at least -{MOST_FEWER_REFUSALS:g}",
-                lost <= MOST_FEWER_REFUSALS + ROUNDING,
-            )
-        )
+        change = unanswered.refusal_difference(seed)
+        what = "refused questions whose passages lack the answer"
+        checks.append(Check(what, interval_text(change), "interval not below 0", change.high >= 0))
     if general is not None:
         checks.append(at_most_loss("F1 on the general set", general.f1_difference(seed)))
     return Gate(difference, tuple(checks))

@@ -99,11 +99,10 @@ class Tuning:
         """The questions that both models answer, by set: held-out ones, some of them over passages without their answer, general ones."""
         limits, seed = self.limits(), self.settings.seed
         source = self.questions_of("test")
-        asked = pick_questions(source, None, limits[HELD_OUT], seed)
-        fewer = pick_questions(replace(source, questions=tuple(asked)), None, -(-len(asked) // UNANSWERED_EVERY), seed)
+        held_out = pick_questions(source, None, limits[HELD_OUT], seed)
         tasks = {
-            HELD_OUT: over_gold(source, asked, DISTRACTORS, seed),
-            UNANSWERED: over_distractors(source, fewer, DISTRACTORS, seed),
+            HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
+            UNANSWERED: over_distractors(source, held_out, DISTRACTORS, seed)[::UNANSWERED_EVERY],
         }
         if self.general is not None and limits[GENERAL]:
             general = self.general.measured

@@ -107,12 +107,12 @@ def test_what_was_unlearned_fails_beyond_one_in_a_hundred() -> None:
         assert gate.passed == passed and len(gate.checks) == 5
 
 
-def test_refusals_lost_where_the_answer_is_missing_fail_beyond_one_in_twenty() -> None:
+def test_refusals_lost_where_the_answer_is_missing_fail_beyond_chance() -> None:
     """Refusals gained are welcome, and a model that had none loses none."""
-    for lost, passed in ((0, True), (5, True), (6, False)):
+    for lost, passed in ((0, True), (2, True), (8, False)):
         unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)
         gate = judge(BETTER, unanswered, None, seed=0)
         assert gate.passed == passed and len(gate.checks) == 5
-        assert passed or "refused questions whose passages lack the answer: -0.060" in gate.why
+        assert passed or "refused questions whose passages lack the answer: -0.080" in gate.why
     gained = pair([WRONG] * 10, [REFUSAL] * 10, unanswerable=10)
-    assert judge(BETTER, gained, None, seed=0).passed and gained.fewer_refusals() == -1.0
+    assert judge(BETTER, gained, None, seed=0).passed and gained.refusal_difference(0).mean == 1.0

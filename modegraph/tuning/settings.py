@@ -27,12 +27,13 @@ MS_ROUND: dict[str, Any] = {
     "label_smoothing": 1e-3,
     "warmup_share": 0.1,
     "save_steps": 8,
-    "rewards": {"correct": 1.0, "gold": 0.25, "format": 0.25},
+    "rewards": {"correct": 1.0, "gold": 0.5, "format": 0.25},
     "precision": "auto",
 }
 """Of the round of MS (docs/log.md, "A round of MS on top")."""
-MS_RATE, MS_SAMPLES, MS_TOKENS = 0.5, 8, 64
-"""Its learning rate, as a share of the training's; responses to each prompt, and their longest, in tokens."""
+MS_RATE, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 1 / 3
+"""Its learning rate, as a share of the training's; responses to each prompt, and their longest, in tokens; share of prompts whose passages
+lack the answer: with a tenth, a round unlearned refusing."""
 
 
 class TuneSettings(Settings):
@@ -101,6 +102,7 @@ class TuneSettings(Settings):
             "rounds": {
                 "count": 1,
                 "prompts": self.ms_prompts,
+                "refusals": MS_REFUSALS,
                 "samples": MS_SAMPLES,
                 "max_answer_tokens": MS_TOKENS,
             },

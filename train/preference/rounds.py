@@ -20,6 +20,7 @@ from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
 from data_synth.responses.responses import PROMPTS_AT_ONCE, DrawnTexts, draw_texts
 from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
 from data_synth.rows import Dropped, ResponseRow, Sampling
+from graph.answer.prompt import is_no_answer
 from graph.answer.template import prompt_ids
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter, model_name
@@ -127,10 +128,10 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
-        chosen = choose_prompts(prompts, rounds.prompts, this.seed)
+        chosen = choose_prompts(prompts, rounds.prompts, this.seed, rounds.refusals)
         sampling = Sampling(rounds.samples, rounds.temperature, rounds.max_answer_tokens, this.seed, as_drawn=True)
         origin = {
-            "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}",
+            "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}, {sum(map(lacks_answer, chosen)):,} of them without the answer in their passages",
             "Policy": f"{model.name}, at the start of round {this.number}",
             "Sampling": f"{rounds.samples} draws a prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
@@ -224,10 +225,23 @@ def finish(
     return record
 
 
-def choose_prompts(prompts: Sequence[Prompt], count: int | None, seed: int) -> list[Prompt]:
-    """`count` of the prompts, another draw for another seed, in their order; all if `count` is None or too large."""
+def choose_prompts(
+    prompts: Sequence[Prompt], count: int | None, seed: int, refusals: float | None = None
+) -> list[Prompt]:
+    """`count` of the prompts, another draw for another seed, in their order; all if `count` is None or too large.
+
+    `refusals` is the share whose passages lack the answer, as far as there are so many; None draws both kinds alike.
+    """
     order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
+    if count is not None and refusals is not None:
+        lacking = [number for number in order if lacks_answer(prompts[number])][: round(count * refusals)]
+        order = [*lacking, *(number for number in order if not lacks_answer(prompts[number]))]
     return [prompts[number] for number in sorted(order[:count])]
+
+
+def lacks_answer(prompt: Prompt) -> bool:
+    """Whether "not in the documents" is the only right answer."""
+    return all(is_no_answer(answer) for answer in prompt.row.answers)
 
 
 def measured_weights(weights: Mapping[str, float]) -> dict[str, float]:

@@ -149,6 +149,12 @@ class RoundsSettings(Settings):
     prompts: int | None = Field(
         default=None, ge=1, description="prompts of a round, another draw of `data` in each; null takes all"
     )
+    refusals: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="share of `prompts` whose passages lack the answer, if there are as many; null draws both kinds alike",
+    )
     samples: int = Field(default=8, ge=2, description="responses to draw for each prompt")
     temperature: float = Field(default=1.0, gt=0, description="temperature that responses are drawn at")
     max_answer_tokens: int = Field(

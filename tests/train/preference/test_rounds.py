@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from data_synth.responses.responses import usable_texts
 from data_synth.rows import ResponseRow, response_to_json
+from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Completion
@@ -25,8 +26,8 @@ from train.cli import register
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import Grouping, scored_groups
 from train.preference.preference import train_ms
-from train.preference.rounds import choose_prompts, rewarded, train_preference
-from train.run.data import prompt_from_json, read_prompts, read_responses
+from train.preference.rounds import choose_prompts, lacks_answer, rewarded, train_preference
+from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
@@ -185,6 +186,22 @@ def test_each_round_has_its_own_prompts_and_may_be_its_own_reference(
     many = read_prompts(prompts / "train.jsonl")
     draws = {tuple(prompt.row.id for prompt in choose_prompts(many, 2, seed)) for seed in range(8)}
     assert len(draws) > 1 and choose_prompts(many, None, 0) == many
+
+
+def test_a_share_of_the_prompts_lacks_the_answer(prompts: Path) -> None:
+    (first, *_) = read_prompts(prompts / "train.jsonl")
+
+    def numbered(number: int, answers: tuple[str, ...]) -> Prompt:
+        return replace(first, row=replace(first.row, id=str(number), answers=answers))
+
+    many = [numbered(number, ("Tarn",) if number % 10 else (NOT_FOUND,)) for number in range(90)]
+    for seed in range(5):
+        drawn = choose_prompts(many, 12, seed, 1 / 3)
+        assert [prompt.row.answers for prompt in drawn].count((NOT_FOUND,)) == 4 and len({*map(id, drawn)}) == 12
+        assert drawn == sorted(drawn, key=lambda prompt: int(prompt.row.id))
+        rare = choose_prompts(many, 60, seed, 1 / 3)
+        assert len(rare) == 60 and sum(lacks_answer(prompt) for prompt in rare) == 9
+        assert not any(map(lacks_answer, choose_prompts(many, 40, seed, 0)))
 
 
 def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -> None:

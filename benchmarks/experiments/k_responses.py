@@ -1,15 +1,15 @@
 """A study of preference training with K responses on one GPU: arms with paired seeds, measured on held-out prompts, compared at equal KL.
 
-    python -P benchmarks/experiments/k_responses.py draw STUDY PROMPTS.jsonl FOLDER --model MODEL
+    python -P benchmarks/experiments/k_responses.py draw STUDY FOLDER PROMPTS.jsonl --model MODEL
     python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 100 --rates 1e-4 3e-4 1e-3 --part 0/8
     python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 0 1 2 3 4 5 --part 0/8
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
-STUDY is a file like configs/study/k-responses-reader.yaml, PROMPTS reading rows that MODEL, a full model, was not trained on. `draw` gives the first
-prompts to dev and test, and to training those whose responses differ in reward. With --rates the runs are trials, measured on dev; without it an
+STUDY is a file like configs/study/k-responses-reader.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
+takes one prompt of each passage and question, gives the first ones to dev and test, and to training those whose responses differ in reward. With --rates the runs are trials, measured on dev; without it an
 arm has the rate that was best there. --part I/N does every N-th run from the I-th on, so that several processes share a GPU.
 
-Legend: B rows of a batch, V vocabulary, Q prompts, S seeds.
+Legend: B rows of a batch, T tokens, R responses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -31,7 +31,6 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import TrainerCallback
 
 from data_synth.responses.responses import DrawnTexts
@@ -47,7 +46,8 @@ from graph.config import load_settings
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json, write_jsonl
-from serve.engines.hf import decode_side_by_side
+from graph.types import CompletionRequest
+from serve.engines.hf import GumbelSampler, decode_side_by_side
 from train.model.load import load_policy, load_tokenizer
 from train.model.packing import LogpsOf
 from train.preference.groups import combine_rewards
@@ -63,22 +63,10 @@ GRID = 5
 """KLs between the ends of two frontiers at which they are compared."""
 
 
-class Gumbel:
-    """A sampler of softmax(logits) for all rows at once: rows of equal number get equal noise whatever the policy."""
-
-    def __init__(self, seed: int, device: torch.device) -> None:
-        self.generator = torch.Generator(device)
-        self.generator.manual_seed(seed)
-
-    def __call__(self, ids_BT: Tensor, logits_BV: Tensor) -> Tensor:
-        uniform_BV = torch.rand(logits_BV.shape, generator=self.generator, device=logits_BV.device)
-        return logits_BV.float() - (-uniform_BV.clamp_min(1e-20).log()).log()
-
-
 def draw(
     model: Any, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], samples: int, seed: int
 ) -> Iterator[Samples]:
-    """`samples` responses to each prompt (id and tokens) at temperature 1, in order."""
+    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each draw has its own noise, whatever the policy."""
     ends = frozenset([tokenizer.eos_token_id])
     for first in range(0, len(prompts), PROMPTS_AT_ONCE):
         batch = prompts[first : first + PROMPTS_AT_ONCE]
@@ -86,9 +74,12 @@ def draw(
         longest = max(map(len, rows))
         ids_BT = torch.tensor([[0] * (longest - len(ids)) + list(ids) for ids in rows], device=model.device)
         mask_BT = torch.tensor([[0] * (longest - len(ids)) + [1] * len(ids) for ids in rows], device=model.device)
-        gumbel = Gumbel(int(content_id(str(seed), batch[0][0])[:8], 16), model.device)
+        seeds = (int(content_id(str(seed), key, str(n))[:8], 16) for key, _ in batch for n in range(samples))
+        sampler = GumbelSampler(
+            [CompletionRequest((), ANSWER_TOKENS, 1.0, each) for each in seeds], device=model.device
+        )
         with torch.no_grad():
-            drawn = decode_side_by_side(model, ids_BT, mask_BT, gumbel, ANSWER_TOKENS, ends)
+            drawn = decode_side_by_side(model, ids_BT, mask_BT, sampler, ANSWER_TOKENS, ends)
         for number, (_, ids) in enumerate(batch):
             own = drawn[number * samples : (number + 1) * samples]
             yield samples_of(tokenizer, ids, [cut_at_end(list(each), tokenizer.eos_token_id) for each in own])
@@ -101,11 +92,26 @@ def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_
     return replace(rewarded(prompt, texts), sampling=sampling, policy=policy)
 
 
-def draw_data(study: StudySettings, file: Path, folder: Path, model_name: str, seed: int) -> None:
+def one_of_each(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """The first prompt of each passage (the first gold one, or the first of all where none is) and of each question, changed or not."""
+    chosen: dict[tuple[bool, str], Prompt] = {}
+    questions: set[str] = set()
+    for prompt in prompts:
+        row, answered = prompt.row, bool(prompt.gold)
+        key = answered, row.context_ids[min(prompt.gold or {1}) - 1]
+        question = row.question_id.removesuffix("-changed")
+        if key not in chosen and question not in questions:
+            chosen[key] = prompt
+            questions.add(question)
+    return list(chosen.values())
+
+
+def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_name: str, seed: int) -> None:
     """Write dev.jsonl and test.jsonl, and train/train.jsonl of prompts whose responses differ in reward."""
     weights = train_settings(study.arms[study.contrast[0]])["rewards"]
     model, tokenizer = load_policy(model_name, machine_precision())
-    prompts = sorted(read_prompts(file), key=lambda each: content_id(str(seed), each.row.id, each.row.question))
+    found = (prompt for file in files for prompt in read_prompts(file))
+    prompts = one_of_each(sorted(found, key=lambda each: content_id(str(seed), each.row.id, each.row.question)))
     folder.joinpath("train").mkdir(parents=True, exist_ok=True)
     wanted = {"dev": study.dev_prompts, "test": study.test_prompts}
     taken = 0
@@ -349,13 +355,14 @@ def main() -> int:
     """Draw, train or report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, places in (("draw", ("prompts", "folder")), ("train", ("folder", "results")), ("report", ("results",))):
+    for name, places in (("draw", ("folder",)), ("train", ("folder", "results")), ("report", ("results",))):
         command = commands.add_parser(name)
         command.add_argument("study", type=Path)
         for place in places:
             command.add_argument(place, type=Path)
         if name != "report":
             command.add_argument("--model", required=True)
+    commands.choices["draw"].add_argument("prompts", type=Path, nargs="+")
     commands.choices["draw"].add_argument("--seed", type=int, default=0)
     train = commands.choices["train"]
     train.add_argument("--arms", nargs="*", default=[])

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -39,6 +40,17 @@ HANDBOOK = ("about-the-company", "equipment-and-data", "pay-and-pension", "trave
 ORDER = ("index", "questions", "rows", "model", "baseline", "tuned")
 SHORT = ["--hours=0.05", *(f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes"))]
 SHORT += ["--set=max_length_tokens=4000", "--set=most_questions=24"]
+CHILD = """
+import json, sys
+from pathlib import Path
+import torch
+import modegraph as mg
+from modegraph.tuning import steps
+from tests.modegraph.tuning.conftest import DOCUMENTS
+torch.set_num_threads(1)
+steps.HOME = Path(sys.argv[1], "site-packages")
+mg.tune(DOCUMENTS, Path(sys.argv[1], sys.argv[2]), **json.loads(sys.argv[3]))
+"""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -187,6 +199,32 @@ def test_what_is_interrupted_after_any_step_ends_with_the_same_files(
     differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]
     assert differing == []
     assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, "a finished one is read, not repeated"
+
+
+@pytest.mark.machines
+@pytest.mark.process
+def test_what_is_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
+    """SIGKILL at random moments of a tune with a round of MS, each between the start and twice a tenth of what an undisturbed one takes."""
+    settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
+
+    def seconds_of(name: str, limit_s: float | None = None) -> float:
+        begun = time.monotonic()
+        child = subprocess.Popen([sys.executable, "-P", "-c", CHILD, str(tmp_path), name, settings], cwd=ROOT)
+        try:
+            assert child.wait(limit_s) == 0
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        return time.monotonic() - begun
+
+    whole_s, start_s = seconds_of("whole"), seconds_of("whole")
+    moments = random.Random(os.getpid())
+    for _ in range(10):
+        seconds_of("cut", start_s + moments.uniform(0, (whole_s - start_s) / 5))
+    seconds_of("cut")
+    whole, cut = (contents(tmp_path / name) for name in ("whole", "cut"))
+    assert whole.keys() == cut.keys() and len(whole) == 6
+    assert [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")] == []
 
 
 @pytest.mark.slow

@@ -419,9 +419,11 @@ def _row(
     excerpts: Sequence[Excerpt],
     settings: ReadingSettings,
 ) -> ReadingRow:
+    """A row; a reason before the answer (`reasoned`) follows the order of the set's gold passages, that of the steps in multi-hop sets."""
     number_of = {excerpt.id: number for number, excerpt in enumerate(excerpts, start=1)}
-    gold = (number_of[passage_id] for passage_id in question.gold_ids if passage_id in number_of)
-    cited = sorted(gold) if answer != NOT_FOUND else []
+    gold = [number_of[passage_id] for passage_id in question.gold_ids if passage_id in number_of]
+    steps = gold if settings.form == "reasoned" else sorted(gold)
+    cited = steps if answer != NOT_FOUND else []
     evidence = tuple(CitedSentence(number, _sentence(question, excerpts[number - 1], answer)) for number in cited)
     return ReadingRow(
         id=f"{name}:{question.id}#{context}",

@@ -7,6 +7,7 @@ size, V vocabulary."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -176,11 +177,24 @@ def tokenize_rows(
     stop), or if a completion contains it.
     """
     tokenized = []
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        batch = rows[first : first + ROWS_AT_ONCE]
-        for (_, completion), (prompt, answer) in zip(batch, chat_ids(tokenizer, batch), strict=True):
-            tokenized.append(TokenizedRow((*prompt, *_up_to_end(tokenizer, answer, completion)), len(prompt)))
+    with all_cores():
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            batch = rows[first : first + ROWS_AT_ONCE]
+            for (_, completion), (prompt, answer) in zip(batch, chat_ids(tokenizer, batch), strict=True):
+                tokenized.append(TokenizedRow((*prompt, *_up_to_end(tokenizer, answer, completion)), len(prompt)))
     return tokenized
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Tokenizers use every core meanwhile. Elsewhere modegraph/start.py keeps them to one, as they would warn in every forked process."""
+    variable = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(variable, "true")
+    os.environ[variable] = "true"
+    try:
+        yield
+    finally:
+        os.environ[variable] = before
 
 
 def _up_to_end(tokenizer: PreTrainedTokenizerBase, answer: list[int], completion: str) -> list[int]:

@@ -1,5 +1,8 @@
 """Summed log-probabilities against a slow twin, and tokens against those that TRL's trainers cut."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from graph.answer.template import prompt_ids
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
+from tests.places import ROOT
 from tests.train.world import preference
 from train.model.load import load_policy, load_tokenizer
 from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row, tokenize_rows
@@ -114,6 +118,33 @@ def test_rows_are_tokenised_together_as_alone(base: Path, monkeypatch: pytest.Mo
     for row, (messages, _) in zip(together, chats, strict=True):
         assert list(row.ids[: row.prompt_tokens]) == prompt_ids(tokenizer, messages)
     assert len(set(together)) == len(chats) and tokenize_rows(tokenizer, []) == []
+
+
+THREADS = """
+import os, sys
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+from graph.types import Message
+from train.model.load import load_tokenizer
+from train.model.logps import tokenize_rows
+tokenizer, texts = load_tokenizer(sys.argv[1]), [f"How old is {n}?" for n in range(200)]
+threads = lambda: len(os.listdir("/proc/self/task"))
+tokenizer(texts)
+before = threads()
+tokenize_rows(tokenizer, [((Message("user", text),), "yes") for text in texts])
+print(threads() - before, os.environ["TOKENIZERS_PARALLELISM"])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+def test_rows_are_tokenised_by_every_core(base: Path) -> None:
+    """Also where the environment keeps tokenizers to one core, as modegraph does; afterwards it does again."""
+    child = subprocess.run(
+        [sys.executable, "-P", "-c", THREADS, str(base)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    more, setting = child.stdout.split()
+    assert (int(more), setting) == (os.cpu_count(), "false")
 
 
 def test_a_template_without_the_end_token_is_refused(base: Path) -> None:

@@ -255,7 +255,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Sample K responses of a model to each prompt, and score them.
 
-        Rewards are stored by component; --judge adds its marks as one more. Prompts contain 0 to --top-k passages; responses
+        Rewards are stored by component; --judge adds its marks as one more. Prompts contain 1 to --top-k passages; responses
         cut off at --max-answer-tokens are left out; --limit samples questions by the seed.
         """
         from itertools import chain

@@ -75,7 +75,7 @@ def messages(package: str) -> Iterator[Message]:
         scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
         for call in (node for node in ast.walk(tree) if is_error(node)):
             inside = [scope for scope in scopes if any(node is call for node in ast.walk(scope))]
-            parts = [readings(part, inside) for part in call.args[:3]]
+            parts = [readings(part, inside, call) for part in call.args[:3]]
             for found, expected, remedy in itertools.product(*parts, *[[""]] * (3 - len(parts))):
                 yield Message(found, expected, remedy)
 
@@ -85,26 +85,49 @@ def is_error(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS
 
 
-def readings(part: ast.expr, scopes: list[ast.AST]) -> list[str]:
-    """The possible texts of an expression; a name is resolved where it is assigned, innermost function first."""
+def readings(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[str]:
+    """The possible texts of an expression at a node; a name is resolved where it is assigned, innermost function first."""
     if isinstance(part, ast.Constant):
         return [str(part.value)]
     if isinstance(part, ast.JoinedStr):
         return ["".join(piece.value if isinstance(piece, ast.Constant) else GAP for piece in part.values)]
     if isinstance(part, ast.IfExp):
-        return [*readings(part.body, scopes), *readings(part.orelse, scopes)][:MOST_READINGS]
+        return [*readings(part.body, scopes, at), *readings(part.orelse, scopes, at)][:MOST_READINGS]
     if isinstance(part, ast.BinOp):
-        return [left + right for left in readings(part.left, scopes) for right in readings(part.right, scopes)][
+        return [left + right for left in readings(part.left, scopes, at) for right in readings(part.right, scopes, at)][
             :MOST_READINGS
         ]
     if isinstance(part, ast.Name):
         for depth in range(len(scopes), 0, -1):
-            set_here = [value for value in values_of(part.id, scopes[depth - 1]) if value is not part]
+            set_here = [value for value in values_at(part.id, scopes[depth - 1], at) if value is not part]
             if set_here:
-                return [text for value in set_here for text in readings(value, scopes[: depth - 1] or scopes[:1])][
-                    :MOST_READINGS
-                ]
+                outer = scopes[: depth - 1] or scopes[:1]
+                return [text for value in set_here for text in readings(value, outer, at)][:MOST_READINGS]
     return [GAP]
+
+
+def values_at(name: str, scope: ast.AST, at: ast.AST) -> list[ast.expr]:
+    """The values that a name may have at a node: those assigned before it, back to the last one that is always assigned; else all in the scope."""
+    values: list[ast.expr] = []
+    for statement in statements_before(scope, at):
+        values += values_of(name, statement)
+        if values and isinstance(statement, ast.Assign | ast.AnnAssign):
+            return values
+    return values or values_of(name, scope)
+
+
+def statements_before(scope: ast.AST, at: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a function that may have run before a node, the nearest first, without branches that leave the function."""
+    blocks = []
+    for node in () if isinstance(scope, ast.Module) else ast.walk(scope):
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            around = [n for n, each in enumerate(block) if at in ast.walk(each)] if isinstance(block, list) else []
+            blocks += [block[:n] for n in around]
+    for block in reversed(blocks):
+        for statement in reversed(block):
+            leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise | ast.Return)
+            if not (leaves and not statement.orelse):
+                yield statement
 
 
 def values_of(name: str, scope: ast.AST) -> list[ast.expr]:

@@ -102,7 +102,7 @@ def check_folder(folder: Path) -> None:
         raise UserError(f"{folder}: a file", "a folder to write to", "choose another --out")
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     foreign = [name for name in files if not name.startswith((LEDGER, UNFINISHED))]
-    if foreign and not _is_ours(folder / SUMMARY):
+    if foreign and not (_is_ours(folder / SUMMARY) or _is_ours(folder / UNFINISHED / SUMMARY)):
         found = f"{folder}: holds other files ({min(foreign)!r})"
         raise UserError(found, "a new folder or an earlier dataset's", "choose another --out")
 

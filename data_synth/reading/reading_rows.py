@@ -1,6 +1,6 @@
 """Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions over one shuffled set of passages, some without their gold passage.
 
-A context is made for one question: its gold passages (or, for a share, all but one) among passages of the same document and BM25's top hits.
+A context is made for one question: its gold passages (or, for a share, those without the answer) among passages of the same document and BM25's top hits.
 All questions that its passages answer become rows over it, so that training reads the passages once. Where the passages lack the answer, it
 is "not in the documents"; no distractor of a row contains its answer. A question with gold passages in several places is never refused:
 whether yet other passages answer it is unknown. Sets are published ones or a user's own index."""
@@ -178,17 +178,21 @@ class Distractors:
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage is gold for the same question in any document, or contains one of its answers other than yes and no.
+        """Whether a passage is gold for the same question in any document, or contains one of its answers."""
+        return passage in self._gold_of_text[normalise_question(question.text)] or self.contains(passage, question)
 
-        An answer that no gold passage contains word for word counts as contained where it is stated in other words.
-        """
-        if passage in self._gold_of_text[normalise_question(question.text)]:
-            return True
+    def contains(self, passage: str, question: ReadingQuestion) -> bool:
+        """Whether a passage contains one of a question's answers other than yes and no; in other words, if no gold passage has it word for word."""
         return not question.is_yes_no and any(
             contains_answer(answer, self._words[passage])
             or (self._is_own_words(answer, question) and states(answer, self._wording(passage)))
             for answer in question.answers
         )
+
+    def may_answer(self, passages: Iterable[str], text: str) -> bool:
+        """Whether a passage has most stems of a question that may not be one of the set, or is gold for it."""
+        gold = self._gold_of_text.get(normalise_question(text), ())
+        return any(passage in gold or states(text, self._wording(passage)) for passage in passages)
 
     def _is_own_words(self, answer: str, question: ReadingQuestion) -> bool:
         return not any(contains_answer(answer, self._words[gold]) for gold in question.gold_ids)
@@ -355,7 +359,8 @@ def _rows_of_context(
     count = max(0, int(expected + rng.random()))
     unanswered = [first.question] if without_gold else []
     unanswered += near.unanswered(ids, sum(rng.random() >= settings.changed for _ in range(count)), first.question, rng)
-    unanswered += _changed([q.question for q in answered], excerpts, count + without_gold - len(unanswered), rng)
+    changed = _changed([q.question for q in answered], excerpts, near.finder, rng)
+    unanswered += changed[: max(0, count + without_gold - len(unanswered))]
     rows = [_row(source.name, context, item.question, item.answer, excerpts, settings) for item in answered]
     rows += [_row(source.name, context, question, NOT_FOUND, excerpts, settings) for question in unanswered]
     rng.shuffle(rows)
@@ -363,14 +368,15 @@ def _rows_of_context(
 
 
 def _changed(
-    answered: Sequence[ReadingQuestion], excerpts: Sequence[Excerpt], count: int, rng: random.Random
+    answered: Sequence[ReadingQuestion], excerpts: Sequence[Excerpt], finder: Distractors, rng: random.Random
 ) -> list[ReadingQuestion]:
-    """Up to `count` of the answered questions with a name, number or word changed, so that the passages do not answer them."""
+    """The answered questions with a name, number or word changed, if the passages do not seem to answer that."""
     changed: list[ReadingQuestion] = []
     for question in rng.sample(answered, len(answered)):
         gold = " ".join(with_title(excerpt) for excerpt in excerpts if excerpt.id in question.gold_ids)
         text = changed_question(question.text, gold, [excerpt.text for excerpt in excerpts], rng)
-        if len(changed) < count and text is not None and not question.is_yes_no:
+        others = [excerpt.id for excerpt in excerpts if excerpt.id not in question.gold_ids]
+        if text is not None and not question.is_yes_no and not finder.may_answer(others, text):
             changed.append(replace(question, id=f"{question.id}-changed", text=text))
     return changed
 
@@ -386,8 +392,8 @@ def _passages(
     """The passages of a context in the order in which it shows them."""
     gold = list(first.question.gold_ids)
     if without_gold:
-        with_answer = [passage for passage in gold if finder.has_answer(passage, first.question)]
-        removed = [rng.choice(gold)] if first.question.is_yes_no else with_answer
+        with_answer = [passage for passage in gold if finder.contains(passage, first.question)]
+        removed = [rng.choice(gold)] if first.question.is_yes_no else with_answer or gold
         gold = [passage for passage in gold if passage not in removed]
     count = rng.randint(0 if gold else 1, settings.distractors)
     words_left = settings.context_words - sum(map(finder.words, gold))
@@ -465,7 +471,7 @@ def _reading_question(question: Question, of_source: Mapping[str, Sequence[Excer
     near = [excerpt for source in sources for excerpt in of_source[source]]
     gold = [_passage_with_quote(of_source[quoted.source], quoted.text) for quoted in question.evidence]
     if not question.evidence:
-        gold = [passage_with_answer(of_source[source], question.answers) for source in sources]
+        gold = [passage_with_answer(of_source[source], question) for source in sources]
     return ReadingQuestion(
         question.id,
         question.text,
@@ -484,9 +490,14 @@ def _passage_with_quote(excerpts: Iterable[Excerpt], quoted: str) -> Excerpt | N
     return next((excerpt for excerpt in excerpts if normalised in " ".join(excerpt.text.split())), None)
 
 
-def passage_with_answer(excerpts: Sequence[Excerpt], answers: Sequence[str]) -> Excerpt | None:
-    """The first excerpt that contains one of the answers word for word, else the first that states one in other words."""
+def passage_with_answer(excerpts: Sequence[Excerpt], question: Question) -> Excerpt | None:
+    """The first excerpt that contains one of the answers word for word, else the first that states one in other words.
+
+    For yes and no it is the first with most stems of the question.
+    """
+    if not YES_NO.isdisjoint(map(str.casefold, question.answers)):
+        return max(excerpts, key=lambda excerpt: overlaps(question.text, [wording_of(excerpt)])[0], default=None)
     pairs = [(excerpt, words_of(with_title(excerpt))) for excerpt in excerpts]
-    found = (excerpt for excerpt, words in pairs if any(contains_answer(one, words) for one in answers))
-    stated = (excerpt for excerpt in excerpts if any(states(one, wording_of(excerpt)) for one in answers))
+    found = (excerpt for excerpt, words in pairs if any(contains_answer(one, words) for one in question.answers))
+    stated = (excerpt for excerpt in excerpts if any(states(one, wording_of(excerpt)) for one in question.answers))
     return next(chain(found, stated), None)

@@ -28,7 +28,7 @@ from graph.answer.verifier import Verifier
 from graph.documents.questions import Question
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.ids import content_id
-from graph.text.prompting import fill, quote
+from graph.text.prompting import fill, inert, quote
 from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema, without_thinking
 from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message
 
@@ -123,11 +123,12 @@ def draw_texts(
 
 
 def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> DrawnTexts:
-    """The texts after any thinking, without refused and empty ones; unless `as_drawn`, without cut and repeated ones, too."""
+    """The texts after any thinking, without refused and empty ones; unless `as_drawn`, in one line each, and without cut and repeated ones."""
+    tidy = inert if as_drawn else quote
     usable = [
         (text, one.finish_reason)
         for one in completions
-        if one.finish_reason != "refused" and (text := quote(without_thinking(one.text)))
+        if one.finish_reason != "refused" and (text := tidy(without_thinking(one.text)).strip())
     ]
     if not as_drawn:
         return DrawnTexts(tuple(dict.fromkeys(text for text, reason in usable if reason == "stop")))

@@ -34,7 +34,12 @@ def quote(text: str) -> str:
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
     """
-    return " ".join(text.translate(_CONTROLS).replace("<|", "< |").replace("|>", "| >").split())
+    return " ".join(inert(text.translate(_CONTROLS)).split())
+
+
+def inert(text: str) -> str:
+    """Foreign text whose special tokens are broken up."""
+    return text.replace("<|", "< |").replace("|>", "| >")
 
 
 def quote_passage(title: str, text: str) -> str:

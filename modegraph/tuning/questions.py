@@ -39,6 +39,7 @@ NOT_FOUND = "the answer is in none of the passages found for the question"
 NOT_WORDS_OF_IT = "the teacher's answer is not words of its passage"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "no single passage has its evidence"
+REPEATED = "the same question again"
 SHARED_FACT = "its sentence, or the question with its answer, is in both parts"
 
 
@@ -139,18 +140,23 @@ def taught_row(index: Index, row: QuestionRow) -> Row | Dropped:
 
 
 def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """A user's questions, each with its documents: as given, or those of the first passage found that has the answer."""
+    """A user's questions, each with its documents: as given, those of its evidence, or that of the first passage found that has the answer."""
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
-    searched = [question for question in questions if question.answers and not question.gold_sources]
-    source_of = dict(zip((question.id for question in searched), find_sources(index, searched), strict=True))
+    gold_of = {
+        question.id: list(dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence))))
+        for question in questions
+    }
+    searched = [question for question in questions if question.answers and not gold_of[question.id]]
+    for question, source in zip(searched, find_sources(index, searched), strict=True):
+        gold_of[question.id] += [source] if source else []
     rows: list[Row | Dropped] = []
     for question, (_, row) in zip(questions, read_question_rows(file), strict=True):
-        gold = question.gold_sources or ((source_of[question.id],) if source_of.get(question.id) else ())
+        gold = gold_of[question.id]
         if question.answers and not gold:
             rows.append(Dropped(NOT_FOUND))
         elif question.answers or question.kind == UNANSWERABLE:
-            rows.append(row | {"answers": list(question.answers), "gold_ids": list(gold)})
+            rows.append(row | {"answers": list(question.answers), "gold_ids": gold})
         else:
             rows.append(Dropped(NO_ANSWER))
     return rows
@@ -161,7 +167,7 @@ def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
     settings = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     evidences = retrieve_many(index, [question.text for question in questions], settings)
     found = (
-        passage_with_answer(build_context(evidence, PASSAGES_SEARCHED), question.answers)
+        passage_with_answer(build_context(evidence, PASSAGES_SEARCHED), question)
         for question, evidence in zip(questions, evidences, strict=True)
     )
     return [excerpt.source if excerpt else "" for excerpt in found]
@@ -180,12 +186,15 @@ def own_rows_split(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> 
 def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> SplitQuestions:
     """The questions whose passages are known, without test questions about facts that are also in the training part."""
     left_out: Counter[str] = Counter()
-    candidates: list[Row] = []
+    by_id: dict[str, Row] = {}
     for row in rows:
         if isinstance(row, Dropped):
             left_out[row.why] += 1
+        elif row["id"] in by_id:
+            left_out[REPEATED] += 1
         else:
-            candidates.append(row)
+            by_id[row["id"]] = row
+    candidates = list(by_id.values())
     source = set_of_index(index, [parse_question(row, row["id"]) for row in candidates])
     shared = shared_facts(source, splits)
     used = []

@@ -70,7 +70,7 @@ class TuneSettings(Settings):
     ms_prompts: int = Field(
         default=0,
         ge=0,
-        description="prompts of a round of MS after the training, on the model's own responses to training questions, which unlearns refusing (docs/start/tune.md); 0: no round",
+        description="prompts of a round of MS after the training, on the model's own responses to training questions (docs/start/tune.md); 0: no round",
     )
     epochs: float = Field(default=1, gt=0, description="passes over the training rows, if the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")

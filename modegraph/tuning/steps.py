@@ -85,21 +85,28 @@ class Tuning:
 
     def questions_of(self, split: str) -> ReadingSet:
         """The questions of a split over the index; training questions only over passages of training documents."""
-        questions = read_questions(self.out / QUESTIONS / QUESTIONS_FILE)
-        source = set_of_index(
-            Index(self.out / INDEX).current(), [question for question in questions if question.split == split]
-        )
+        source = self.all_questions()
+        own = tuple(question for question in source.questions if question.split == split)
         if split == "test":
-            return source
+            return replace(source, questions=own)
         (_, splits), *_ = read_jsonl(self.out / QUESTIONS / DOCUMENTS_FILE)
         passages = {key: passage for key, passage in source.passages.items() if splits[passage.source] == split}
-        return replace(source, passages=passages)
+        return replace(source, questions=own, passages=passages)
+
+    def all_questions(self) -> ReadingSet:
+        """The questions of both parts over the whole index."""
+        questions = read_questions(self.out / QUESTIONS / QUESTIONS_FILE)
+        return set_of_index(Index(self.out / INDEX).current(), questions)
 
     def tasks(self) -> dict[str, list[ReadingTask]]:
         """The questions that both models answer, by set: held-out ones, some of them over passages without their answer, general ones."""
         limits, seed = self.limits(), self.settings.seed
-        source = self.questions_of("test")
-        held_out = pick_questions(source, None, limits[HELD_OUT], seed)
+        held_out = pick_questions(self.questions_of("test"), None, limits[HELD_OUT], seed)
+        everything = self.all_questions()
+        as_test = tuple(replace(question, split="test") for question in everything.questions)
+        source = replace(
+            everything, questions=as_test
+        )  # what training answers may be a distractor, and the same question recurs
         tasks = {
             HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
             UNANSWERED: over_distractors(source, held_out, DISTRACTORS, seed)[::UNANSWERED_EVERY],
@@ -132,9 +139,11 @@ class Tuning:
 
 
 def step_seconds(out: Path) -> dict[str, float]:
-    """The recorded seconds of each finished step; a kill between a step and its record leaves none."""
-    file = out / SECONDS
-    return {row["step"]: row["seconds"] for _, row in read_jsonl(file)} if file.exists() else {}
+    """The recorded seconds of each step, all attempts together; one that was killed leaves none."""
+    seconds: Counter[str] = Counter()
+    for _, row in read_jsonl(out / SECONDS) if (out / SECONDS).exists() else ():
+        seconds[row["step"]] += row["seconds"]
+    return dict(seconds)
 
 
 def read_answers(file: Path, tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
@@ -192,12 +201,13 @@ def row_settings(settings: TuneSettings) -> ReadingSettings:
     return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")
 
 
-def general_rows(tuning: Tuning, settings: ReadingSettings, own: int) -> list[ReadingRow | Dropped]:
+def general_rows(tuning: Tuning, settings: ReadingSettings, own: int) -> list[ReadingRow]:
     """Rows about one half of the general set: `general_share` of all rows, or fewer if that half has too few questions."""
     assert tuning.general is not None
     share = tuning.settings.general_share
     rows = reading_rows(tuning.general.trained_on, settings, Share(passes=tuning.settings.passes))
-    return list(islice(rows, round(own * share / (1 - share))))
+    usable = (row for row in rows if isinstance(row, ReadingRow))
+    return list(islice(usable, round(own * share / (1 - share))))
 
 
 def train(tuning: Tuning) -> None:

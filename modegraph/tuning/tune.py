@@ -104,7 +104,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     origin = {
         "documents": content_id(*(part for each in read for part in (each.source, each.title, each.text))),
         "questions": content_id(*map(checksum, question_files(Path(chosen.questions)))) if chosen.questions else "",
-        "general": content_id(*(question.id for question in general.measured.questions)) if general else "",
+        "general": content_id(*map(repr, (general.trained_on, general.measured))) if general else "",
         "model": model_name(resolve(chosen.model)),
     }
     about = {"settings": chosen.recorded(), "made from": origin}
@@ -125,7 +125,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
 
 
 def run_steps(tuning: Tuning) -> None:
-    """Run each step whose folder is missing, and note its seconds."""
+    """Run each step whose folder is missing, and note its seconds, also where it is interrupted."""
     steps = tuning.steps
     for number, name in enumerate(steps, start=1):
         if is_done(tuning, name):
@@ -135,8 +135,10 @@ def run_steps(tuning: Tuning) -> None:
         say(f"step {number} of {len(steps)}: {name}; {duration(left)} left at most")
         note_progress(tuning.out, number - 1, len(steps))
         started = time.perf_counter()
-        run_step(name, tuning)
-        append_jsonl(tuning.out / SECONDS, {"step": name, "seconds": round(time.perf_counter() - started, 1)})
+        try:
+            run_step(name, tuning)
+        finally:
+            append_jsonl(tuning.out / SECONDS, {"step": name, "seconds": round(time.perf_counter() - started, 1)})
 
 
 def is_done(tuning: Tuning, name: str) -> bool:

@@ -91,7 +91,8 @@ def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
     if UNANSWERED in figures:
         yield reading_table("The same questions over passages without their answer", figures[UNANSWERED])
     if tuning.general is None or GENERAL not in figures:
-        note = f"{held_out.note}. There was no general set, so loss of general abilities was not measured."
+        why = "There was no general set" if tuning.general is None else "There was no time for the general set"
+        note = f"{held_out.note}. {why}, so loss of general abilities was not measured."
         yield replace(held_out, note=note)
     else:
         yield held_out
@@ -112,7 +113,7 @@ def data_table(tuning: Tuning) -> Table:
         general = sum(each.startswith(f"{tuning.general.name}:") for each in ids)
         rows.append(("of them about the general set", f"{general:,}", NONE))
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
-    note = "No document, and no sentence that answers a test question, is in both parts."
+    note = "No document, and no evidence of a test question, is in both parts."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
     return Table("Data", ("what", "to learn from", "to test on"), tuple(rows), note)
 

@@ -95,7 +95,9 @@ def max_lora_rank(adapters: Mapping[str, Path]) -> int:
         if rank >= needed:
             return rank
     raise UserError(
-        f"an adapter of rank {needed}", f"at most {RANKS[-1]}", "merge it into the model (modegraph train export --merge)"
+        f"an adapter of rank {needed}",
+        f"at most {RANKS[-1]}",
+        "merge it into the model (modegraph train export --merge)",
     )
 
 

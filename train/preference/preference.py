@@ -24,7 +24,7 @@ from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from graph.errors import UserError
-from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter
+from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter, model_name
 from graph.shared.console import say
 from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation
@@ -312,8 +312,12 @@ def reference_of(
     """log π_ref of each group, from the cache of the settings, if they name one."""
     if settings.reference_cache is None:
         return compute()
-    source = settings.reference or settings.model
-    return cached_reference(Path(settings.reference_cache), source, settings.precision, groups, compute)
+    origin = {
+        "model": model_name(settings.reference or settings.model),
+        "precision": settings.precision,
+        "quantise": settings.quantise,
+    }
+    return cached_reference(Path(settings.reference_cache), origin, groups, compute)
 
 
 def logps_by_other(settings: PreferenceSettings, groups: Sequence[ResponseGroup]) -> list[Tensor]:

@@ -5,7 +5,7 @@ It can be cached in a file with the fingerprints of the weights and of the token
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from graph.errors import UserError
-from graph.models.checkpoint import model_name
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from train.model.packing import LogpsOf, TokenizedGroup
@@ -65,10 +64,10 @@ def merge(groups: Sequence[TokenizedGroup]) -> TokenizedGroup:
 
 
 def cached_reference(
-    file: Path, source: str, precision: str, groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
+    file: Path, origin: Mapping[str, str], groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
-    """The log-probabilities in `file`, made by `compute` if there is none; UserError for other weights or data."""
-    origin = {"model": model_name(source), "precision": precision, "data": data_fingerprint(groups)}
+    """The log-probabilities in `file`, made by `compute` if there is none; UserError for another `origin` (weights, precision …) or data."""
+    origin = {**origin, "data": data_fingerprint(groups)}
     if not file.exists():
         computed = compute()
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -170,6 +170,12 @@ class RoundsSettings(Settings):
         "start", description="what each round ties the policy to: the model at the start of the run, or of the round"
     )
 
+    @model_validator(mode="after")
+    def _share_of_a_number(self) -> RoundsSettings:
+        if self.refusals is not None and self.prompts is None:
+            raise ValueError("refusals is a share of prompts: set prompts, too")
+        return self
+
 
 class PreferenceSettings(TrainSettings):
     """Preference training on pairs or on scored responses; the data decide which (DESIGN §5)."""

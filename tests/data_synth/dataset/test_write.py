@@ -147,6 +147,22 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
         check_folder(tmp_path / "README.md")
 
 
+def test_a_run_killed_while_its_files_were_moved_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    move = Path.replace
+
+    def move_and_die(file: Path, target: Path) -> Path:
+        if file.name == "summary.json":
+            raise KeyboardInterrupt
+        return move(file, target)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", move_and_die)
+        write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN)
+    check_folder(tmp_path / "new")
+    assert write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN).rows == 1
+    assert not (tmp_path / "new/.unfinished").exists()
+
+
 def peak_bytes(folder: Path, rows: int) -> int:
     """The most memory that Python held while so many rows of 1 kB were written."""
     tracemalloc.start()

@@ -22,16 +22,19 @@ from data_synth.reading.reading_rows import (
     ReadingSettings,
     Share,
     contains_answer,
+    passage_with_answer,
     reading_rows,
     rows_of_sets,
     words_of,
 )
 from data_synth.reading.score import score_reading
-from data_synth.reading.sets import ReadingSet, read_set
+from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import Dropped, ReadingRow, reading_from_json, reading_to_json
 from graph.answer.prompt import NOT_FOUND
+from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
+from graph.types import Excerpt
 from modegraph.cli import build_app
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
 from tests.data_synth.reading.world import question as question_over
@@ -180,6 +183,44 @@ def test_a_question_of_several_documents_is_never_refused_nor_shown_what_answers
     assert forms and all(row.answers for row in forms), "nobody knows what the passages of other documents say to it"
     assert not any({"saltmere", "corrow"} <= set(row.context_ids) for row in forms)
     assert any(not row.answers for row in rows), "other questions are refused as before"
+
+
+def test_a_changed_question_is_not_refused_over_what_answers_it() -> None:
+    """The new name comes from the context, where another passage may have all that is requested of it."""
+    names = ("Tarn", "Rill", "Quay", "Ostrey", "Sundrey", "Corrow")
+    texts = {
+        name: f"Among all islands the lighthouse of {name} was built in {1900 + n} by the guild."
+        for n, name in enumerate(names)
+    }
+    passages = {name: Excerpt(name, "", text, source=name) for name, text in texts.items()}
+    questions = tuple(
+        ReadingQuestion(
+            name, f"When was the lighthouse of {name} built?", (str(1900 + n),), (name,), names, (), "", "train"
+        )
+        for n, name in enumerate(names)
+    )
+    for some in (questions, questions[:3]):
+        source = ReadingSet("lights", passages, some)
+        rows = [row for seed in range(20) for row in made(seed, source=source, changed=1.0, without_gold=0.4)]
+        changed = [row for row in rows if row.question_id.endswith("-changed")]
+        assert not any(
+            row.question == f"When was the lighthouse of {name} built?" for row in changed for name in row.context_ids
+        )
+
+
+def test_a_question_of_several_passages_is_refused_where_the_one_with_the_answer_is_missing() -> None:
+    rows = [row for seed in range(40) for row in made(seed, without_gold=0.5, changed=0)]
+    refused = [row for row in rows if row.question_id == "q4" and row.kind == "unanswerable"]
+    assert refused and not any("saltmere" in row.context_ids for row in refused)
+    assert any("tarn" in row.context_ids for row in refused), "half of the evidence is there"
+
+
+def test_yes_and_no_are_found_by_their_question() -> None:
+    texts = ("There was no wind that day, yes.", "The lighthouse of Tarn is open on Sundays only.")
+    first, second = (Excerpt(str(n), "", text) for n, text in enumerate(texts))
+    for answer in ("no", "Yes"):
+        question = Question("q", "Is the lighthouse of Tarn open daily?", (answer,))
+        assert passage_with_answer([first, second], question) is second and passage_with_answer([], question) is None
 
 
 def test_bm25_ranks_as_the_formula_alone() -> None:

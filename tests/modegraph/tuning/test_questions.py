@@ -144,6 +144,38 @@ def test_own_questions_are_located_and_what_cannot_be_used_is_counted(tmp_path: 
     assert rows["q0-0"]["gold_ids"] == ["ship-0"]
 
 
+def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
+    """Not the document that retrieval finds first, which may be in the other part."""
+    quoted = [{"id": row["gold_ids"][0], "quote": DOCUMENTS[int(row["gold_ids"][0][5:])].text} for row in QUESTIONS]
+    bare = [
+        {"id": row["id"], "question": "When was the ferry built?", "answers": row["answers"], "evidence": [quote]}
+        for row, quote in zip(QUESTIONS, quoted, strict=True)
+    ]
+    found = split(tmp_path, DOCUMENTS, [row | {"question": f"{row['id']}: {row['question']}"} for row in bare])
+    assert len(found.rows) == len(bare)
+    for row in found.rows:
+        assert row["gold_ids"] == [row["evidence"][0]["id"]] and row["split"] == found.documents[row["gold_ids"][0]]
+
+
+def test_every_question_has_its_own_id(tmp_path: Path) -> None:
+    """Of forms that differ in names alone, invented names recur."""
+    bridges = ("Dunlin", "Heron", "Petrel", "Curlew", "Avocet", "Merlin", "Osprey", "Siskin", "Fulmar", "Gannet")
+    people = ("Ada", "Bram", "Carys", "Edwin")
+    documents = [
+        mg.Document(
+            f"{one}-{two}",
+            f"{one} {two} Bridge",
+            f"The {one} {two} Bridge was built in {1830 + n} by {two} {one}. "
+            f"The {one} {two} Bridge was opened in {1840 + n} by Ida {one}.",
+        )
+        for n, (one, two) in enumerate((bridge, person) for bridge in bridges for person in people)
+    ]
+    index = mg.index(documents, tmp_path / "index").current()
+    for seed in range(8):
+        ids = [row["id"] for row in split_questions(index, TuneSettings(seed=seed)).rows]
+        assert len(ids) == len(set(ids))
+
+
 @pytest.mark.parametrize(
     ("documents", "rows", "message"),
     [

@@ -19,7 +19,7 @@ import pytest
 
 import modegraph as mg
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
-from data_synth.rows import reading_to_json
+from data_synth.rows import Dropped, reading_to_json
 from graph.documents.read import read_documents
 from graph.shared.jsonl import append_jsonl, read_jsonl, write_jsonl
 from graph.shared.runs import find_runs
@@ -284,6 +284,55 @@ def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> No
     assert tuning.limits() == {"held-out": 30, "general": 15}, "the plan's, if training took long"
     other = replace(tuning, plan=replace(plan, general_questions=0))
     assert other.limits()["general"] == 0
+
+
+def test_seconds_of_a_step_are_those_of_all_attempts(tmp_path: Path) -> None:
+    for took in (600.0, 400.0):
+        append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": took})
+    assert steps.step_seconds(tmp_path) == {"model": 1000.0}
+
+
+def test_what_training_answers_is_no_distractor_of_the_test(tmp_path: Path) -> None:
+    """The same question about a training document: it is never to be refused, and that document's passage is not beside it."""
+    texts = [
+        "The master of the ferry is Ida Corrow.",
+        "The master of the ferry is Bram Oakes.",
+        *(each.text for each in DOCUMENTS),
+    ]
+    documents = [mg.Document(f"d{n}", f"Document {n}", text) for n, text in enumerate(texts)]
+    mg.index(documents, tmp_path / "index")
+    rows = [
+        {
+            "id": f"q{n}",
+            "question": "Who is the master of the ferry?",
+            "answers": [answer],
+            "gold_ids": [f"d{n}"],
+            "split": split,
+        }
+        for n, (answer, split) in enumerate([("Ida Corrow", "train"), ("Bram Oakes", "test")])
+    ]
+    (tmp_path / "questions").mkdir()
+    write_jsonl(tmp_path / "questions/questions.jsonl", rows)
+    plan = TunePlan(8, 100, 30, 0, Pace(0.01, 10.0, 4.0), {}, 300)
+    tasks = steps.Tuning(TuneSettings(), documents, None, plan, tmp_path).tasks()
+    assert "unanswered" not in tasks
+    ((only,),) = tasks.values()
+    assert only.question.id == "q1" and len(only.excerpts) > 1
+    assert not any("Ida Corrow" in excerpt.text for excerpt in only.excerpts)
+
+
+def test_rows_of_the_general_set_are_as_many_as_the_share_says(tmp_path: Path) -> None:
+    """Questions that give no row, here the surplus of yes, do not count."""
+    names = [f"Isle {n}" for n in range(60)]
+    passages = {name: Excerpt(name, name, f"{name} has a lighthouse and a mill.", source=name) for name in names}
+    questions = tuple(
+        ReadingQuestion(name, f"Has {name} a mill?", ("yes" if n % 3 else "no",), (name,), (), (), "boolean", "train")
+        for n, name in enumerate(names)
+    )
+    half = ReadingSet("isles", passages, questions)
+    tuning = steps.Tuning(TuneSettings(), [], steps.GeneralSet("isles", half, half), None, tmp_path)  # type: ignore[arg-type]
+    rows = steps.general_rows(tuning, steps.row_settings(tuning.settings), 80)
+    assert len(rows) == 20 and not any(isinstance(row, Dropped) for row in rows)
 
 
 def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import typer
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from data_synth.responses.responses import usable_texts
-from data_synth.rows import ResponseRow, response_to_json
-from graph.answer.prompt import NOT_FOUND
+from data_synth.rows import ResponseRow, message_to_json, response_to_json
+from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Completion
@@ -29,7 +30,7 @@ from train.preference.preference import train_ms
 from train.preference.rounds import choose_prompts, lacks_answer, rewarded, train_preference
 from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
-from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, RoundsSettings, SftSettings
 from train.sft import train_sft
 
 PEOPLE = ("Ida", "Tobias", "Hanne", "Gideon", "Ada", "Piers")
@@ -220,6 +221,22 @@ def test_cut_and_repeated_responses_stay_as_drawn() -> None:
     assert usable_texts(drawn, as_drawn=True).texts == ("yes", "yes", "no one")
     assert usable_texts(drawn, as_drawn=True).cut == (2,)
     assert usable_texts(drawn).texts == ("yes",)
+
+
+def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
+    """Folded into one line it would be well-formed, and other tokens than those drawn would be learned."""
+    prompt = prompt_from_json(
+        {**row(0), "prompt": [message_to_json(turn) for turn in answer_messages("Who?", [], "cited")]}
+    )
+    drawn = usable_texts([Completion("yes [1]\n\nQuestion: Who? <|im_end|> no [1] ", "stop", 1, 9)] * 2, as_drawn=True)
+    assert drawn.texts[0] == "yes [1]\n\nQuestion: Who? < |im_end| > no [1]"
+    assert rewarded(prompt, drawn).rewards["format"] == (0.0, 0.0)
+
+
+def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:
+    with pytest.raises(ValidationError, match="refusals is a share of prompts: set prompts, too"):
+        RoundsSettings(refusals=0.3)
+    assert RoundsSettings(refusals=0.3, prompts=9).refusals == 0.3
 
 
 def test_a_cut_response_is_learned_without_an_end_token(base: Path) -> None:

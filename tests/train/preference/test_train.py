@@ -39,6 +39,7 @@ from train.preference.preference import (
     Loss,
     pair_trainer,
     read_preference_data,
+    reference_of,
     response_group_trainer,
     train_dpo,
     train_ms,
@@ -275,6 +276,9 @@ def test_a_stale_or_foreign_reference_is_refused(base: Path, adapter: Path, data
         train_ms(MsSettings(**common(adapter, data, tmp_path / "b", **values)))
     with pytest.raises(UserError, match="of another precision"):
         train_ms(MsSettings(**common(base, data, tmp_path / "b", **values, precision="bfloat16")))
+    with pytest.raises(UserError, match="of another quantise"):
+        quantised = MsSettings(**common(base, data, tmp_path / "b", **values)).model_copy(update={"quantise": "nf4"})
+        reference_of(quantised, [], list)
     less = tmp_path / "less"
     less.mkdir()
     write_jsonl(less / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, print_report
-from eval.metrics import recall_at
+from eval.metrics.ranking import recall_at
 from eval.retrieval import ranked_sources
 from eval.statistics import bootstrap_difference
 from graph.build.build import build_index

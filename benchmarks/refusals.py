@@ -190,11 +190,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def write_keys(file: Path) -> dict[str, str]:
     """A key for one of two collections, and two for parts of it; returns each key's text by name."""
-    rights = {
-        "collection": (),
-        "label": ("source=corrow*",),
-        OTHER_KEY: ("source=ferry*",),
-    }
+    rights = {"collection": (), "label": ("source=corrow*",), OTHER_KEY: ("source=ferry*",)}
     keys_by_name = {
         name: make_key(name, scopes=("read",), collections=("public",), where=where) for name, where in rights.items()
     }

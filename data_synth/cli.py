@@ -180,8 +180,7 @@ def split(
     test: Share = 0,
     seed: Seed = 0,
     anew: Annotated[
-        bool,
-        typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits stated in the file."),
+        bool, typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits stated in the file.")
     ] = False,
     corpus: Corpus = None,
     as_json: AsJson = False,

@@ -205,13 +205,7 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
         models = PreferenceModels(writer or [], judge, ledger_of(out, preview))
         selection = QuestionSelection(questions, split or [], limit, seed, context_size or [])
         run = preference_run(
-            open_index(index),
-            selection,
-            settings,
-            models,
-            open_model,
-            hard_negatives=hard_negatives,
-            first=preview,
+            open_index(index), selection, settings, models, open_model, hard_negatives=hard_negatives, first=preview
         )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
         if not write_or_preview(run.rows, form, run.origin, out, preview, as_json, separation_warnings, strict):

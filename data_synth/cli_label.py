@@ -79,8 +79,7 @@ SplitBy = Annotated[
     ),
 ]
 Negatives = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, rich_help_panel=RETRIEVAL, help="Hard negatives to find for each question."),
+    int, typer.Option(metavar="N", min=0, rich_help_panel=RETRIEVAL, help="Hard negatives to find for each question.")
 ]
 DistilFrom = Annotated[
     str | None,
@@ -147,10 +146,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
 PerPassage = Annotated[
     int,
     typer.Option(
-        metavar="N",
-        min=1,
-        rich_help_panel=OUTPUT,
-        help="Most claims to make from a passage, and as many broken ones.",
+        metavar="N", min=1, rich_help_panel=OUTPUT, help="Most claims to make from a passage, and as many broken ones."
     ),
 ]
 

@@ -156,25 +156,15 @@ class ResponseRow:
     cut: tuple[int, ...] = ()
 
 
+def row_fields(row: Any) -> dict[str, Any]:
+    """The fields of a row in order, tuples as lists and their dataclasses as objects."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
+
+
 def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
     """A row in TRL's conversational format: prompt, chosen and rejected are lists of messages."""
-    return {
-        "id": row.id,
-        "prompt": [message_to_json(message) for message in row.prompt],
-        "chosen": [message_to_json(Message("assistant", row.chosen))],
-        "rejected": [message_to_json(Message("assistant", row.rejected))],
-        "question_id": row.question_id,
-        "question": row.question,
-        "answers": list(row.answers),
-        "kind": row.kind,
-        "split": row.split,
-        "context_size": row.context_size,
-        "context_ids": list(row.context_ids),
-        "gold_in_context": row.gold_in_context,
-        "reasoner": row.reasoner,
-        "hard_negative": row.hard_negative,
-        "support": row.support,
-    }
+    sides = {side: [message_to_json(Message("assistant", getattr(row, side)))] for side in ("chosen", "rejected")}
+    return row_fields(row) | sides
 
 
 def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
@@ -206,18 +196,7 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
 
 def reading_to_json(row: ReadingRow) -> dict[str, Any]:
     """A row in the format of TRL's SFTTrainer: prompt and completion are lists of messages."""
-    return {
-        "id": row.id,
-        "prompt": [message_to_json(message) for message in row.prompt],
-        "completion": [message_to_json(Message("assistant", row.completion))],
-        "question_id": row.question_id,
-        "question": row.question,
-        "answers": list(row.answers),
-        "kind": row.kind,
-        "split": row.split,
-        "context_ids": list(row.context_ids),
-        "gold_ids": list(row.gold_ids),
-    }
+    return row_fields(row) | {"completion": [message_to_json(Message("assistant", row.completion))]}
 
 
 def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
@@ -243,22 +222,7 @@ def message_to_json(message: Message) -> dict[str, str]:
 
 def response_to_json(row: ResponseRow) -> dict[str, Any]:
     """A row as stored: prompt as messages, responses as texts, rewards as lists by component."""
-    return {
-        "id": row.id,
-        "prompt": [message_to_json(message) for message in row.prompt],
-        "responses": list(row.responses),
-        "rewards": {component: list(values) for component, values in row.rewards.items()},
-        "question_id": row.question_id,
-        "question": row.question,
-        "answers": list(row.answers),
-        "kind": row.kind,
-        "split": row.split,
-        "context_size": row.context_size,
-        "context_ids": list(row.context_ids),
-        "sampling": asdict(row.sampling),
-        "policy": row.policy,
-        "cut": list(row.cut),
-    }
+    return row_fields(row) | {"rewards": {component: list(values) for component, values in row.rewards.items()}}
 
 
 def response_from_json(row: Mapping[str, Any]) -> ResponseRow:

@@ -49,14 +49,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     """`modegraph eval …`."""
-    from eval.cli_measure import (
-        add_alignment,
-        add_judge,
-        add_reading,
-        add_retrieval,
-        add_selector,
-        add_support,
-    )
+    from eval.cli_measure import add_alignment, add_judge, add_reading, add_retrieval, add_selector, add_support
     from eval.run.cli import add_run
     from eval.tasks.cli import register as add_tasks
 
@@ -84,11 +77,7 @@ def add_demo(app: typer.Typer) -> None:
     """`modegraph demo`, which runs the other commands of `app`."""
 
     @app.command(cls=Command, rich_help_panel=EVALUATION)
-    def demo(
-        out: Out = Path("demo-run"),
-        fresh: Fresh = False,
-        as_json: AsJson = False,
-    ) -> None:
+    def demo(out: Out = Path("demo-run"), fresh: Fresh = False, as_json: AsJson = False) -> None:
         """Run everything on the example documents with a fetched model; no network, key or GPU.
 
         Steps of an earlier demo in --out are reused if command, inputs and code have not changed; the questions are answered again.

@@ -322,8 +322,7 @@ class Sampler(StrEnum):
 
 
 SamplerName = Annotated[
-    Sampler,
-    typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm."),
+    Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm.")
 ]
 Measured = Annotated[
     Path | None,

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_synth.rows import PreferenceRow
 from eval.statistics import Interval, SeedVerdict
 from graph.errors import UserError
 from graph.types import Message
@@ -16,55 +17,19 @@ from train.run.data import read_preferences
 from train.run.record import RunRecord
 
 
-@dataclass(frozen=True)
-class HeldOutRow:
-    """One prompt over `passages` numbered excerpts, its gold answers, and the pair (y_w, y_l) to score.
-
-    `hard_negative` is "" for the paper's pair (reasoning with answer, against the answer alone), otherwise it names the
-    length-matched rejected side.
-    """
-
-    id: str
-    prompt: tuple[Message, ...]
-    chosen: str
-    rejected: str
-    question_id: str
-    question: str
-    answers: tuple[str, ...]
-    kind: str
-    context_size: int
-    passages: int
-    hard_negative: str
-
-
-def read_rows(folder: Path, split: str) -> list[HeldOutRow]:
+def read_rows(folder: Path, split: str) -> list[PreferenceRow]:
     """All rows of `folder`/`split`.jsonl; UserError when the file is missing, empty or malformed."""
     file = folder / f"{split}.jsonl"
     if not file.is_file() and not folder.is_file():
         found = ", ".join(sorted(path.name for path in folder.glob("*.jsonl"))) or "no .jsonl file there"
         remedy = "make it with `modegraph synth preferences`, or choose another --split"
         raise UserError(f"{file}: no such file (found: {found})", "preference data", remedy)
-    return [
-        HeldOutRow(
-            id=row.id,
-            prompt=row.prompt,
-            chosen=row.chosen,
-            rejected=row.rejected,
-            question_id=row.question_id,
-            question=row.question,
-            answers=row.answers,
-            kind=row.kind,
-            context_size=row.context_size,
-            passages=len(row.context_ids),
-            hard_negative=row.hard_negative,
-        )
-        for row in read_preferences(file)
-    ]
+    return read_preferences(file)
 
 
 def select_rows(
-    rows: Sequence[HeldOutRow], context_sizes: Collection[int], limit: int | None, seed: int
-) -> list[HeldOutRow]:
+    rows: Sequence[PreferenceRow], context_sizes: Collection[int], limit: int | None, seed: int
+) -> list[PreferenceRow]:
     """The rows of these context sizes (none: all sizes) of at most `limit` questions, drawn by `seed`, in file order."""
     sized = [row for row in rows if not context_sizes or row.context_size in context_sizes]
     if not sized:
@@ -78,9 +43,9 @@ def select_rows(
     return [row for row in sized if row.question_id in selected]
 
 
-def unique_prompts(rows: Sequence[HeldOutRow]) -> list[HeldOutRow]:
+def unique_prompts(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
     """One row per prompt: pairs that differ only in their rejected side share one answer."""
-    first: dict[tuple[Message, ...], HeldOutRow] = {}
+    first: dict[tuple[Message, ...], PreferenceRow] = {}
     for row in rows:
         first.setdefault(row.prompt, row)
     return list(first.values())
@@ -185,8 +150,8 @@ class Comparison:
     split: str
     seed: int
     max_answer_tokens: int
-    prompts: tuple[HeldOutRow, ...]
-    pairs: tuple[HeldOutRow, ...]
+    prompts: tuple[PreferenceRow, ...]
+    pairs: tuple[PreferenceRow, ...]
     results: tuple[PolicyResult, ...]
     measures: tuple[Measure, ...]
     differences: Mapping[str, Mapping[str, Interval]]

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from data_synth.rows import PreferenceRow, ResponseRow
 from graph.errors import UserError
 from graph.shared.console import say
 from graph.shared.jsonl import read_jsonl
-from graph.types import Message
 from train.run.record import RECORD, read_run
 
 
-class HeldOut(Protocol):
-    """A row to measure on."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def prompt(self) -> tuple[Message, ...]: ...
-    @property
-    def question_id(self) -> str: ...
-    @property
-    def question(self) -> str: ...
-
-
-def check_held_out(runs: Sequence[Path], rows: Sequence[HeldOut], file: Path) -> None:
+def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
     """UserError naming a row of `file` whose prompt, or whose question, is in the training data of a run or of one that it started from."""
     first_run: dict[Path, str] = {}
     for run, data in training_data(runs):
@@ -34,7 +21,7 @@ def check_held_out(runs: Sequence[Path], rows: Sequence[HeldOut], file: Path) ->
     check_unseen([(run, data) for data, run in first_run.items()], rows, file)
 
 
-def check_unseen(trained: Sequence[tuple[str, Path]], rows: Sequence[HeldOut], file: Path) -> None:
+def check_unseen(trained: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
     """`check_held_out` for (who was trained, folder of training data)."""
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}

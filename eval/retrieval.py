@@ -11,7 +11,7 @@ from typing import Any
 
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
-from eval.metrics import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from eval.plots import draw_retrieval
 from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text

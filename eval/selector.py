@@ -16,14 +16,7 @@ from data_synth.relevance.relevance_rows import gold_rows
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
 from eval.report import markdown_table
-from eval.retrieval import (
-    COMPARED,
-    RetrievalReport,
-    Retrieve,
-    evaluate_retrieval,
-    replay_summary,
-    write_retrieval,
-)
+from eval.retrieval import COMPARED, RetrievalReport, Retrieve, evaluate_retrieval, replay_summary, write_retrieval
 from eval.statistics import Interval
 from eval.tables import NONE, Table, figure, interval_text
 from graph.documents.questions import Question
@@ -171,11 +164,7 @@ def selector_table(report: SelectorReport, mode: str) -> Table:
         cells = [interval_text(intervals[name], 1) if name != first else NONE for intervals in differences]
         rows.append((name, *means, *cells))
     compared = [COMPARED, *([SELECTION] if with_selection else [])]
-    header = (
-        "selector",
-        *(measure.name for measure in measures),
-        *(f"{name} minus {first}" for name in compared),
-    )
+    header = ("selector", *(measure.name for measure in measures), *(f"{name} minus {first}" for name in compared))
     return Table(f"Selectors in {mode}", header, tuple(rows), table_note(report))
 
 

@@ -62,8 +62,7 @@ class StudySettings(Settings):
     arms: dict[str, ArmSettings] = Field(min_length=2, description="systems by name")
     contrast: tuple[str, str] = Field(description="arms whose difference is tested, first minus second")
     looks: tuple[LookSettings, ...] = Field(
-        min_length=1,
-        description="looks at the contrast, each with more seeds than the one before",
+        min_length=1, description="looks at the contrast, each with more seeds than the one before"
     )
     equal_within: float = Field(0.03, gt=0, description="margin within which the arms of the contrast are called equal")
     train_prompts: int = Field(ge=1, description="prompts to train on")
@@ -155,12 +154,7 @@ def plan_study(study: StudySettings, time_update: Callable[[ArmSettings], float]
             )
         )
     return StudyPlan(
-        pace,
-        sampling / SECONDS_AN_HOUR,
-        len(pace) * study.trial_rates,
-        trial / SECONDS_AN_HOUR,
-        spread,
-        tuple(looks),
+        pace, sampling / SECONDS_AN_HOUR, len(pace) * study.trial_rates, trial / SECONDS_AN_HOUR, spread, tuple(looks)
     )
 
 

@@ -56,23 +56,11 @@ ImportFile = Annotated[
 ]
 PriceIn = Annotated[
     float,
-    typer.Option(
-        "--price-in",
-        metavar="PRICE",
-        min=0,
-        rich_help_panel=MODEL,
-        help="Price of a million prompt tokens.",
-    ),
+    typer.Option("--price-in", metavar="PRICE", min=0, rich_help_panel=MODEL, help="Price of a million prompt tokens."),
 ]
 PriceOut = Annotated[
     float,
-    typer.Option(
-        "--price-out",
-        metavar="PRICE",
-        min=0,
-        rich_help_panel=MODEL,
-        help="Price of a million reply tokens.",
-    ),
+    typer.Option("--price-out", metavar="PRICE", min=0, rich_help_panel=MODEL, help="Price of a million reply tokens."),
 ]
 Failed = Annotated[
     bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="Retry the passages in quarantine.")

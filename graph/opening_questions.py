@@ -18,7 +18,6 @@ from graph.retrieve.parts.ranking import expand_rows
 from graph.shared.ids import content_id
 from graph.store.data import IndexData
 from graph.text.sentences import split_units
-from graph.types import Ints
 
 MOST_DOCUMENTS = 300
 """Documents that are read, evenly spread: enough for a few questions, whatever the size of the collection."""
@@ -95,7 +94,8 @@ class Candidate:
 
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
     """At most `count` questions that the index answers, of different documents and kinds where it can; the same for the same index."""
-    documents = _documents_read(len(index.data.document_sources))
+    count_D = len(index.data.document_sources)
+    documents = np.unique(np.linspace(0, count_D - 1, min(count_D, MOST_DOCUMENTS)).astype(np.int64))
     candidates = [each for document in documents.tolist() for each in _candidates(index.data, document)]
     documents_of = Counter(subject for subject, _ in {(each.subject, each.document) for each in candidates})
     rest = [each for each in candidates if documents_of[each.subject] == 1 and len(each.question) <= LONGEST]
@@ -114,10 +114,6 @@ def _of_another_kind(one: Candidate, other: Candidate) -> bool:
 
 def _of_another_document(one: Candidate, other: Candidate) -> bool:
     return one.document != other.document
-
-
-def _documents_read(documents: int) -> Ints:
-    return np.unique(np.linspace(0, documents - 1, min(documents, MOST_DOCUMENTS)).astype(np.int64))
 
 
 def _candidates(data: IndexData, document: int) -> Iterator[Candidate]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import graph.types
 import serve.pipeline
@@ -55,13 +53,9 @@ class Answer(serve.pipeline.Answer):
 
 def public_evidence(evidence: graph.types.Evidence) -> Evidence:
     """The same evidence as the public class."""
-    return Evidence(**_values(evidence))
+    return Evidence(**vars(evidence))
 
 
 def public_answer(answer: serve.pipeline.Answer) -> Answer:
     """The same answer as the public class."""
-    return Answer(**{**_values(answer), "evidence": public_evidence(answer.evidence)})
-
-
-def _values(instance: Any) -> Mapping[str, Any]:
-    return {field.name: getattr(instance, field.name) for field in fields(instance)}
+    return Answer(**{**vars(answer), "evidence": public_evidence(answer.evidence)})

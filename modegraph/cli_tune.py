@@ -26,8 +26,7 @@ Teacher = Annotated[
     ),
 ]
 Serve = Annotated[
-    bool,
-    typer.Option("--serve", metavar="", rich_help_panel=OUTPUT, help="Serve the recommended model at the end."),
+    bool, typer.Option("--serve", metavar="", rich_help_panel=OUTPUT, help="Serve the recommended model at the end.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", metavar="", rich_help_panel=OUTPUT, help="Print the plan, and write nothing.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,7 @@ def compare(
             seed=seed,
             answers_only=answers_only,
         )
-    values = {field.name: getattr(compared, field.name) for field in fields(compared)}
-    comparison = Comparison(**values, appendix=appendix)
+    comparison = Comparison(**vars(compared), appendix=appendix)
     if out is not None:
         comparison.write(out)
     return comparison

@@ -73,13 +73,7 @@ class Index:
         return public_evidence(retrieve(self.current(), question, chosen, opened))
 
     def explain(
-        self,
-        question: str,
-        passage: str,
-        *,
-        mode: Mode = DEFAULT_MODE,
-        top_k: int = 5,
-        where: str | Sequence[str] = (),
+        self, question: str, passage: str, *, mode: Mode = DEFAULT_MODE, top_k: int = 5, where: str | Sequence[str] = ()
     ) -> Explanation:
         """Why a question finds a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
 
@@ -147,12 +141,7 @@ class Index:
         return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, opened_verifier))
 
     async def _stream(
-        self,
-        question: str,
-        model: Model,
-        chosen: RetrieveSettings,
-        max_answer_tokens: int,
-        verifier: Verifier | None,
+        self, question: str, model: Model, chosen: RetrieveSettings, max_answer_tokens: int, verifier: Verifier | None
     ) -> AsyncGenerator[AnswerDelta | serve.pipeline.Answer, None]:
         from modegraph.streams import streaming_backend
         from serve.stream import stream_answer

@@ -74,9 +74,7 @@ ApiKey = Annotated[
 Keys = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE",
-        rich_help_panel=SERVER,
-        help="File of keys, made by `modegraph keys`, each with its own rights.",
+        metavar="FILE", rich_help_panel=SERVER, help="File of keys, made by `modegraph keys`, each with its own rights."
     ),
 ]
 AuditLog = Annotated[

@@ -158,16 +158,6 @@ def _as_user_error(file: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Counts since a ledger was opened: calls answered from the file, calls made, and the tokens of those."""
-
-    hits: int = 0
-    misses: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-@dataclass(frozen=True)
 class _CachedCall:
     """A finished call and its seconds: its share of its batch, if it ran in one. None: unknown."""
 
@@ -184,7 +174,6 @@ class Ledger:
     def __init__(self, model: Engine, file: Path) -> None:
         self._model = model
         self._lock = Lock()
-        self._counts = Counts()
         self._file, self._calls = file, open_calls(file)
 
     @property
@@ -195,17 +184,12 @@ class Ledger:
     def form(self) -> AnswerForm:
         return self._model.form
 
-    @property
-    def counts(self) -> Counts:
-        return self._counts
-
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Completions in the order of the requests, from the file where stored; the other calls run concurrently, as many as suit the engine."""
         keys = [call_key(self.name, request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
         missing = [(key, request) for key, request in distinct.items() if key not in finished]
-        self._count(Counts(hits=len(requests) - len(missing), misses=len(missing)))
         parallel = self._model.in_flight
         with ThreadPoolExecutor(parallel, thread_name_prefix="ledger") as pool:
             calls = [pool.submit(self._call, group) for group in _groups(missing, self._model.batch_size)]
@@ -252,7 +236,6 @@ class Ledger:
 
     def _store(self, key: str, completion: Completion, seconds: float) -> _CachedCall:
         """Commit a finished call, unless an equal one is stored; returns the stored one, with the time of this one."""
-        self._count(Counts(prompt_tokens=completion.prompt_tokens, completion_tokens=completion.completion_tokens))
         if completion.finish_reason != "stop":
             return _CachedCall(completion, seconds)
         fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)
@@ -261,16 +244,6 @@ class Ledger:
             self._calls.put((*fields, row_hash(*fields, microseconds), microseconds))
         stored = self._lookup(key)
         return _CachedCall(stored.completion if stored is not None else completion, seconds)
-
-    def _count(self, more: Counts) -> None:
-        with self._lock:
-            old = self._counts
-            self._counts = Counts(
-                old.hits + more.hits,
-                old.misses + more.misses,
-                old.prompt_tokens + more.prompt_tokens,
-                old.completion_tokens + more.completion_tokens,
-            )
 
 
 def call_key(model: str, request: CompletionRequest) -> str:

@@ -46,9 +46,7 @@ def print_record(output: str, record: DataclassInstance) -> None:
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `modegraph train` and its commands. Training opens its own models; `open_model` opens those that rounds draw responses with."""
     commands = typer.Typer(
-        help="Train a language model, a reward model, a selector or a verifier.",
-        no_args_is_help=True,
-        cls=Group,
+        help="Train a language model, a reward model, a selector or a verifier.", no_args_is_help=True, cls=Group
     )
     ms, dpo = preference_commands(open_model)
     for train in (tiny, sft, ms, dpo, reward):
@@ -160,12 +158,7 @@ def register_score(commands: typer.Typer) -> None:
     commands.command("score", cls=Command)(score)
 
 
-def score(
-    run: RunFolder,
-    data: Data,
-    out: Out,
-    as_json: AsJson = False,
-) -> None:
+def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None:
     """Score responses with a reward model: one more component, `reward_model`, of 0 to 1.
 
     RUN is a run of `train reward`, --data the folder of `synth responses`.

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, print_report
-from eval.metrics import recall_at
+from eval.metrics.ranking import recall_at
 from graph.documents.questions import Question, read_questions
 from graph.index.index import Index, open_index
 from graph.retrieve.parts import passage_scores

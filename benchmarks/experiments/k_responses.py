@@ -37,9 +37,9 @@ from data_synth.responses.responses import DrawnTexts
 from data_synth.rows import ResponseRow, Sampling, response_to_json
 from eval.alignment.measure import reward_of
 from eval.alignment.sample import Samples, cut_at_end, samples_of
-from eval.metrics import normalise
 from eval.statistics import bootstrap_seeds, equality_test, holm, sign_flip_test
 from eval.study import StudySettings, train_settings
+from graph.answer.match import normalise
 from graph.answer.prompt import parse_answer
 from graph.answer.template import prompt_ids
 from graph.config import load_settings

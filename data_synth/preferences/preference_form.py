@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -153,32 +154,15 @@ def sides_of(row: PreferenceRow) -> tuple[tuple[str, str], tuple[str, str]]:
     return ("chosen", row.chosen), ("rejected", row.rejected)
 
 
-def preference_schema() -> pa.Schema:
-    """The columns of `preference_to_json`, typed, so that an empty list in one file is still a list of strings."""
-    import pyarrow as pa
-
-    turns = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-    return _schema(turns)
-
-
-def plain_schema() -> pa.Schema:
-    """The columns of `plain_preference_to_json`."""
-    import pyarrow as pa
-
-    return _schema(pa.string())
-
-
-def _schema(text_kind: pa.DataType) -> pa.Schema:
+def preference_schema(plain: bool = False) -> pa.Schema:
+    """The columns of `preference_to_json` (of `plain_preference_to_json`), typed, so that an empty list in one file is still a list of strings."""
     import pyarrow as pa
 
     text, texts = pa.string(), pa.list_(pa.string())
-    kinds = {"prompt": text_kind, "chosen": text_kind, "rejected": text_kind, "answers": texts, "context_ids": texts}
+    turns = text if plain else pa.list_(pa.struct([("role", text), ("content", text)]))
+    kinds = {"prompt": turns, "chosen": turns, "rejected": turns, "answers": texts, "context_ids": texts}
     kinds |= {"context_size": pa.int32(), "gold_in_context": pa.float32(), "support": pa.float32()}
-    names = [
-        *("id", "prompt", "chosen", "rejected", "question_id", "question", "answers", "kind", "split"),
-        *("context_size", "context_ids", "gold_in_context", "reasoner", "hard_negative", "support"),
-    ]
-    return pa.schema([(name, kinds.get(name, text)) for name in names])
+    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(PreferenceRow)])
 
 
 def _counts(row: PreferenceRow) -> dict[str, str]:
@@ -207,4 +191,6 @@ PREFERENCES: Form[PreferenceRow] = Form(
     texts=_texts,
     measures=measure_separation,
 )
-PLAIN_PREFERENCES = replace(PREFERENCES, to_json=plain_preference_to_json, schema=plain_schema)
+PLAIN_PREFERENCES = replace(
+    PREFERENCES, to_json=plain_preference_to_json, schema=partial(preference_schema, plain=True)
+)

@@ -94,11 +94,7 @@ class Writers:
 
 
 def model_questions(
-    groups: Iterable[tuple[Passage, ...]],
-    writers: Writers,
-    count: int,
-    hops: Sequence[int],
-    splits: Mapping[str, str],
+    groups: Iterable[tuple[Passage, ...]], writers: Writers, count: int, hops: Sequence[int], splits: Mapping[str, str]
 ) -> Iterator[QuestionRow | Dropped]:
     """Up to `count` questions over `groups` of passages, and the dropped ones, in the order of the groups.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from data_synth.reading.score import score_reading
@@ -51,19 +52,7 @@ def reading_schema() -> pa.Schema:
     text, texts = pa.string(), pa.list_(pa.string())
     turns = pa.list_(pa.struct([("role", text), ("content", text)]))
     kinds = {"prompt": turns, "completion": turns, "answers": texts, "context_ids": texts, "gold_ids": texts}
-    names = (
-        "id",
-        "prompt",
-        "completion",
-        "question_id",
-        "question",
-        "answers",
-        "kind",
-        "split",
-        "context_ids",
-        "gold_ids",
-    )
-    return pa.schema([(name, kinds.get(name, text)) for name in names])
+    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(ReadingRow)])
 
 
 def _counts(row: ReadingRow) -> dict[str, str]:

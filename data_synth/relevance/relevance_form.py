@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from data_synth.rows import Form
+from data_synth.rows import Form, row_fields
 from graph.documents.questions import SPLITS, Question
 from graph.retrieve.learned.light import FEATURES
 
@@ -66,20 +66,7 @@ class RelevanceRow:
 
 def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
     """A row as stored: features by name."""
-    return {
-        "id": row.id,
-        "question_id": row.question_id,
-        "question": row.question,
-        "kind": row.kind,
-        "split": row.split,
-        "proposition_id": row.proposition_id,
-        "proposition": row.proposition,
-        "passage_ids": list(row.passage_ids),
-        "label": row.label,
-        "labelled_by": row.labelled_by,
-        "found_by": row.found_by,
-        "features": dict(zip(FEATURES, row.features, strict=True)),
-    }
+    return row_fields(row) | {"features": dict(zip(FEATURES, row.features, strict=True))}
 
 
 def relevance_from_json(row: Mapping[str, Any]) -> RelevanceRow:
@@ -110,9 +97,7 @@ def relevance_schema() -> pa.Schema:
         "label": pa.int8(),
         "features": pa.struct([(name, pa.float32()) for name in FEATURES]),
     }
-    names = ("id", "question_id", "question", "kind", "split", "proposition_id", "proposition")
-    more = ("passage_ids", "label", "labelled_by", "found_by", "features")
-    return pa.schema([(name, kinds.get(name, text)) for name in (*names, *more)])
+    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(RelevanceRow)])
 
 
 def relevance_problems(row: RelevanceRow) -> list[str]:

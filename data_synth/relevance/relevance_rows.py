@@ -54,8 +54,7 @@ def find_candidates(
     own = np.setdiff1d(own_rows, gold_rows)
     groups: list[tuple[FoundBy, Ints]] = [("gold", gold_rows), ("own", own), ("walk", walked), ("cosine", nearest)]
     return Candidates(
-        np.concatenate([rows for _, rows in groups]),
-        tuple(found_by for found_by, rows in groups for _ in rows),
+        np.concatenate([rows for _, rows in groups]), tuple(found_by for found_by, rows in groups for _ in rows)
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
 from statistics import mean
 from typing import TYPE_CHECKING
 
@@ -165,14 +166,9 @@ def response_schema() -> pa.Schema:
         ]
     )
     rewards = pa.struct([(component, pa.list_(pa.float32())) for component in COMPONENTS])
-    return pa.schema(
-        [
-            *(("id", text), ("prompt", turns), ("responses", texts)),
-            *(("rewards", rewards), ("question_id", text), ("question", text)),
-            *(("answers", texts), ("kind", text), ("split", text), ("context_size", pa.int32())),
-            *(("context_ids", texts), ("sampling", sampling), ("policy", text), ("cut", pa.list_(pa.int32()))),
-        ]
-    )
+    kinds = {"prompt": turns, "responses": texts, "rewards": rewards, "answers": texts, "context_size": pa.int32()}
+    kinds |= {"context_ids": texts, "sampling": sampling, "cut": pa.list_(pa.int32())}
+    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(ResponseRow)])
 
 
 def measure_rewards(rows: Sequence[ResponseRow]) -> dict[str, float]:

@@ -15,10 +15,10 @@ from typing import Any
 from data_synth.responses.rewards import REWARDS, answer_reward, format_reward
 from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
-from eval.metrics import normalise
 from eval.metrics.answers import bleu
 from eval.statistics import SeedVerdict
 from graph.answer.citations import own_citations
+from graph.answer.match import normalise
 from graph.answer.prompt import CitedSentence, form_of_prompt, parse_answer, write_answer
 from graph.errors import UserError
 from graph.models.checkpoint import model_name

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from data_synth.rows import PreferenceRow
 from eval.alignment.frontier import align_runs, as_appendix
 from eval.alignment.sample import SamplingSettings
 from eval.compare.measures import choice_scores, differences_by_seed, differences_of, measures_of, seed_systems
 from eval.comparison import (
     Comparison,
-    HeldOutRow,
     PairScore,
     Policy,
     PolicyResult,
@@ -26,10 +26,11 @@ from eval.comparison import (
     unique_prompts,
 )
 from eval.held_out import check_held_out
-from eval.metrics import contains_answer, exact_match, read_choice, token_f1
+from eval.metrics.answers import read_choice
 from eval.report import Appendix
 from eval.statistics import check_paired_seeds
 from graph.answer.citations import check_citations, own_citations
+from graph.answer.match import contains_answer, exact_match, token_f1
 from graph.answer.prompt import form_of_prompt, parse_answer
 from graph.errors import UserError
 from graph.shared.console import track
@@ -89,7 +90,7 @@ def untuned_model(run: Path) -> str:
 SEQUENCES_PER_BATCH = 8
 
 
-def score_pairs(model: Any, tokenizer: Any, rows: Sequence[HeldOutRow]) -> list[PairScore]:
+def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> list[PairScore]:
     """log π(y_w|x) and log π(y_l|x) of every row, in order; sequences of like length share a batch."""
     completions = [(row.prompt, text) for row in rows for text in (row.chosen, row.rejected)]
     tokenized = [tokenize_row(tokenizer, prompt, text) for prompt, text in completions]
@@ -127,8 +128,8 @@ LoadPolicy = Callable[[str], tuple[Any, Any]]
 
 def compare(
     policies: Sequence[Policy],
-    rows: Sequence[HeldOutRow],
-    train_rows: Sequence[HeldOutRow],
+    rows: Sequence[PreferenceRow],
+    train_rows: Sequence[PreferenceRow],
     open_model: OpenModel,
     load_policy: LoadPolicy,
     *,
@@ -181,7 +182,7 @@ def compare(
 
 
 def answer_with(
-    policy: Policy, prompts: Sequence[HeldOutRow], open_model: OpenModel, max_answer_tokens: int
+    policy: Policy, prompts: Sequence[PreferenceRow], open_model: OpenModel, max_answer_tokens: int
 ) -> tuple[ScoredAnswer, ...]:
     """Greedy answers of one policy, through the engine that serves it."""
     model = open_model(f"hf:{policy.source}")
@@ -189,16 +190,16 @@ def answer_with(
     return tuple(score_answer(row, completion) for row, completion in zip(prompts, completions, strict=True))
 
 
-def _complete(model: LanguageModel, prompts: Sequence[HeldOutRow], max_answer_tokens: int) -> Iterator[Completion]:
+def _complete(model: LanguageModel, prompts: Sequence[PreferenceRow], max_answer_tokens: int) -> Iterator[Completion]:
     requests = [CompletionRequest(row.prompt, max_tokens=max_answer_tokens) for row in prompts]
     for start in range(0, len(requests), PROMPTS_PER_CALL):
         yield from model.complete(requests[start : start + PROMPTS_PER_CALL])
 
 
-def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
+def score_answer(row: PreferenceRow, completion: Completion) -> ScoredAnswer:
     """One completion against its row's gold answers and its prompt's passages."""
     parsed = parse_answer(completion.text, form_of_prompt(row.prompt))
-    citations = own_citations(completion.text, row.passages)
+    citations = own_citations(completion.text, len(row.context_ids))
     answer = check_citations(parsed.answer, 0).text
     return ScoredAnswer(
         row_id=row.id,
@@ -217,7 +218,7 @@ def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
     )
 
 
-def score_with(source: str, rows: Sequence[HeldOutRow], load_policy: LoadPolicy) -> list[PairScore]:
+def score_with(source: str, rows: Sequence[PreferenceRow], load_policy: LoadPolicy) -> list[PairScore]:
     """Log-probabilities of the rows' pairs under the model at `source`, which is loaded for this call and then released."""
     model, tokenizer = load_policy(source)
     model.eval()

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from eval.comparison import ChoiceScore, HeldOutRow, Measure, PairScore, Policy, PolicyResult, ScoredAnswer
-from eval.metrics import CHOICES, accuracy, accuracy_per_class, majority_class, normalise
+from data_synth.rows import PreferenceRow
+from eval.comparison import ChoiceScore, Measure, PairScore, Policy, PolicyResult, ScoredAnswer
+from eval.metrics.answers import CHOICES, accuracy, accuracy_per_class, majority_class
 from eval.statistics import Interval, SeedVerdict, compare_seeds, holm_intervals
+from graph.answer.match import normalise
 
 
 def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
@@ -55,7 +57,7 @@ MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
 
 
 def measures_of(
-    prompts: Sequence[HeldOutRow], pairs: Sequence[HeldOutRow], results: Sequence[PolicyResult]
+    prompts: Sequence[PreferenceRow], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
 ) -> tuple[Measure, ...]:
     """All measures: of the answers, of yes/no/maybe, of the paper's pairs, of each kind of length-matched pair."""
     measures = [*answer_measures(prompts, results)]
@@ -66,7 +68,7 @@ def measures_of(
     return tuple(measures)
 
 
-def answer_measures(prompts: Sequence[HeldOutRow], results: Sequence[PolicyResult]) -> list[Measure]:
+def answer_measures(prompts: Sequence[PreferenceRow], results: Sequence[PolicyResult]) -> list[Measure]:
     """The measures that apply to every answer, and accuracy over the prompts whose gold answer is yes, no or maybe."""
     questions = tuple(row.question_id for row in prompts)
     measures = [
@@ -84,7 +86,7 @@ def answer_measures(prompts: Sequence[HeldOutRow], results: Sequence[PolicyResul
 
 
 def pair_measures(
-    chosen_rows: Sequence[int], pairs: Sequence[HeldOutRow], results: Sequence[PolicyResult]
+    chosen_rows: Sequence[int], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
 ) -> list[Measure]:
     """Log-probabilities and margins over the pairs numbered `chosen_rows`, which share one kind of rejected side."""
     questions = tuple(pairs[index].question_id for index in chosen_rows)
@@ -162,20 +164,20 @@ def differences_by_seed(
     return found
 
 
-def choice_prompts(prompts: Sequence[HeldOutRow]) -> dict[int, str]:
+def choice_prompts(prompts: Sequence[PreferenceRow]) -> dict[int, str]:
     """The prompts whose one gold answer is yes, no or maybe: index -> label."""
     labels = {index: choice_label(row) for index, row in enumerate(prompts)}
     return {index: label for index, label in labels.items() if label}
 
 
-def choice_label(row: HeldOutRow) -> str:
+def choice_label(row: PreferenceRow) -> str:
     """A row's gold answer if it is yes, no or maybe, else ""."""
     golds = {normalise(answer) for answer in row.answers}
     return golds.pop() if len(golds) == 1 and golds <= set(CHOICES) else ""
 
 
 def choice_scores(
-    prompts: Sequence[HeldOutRow], results: Sequence[PolicyResult], train_rows: Sequence[HeldOutRow]
+    prompts: Sequence[PreferenceRow], results: Sequence[PolicyResult], train_rows: Sequence[PreferenceRow]
 ) -> tuple[tuple[ChoiceScore, ...], dict[str, int]]:
     """Yes/no/maybe accuracy of each policy and of always giving the train split's majority label; and the gold counts.
 

@@ -25,12 +25,7 @@ def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
     """Add `run` and `diff` to the commands of `eval`."""
 
     @commands.command(cls=command(settings="eval.run.config:MatrixSettings"))
-    def run(
-        config: Matrix,
-        settings: Set = None,
-        out: SomeOut = None,
-        as_json: AsJson = False,
-    ) -> None:
+    def run(config: Matrix, settings: Set = None, out: SomeOut = None, as_json: AsJson = False) -> None:
         """Measure every retriever, index and model on every task, and write a report.
 
         --out is runs/eval-NAME by default; finished cells in it are reused, also after a change of the code: --out with a new folder
@@ -50,12 +45,7 @@ def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
     commands.command("diff", cls=Command)(diff)
 
 
-def diff(
-    run_a: EvalRunA,
-    run_b: EvalRunB,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
+def diff(run_a: EvalRunA, run_b: EvalRunB, seed: Seed = 0, as_json: AsJson = False) -> None:
     """Show what changed from run A to run B, question by question.
 
     Covers every system and task that both runs have; the tests are corrected for their number.

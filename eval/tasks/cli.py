@@ -22,8 +22,7 @@ SOURCE = typer.Option(
 TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
 Predictions = Annotated[
-    Path,
-    typer.Option(metavar="FILE", rich_help_panel=INPUT, help='Lines of {"id", "answer"}, one for every question.'),
+    Path, typer.Option(metavar="FILE", rich_help_panel=INPUT, help='Lines of {"id", "answer"}, one for every question.')
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -57,10 +56,7 @@ def register(commands: typer.Typer, open_model: OpenModel) -> None:
 
 
 def tasks(
-    name: TaskName = None,
-    source: Annotated[str | None, SOURCE] = None,
-    out: SomeOut = None,
-    as_json: AsJson = False,
+    name: TaskName = None, source: Annotated[str | None, SOURCE] = None, out: SomeOut = None, as_json: AsJson = False
 ) -> None:
     """List the benchmarks: size, licence, metrics, and where their data come from.
 

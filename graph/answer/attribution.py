@@ -65,11 +65,7 @@ class Citation(Excerpt):
 
 
 def cite_excerpts(
-    question: str,
-    reason: str,
-    answer: str,
-    excerpts: Sequence[Excerpt],
-    unsupported: Collection[str] = (),
+    question: str, reason: str, answer: str, excerpts: Sequence[Excerpt], unsupported: Collection[str] = ()
 ) -> dict[int, Citation]:
     """The excerpts that a reason and its answer, both with checked citations, cite, by number in order of first use; if they cite none,
     those attributed to the sentences of the answer that are not among the `unsupported`.

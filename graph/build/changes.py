@@ -246,12 +246,7 @@ def merge_linked(
 
 
 def linked_block(
-    last_LZ: Block,
-    propositions: Propositions,
-    linked: RowMap,
-    read_R: Ints,
-    proposition_X: Ints,
-    linked_X: Ints,
+    last_LZ: Block, propositions: Propositions, linked: RowMap, read_R: Ints, proposition_X: Ints, linked_X: Ints
 ) -> Block:
     """How often each entity or topic is linked to each proposition: as read for `read_R`, as before for the others: [N, Z]."""
     return moved_block(last_LZ, propositions.merge, linked, Entries.ones(proposition_X, linked_X), read_R)

@@ -17,15 +17,7 @@ from graph.extract.extraction import Fact, Failure, Occurrence, PendingDocument,
 from graph.extract.grounding import best_span, ends_within, entities_within, share_supported
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
-from graph.text.replies import (
-    BadReply,
-    ReplyModel,
-    at_most,
-    parse_reply,
-    plain,
-    sound_items,
-    strict_schema,
-)
+from graph.text.replies import BadReply, ReplyModel, at_most, parse_reply, plain, sound_items, strict_schema
 from graph.text.sentences import is_complete, split_units
 from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
 

@@ -292,7 +292,7 @@ def is_fetched(model: Pretrained) -> bool:
 
 def read_record(model: Pretrained) -> dict[str, Any]:
     """The record of a converted model; {} if there is none."""
-    return _read_json(folder_of(model) / RECORD)
+    return read_json(folder_of(model) / RECORD)
 
 
 def write_record(folder: Path, model: Pretrained) -> None:
@@ -321,7 +321,7 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
     With `changed_only`, files of the recorded size and time are not read: gigabytes would take seconds.
     """
     remedy = f"make it again: modegraph models get {name}"
-    files = _read_json(folder / RECORD).get("files")
+    files = read_json(folder / RECORD).get("files")
     if not isinstance(files, dict) or not files or not all(isinstance(recorded, dict) for recorded in files.values()):
         raise UserError(f"{folder / RECORD}: no checksums", "those of every file, as converted", remedy)
     for file, recorded in files.items():
@@ -353,7 +353,8 @@ def _state(file: Path) -> dict[str, int]:
     return {"bytes": status.st_size, "time_ns": status.st_mtime_ns}
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; {} if there is none, or it cannot be read."""
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

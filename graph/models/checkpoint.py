@@ -9,12 +9,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from graph.errors import UserError
-from graph.models.catalogue import resolve
+from graph.models.catalogue import read_json, resolve
 from graph.shared.home import user_cache
 from graph.types import AnswerForm
 
@@ -30,7 +30,6 @@ def computes_in_bfloat16() -> bool:
 
 
 ADAPTER_CONFIG = "adapter_config.json"
-CHUNK_BYTES = 1 << 22
 MIN_CACHED_BYTES = 1 << 26
 WEIGHTS = ("*.safetensors", "config.json")
 TOKENIZER_FILES = (
@@ -96,8 +95,7 @@ def _read_digest(files: Sequence[Path], extra: bytes) -> str:
     for file in files:
         digest.update(file.name.encode())
         with file.open("rb") as data:
-            while chunk := data.read(CHUNK_BYTES):
-                digest.update(chunk)
+            file_digest(data, lambda: digest)
     digest.update(extra)
     return digest.hexdigest()
 
@@ -123,7 +121,7 @@ def adapter_base(source: str) -> str:
     """The base model's name or path in an adapter's configuration; UserError for a folder without one, or without weights."""
     folder = resolve(source)
     config = Path(folder) / ADAPTER_CONFIG
-    base = _read_json(config).get("base_model_name_or_path")
+    base = read_json(config).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UserError(f"{config}: names no base model", "base_model_name_or_path", "save it again")
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
@@ -142,21 +140,21 @@ def base_weights(source: str) -> str:
 
 def check_base(adapter: str, base: str) -> None:
     """UserError if the weights of `base` differ from those that an adapter was trained on, by the record of its run."""
-    trained_on = _read_json(Path(resolve(adapter)) / RUN_RECORD).get("base_weights")
+    trained_on = read_json(Path(resolve(adapter)) / RUN_RECORD).get("base_weights")
     if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
         raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
 
 
 def trained_precision(source: str) -> str | None:
     """The number format of a model, or of an adapter's base, in training; None without a record."""
-    settings = _read_json(Path(resolve(source)) / RUN_RECORD).get("settings")
+    settings = read_json(Path(resolve(source)) / RUN_RECORD).get("settings")
     precision = settings.get("precision") if isinstance(settings, dict) else None
     return precision if precision in ("float32", "bfloat16") else None
 
 
 def answer_form(source: str | Path) -> AnswerForm:
     """The form of the answers that a model was trained on, by its run.json; "reasoned" without one."""
-    recorded = _read_json(Path(resolve(str(source))) / RUN_RECORD).get("answer_form")
+    recorded = read_json(Path(resolve(str(source))) / RUN_RECORD).get("answer_form")
     return next((form for form in get_args(AnswerForm) if form == recorded), "reasoned")
 
 
@@ -167,12 +165,3 @@ def another_base(adapter: str, base: str, reason: str) -> UserError:
         "the very model that it was trained on",
         f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
     )
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; {} if there is none, or it cannot be read."""
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}

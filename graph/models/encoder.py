@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache, cached_property
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
@@ -101,7 +101,6 @@ FEW = 8
 """Up to this many texts are encoded one by one in ONNX Runtime, if `prepare_for_questions` has exported the encoder."""
 TOKENIZER = "tokenizer.json"
 FINGERPRINTED = (".safetensors", ".json")
-CHUNK_BYTES = 1 << 20
 
 
 class SentenceEncoder:
@@ -128,8 +127,7 @@ class SentenceEncoder:
         for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
             digest.update(file.relative_to(self._folder).as_posix().encode())
             with file.open("rb") as data:
-                while chunk := data.read(CHUNK_BYTES):
-                    digest.update(chunk)
+                file_digest(data, lambda: digest)
         if not self._prompts_from_folder and self.prompts != Prompts():
             digest.update(f"{self.prompts.query}\0{self.prompts.passage}".encode())
         return digest.hexdigest()

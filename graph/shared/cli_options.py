@@ -194,9 +194,7 @@ _SELECTOR = typer.Option(
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]
 _RERANKER = typer.Option(
-    metavar="NAME",
-    rich_help_panel=RETRIEVAL,
-    help="Cross-encoder that reranks the results, as a folder or hub name.",
+    metavar="NAME", rich_help_panel=RETRIEVAL, help="Cross-encoder that reranks the results, as a folder or hub name."
 )
 Reranker = Annotated[str, _RERANKER]
 Verifier = Annotated[
@@ -244,8 +242,7 @@ SomeModel = Annotated[str | None, _MODEL]
 _WRITER = f"Language model that writes in place of rules: {SPEC}."
 Writer = Annotated[str | None, typer.Option("--writer", metavar="SPEC", rich_help_panel=MODEL, help=_WRITER)]
 Writers = Annotated[
-    list[str] | None,
-    typer.Option("--writer", metavar="SPEC", rich_help_panel=MODEL, help=f"{_WRITER} Repeatable."),
+    list[str] | None, typer.Option("--writer", metavar="SPEC", rich_help_panel=MODEL, help=f"{_WRITER} Repeatable.")
 ]
 Judge = Annotated[
     str | None,

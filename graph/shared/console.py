@@ -75,13 +75,7 @@ def duration(seconds: float) -> str:
     return " ".join([f"{hours} h"] * (hours > 0) + [f"{minutes} min"] * (minutes > 0))
 
 
-def one(item: object) -> int:
-    """The size of an item that counts as one."""
-    del item
-    return 1
-
-
-def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = one) -> Iterator[T]:
+def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[T]:
     """Yield `items`, showing how many of `total` are done; `size(item)` is how many an item stands for (a batch, say)."""
     if sys.stderr.isatty() and not _QUIET.get():
         yield from _track_bar(items, what, total, size)

@@ -65,7 +65,7 @@ def read_progress(folder: Path) -> FolderProgress | None:
         text = (folder / PROGRESS).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    rows = [row for line in text.splitlines() if (row := _parsed(line)) is not None]
+    rows = [row for line in text.splitlines() if (row := parsed_line(line)) is not None]
     start = max((number for number, row in enumerate(rows) if ABOUT in row), default=-1)
     about = rows[start][ABOUT] if start >= 0 else {}
     last: Mapping[str, Any] = next((row for row in reversed(rows) if "step" in row), {})
@@ -86,7 +86,8 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
     return float(seconds_per_step * (rows[-1]["of"] - rows[-1]["step"]))
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def parsed_line(line: str) -> dict[str, Any] | None:
+    """The object in a line; None for a line that is being written."""
     try:
         row = json.loads(line)
     except ValueError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.errors import UserError
-from graph.shared.progress import PROGRESS, FolderProgress, read_progress
+from graph.shared.progress import PROGRESS, FolderProgress, parsed_line, read_progress
 
 State = Literal["finished", "running", "stopped"]
 
@@ -200,13 +200,8 @@ def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
     """The whole rows of a file; none for a missing one and for a link that leads out of `root`."""
     if not file.resolve().is_relative_to(root.resolve()) or not file.is_file():
         return []
-    rows = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:  # A line that is being written.
-            continue
-    return [row for row in rows if isinstance(row, dict)]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [row for line in lines if (row := parsed_line(line)) is not None]
 
 
 def states_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:

@@ -14,15 +14,9 @@ from typing import Any, TypeVar, get_type_hints
 
 from graph.errors import UserError
 from graph.shared.ids import content_id, has_sum, quick_sum
+from graph.shared.jsonl import write_text
 from graph.store.ann import Ann, open_ann
-from graph.store.columns.column_files import (
-    MOVED,
-    MovedColumn,
-    MovedFiles,
-    load_column,
-    save_column,
-    save_moved,
-)
+from graph.store.columns.column_files import MOVED, MovedColumn, MovedFiles, load_column, save_column, save_moved
 from graph.store.columns.moved import AssembledWhenRead, Block, assembled
 from graph.store.columns.strings import Strings
 from graph.store.manifest import FORMAT, MANIFEST, Base, Manifest, files_in, names_in, read_manifest, sizes
@@ -90,9 +84,7 @@ def save_arrays(
 def publish(folder: Path, manifest: str) -> None:
     """Make a manifest from `save_arrays` the current one; remove all older generations except the one that it replaces."""
     replaced = _names_in_use(folder)
-    partial = folder / (MANIFEST + ".partial")
-    partial.write_text(f"{manifest}\n{content_id(manifest)}", encoding="utf-8")
-    partial.replace(folder / MANIFEST)
+    write_text(folder / MANIFEST, f"{manifest}\n{content_id(manifest)}")
     drop_others(folder, [*names_in(read_manifest(folder)), *replaced])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graph.errors import UserError
+from graph.shared.jsonl import write_json
 
 DATABASE_FILE = "database.json"
 KEY = "postgresql"
@@ -31,6 +32,4 @@ def read_database(folder: Path) -> dict[str, str]:
 
 def write_database(folder: Path, parameters: Mapping[str, str]) -> None:
     """Write the connection parameters of the index in a folder."""
-    partial = folder / (DATABASE_FILE + ".partial")
-    partial.write_text(json.dumps({KEY: dict(parameters)}, indent=1) + "\n", encoding="utf-8")
-    partial.replace(folder / DATABASE_FILE)
+    write_json(folder / DATABASE_FILE, {KEY: dict(parameters)})

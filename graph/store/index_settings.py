@@ -38,8 +38,7 @@ class IndexSettings(Settings):
         description="segments of similar size that an edit merges into one: low values speed up queries, high ones edits",
     )
     vectors: VectorType = Field(
-        "float32",
-        description="type of stored vectors: float16 halves disk and memory, and rounds to three digits",
+        "float32", description="type of stored vectors: float16 halves disk and memory, and rounds to three digits"
     )
     ann_rows: int = Field(
         100_000,

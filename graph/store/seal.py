@@ -12,6 +12,7 @@ from typing import Literal
 import xxhash
 
 from graph.errors import UserError
+from graph.shared.jsonl import write_text
 from graph.store.sqlite import SQLITE_FILE
 
 BLOCK_BYTES = 1 << 20
@@ -106,9 +107,9 @@ def unsealed(folder: Path) -> Iterator[Sealing]:
         yield sealing
     except BaseException:
         if sealing.before is not None and (sealing.found_damage or sealing.now() == sealing.before):
-            _write_seal(seal, sealing.before.text)
+            write_text(seal, sealing.before.text)
         raise
-    _write_seal(seal, sealing.now().text)
+    write_text(seal, sealing.now().text)
 
 
 def _sealed_sums(folder: Path) -> BlockSums | None:
@@ -135,9 +136,3 @@ def check_undamaged(folder: Path) -> None:
 
 def _damage_error(file: Path) -> UserError:
     return UserError(f"{file}: its bytes are not those of the last run", "the file as it was sealed", INDEX_AGAIN)
-
-
-def _write_seal(seal: Path, text: str) -> None:
-    partial = seal.with_name(seal.name + ".partial")
-    partial.write_text(text)
-    partial.replace(seal)

@@ -63,9 +63,7 @@ class ReplyModel(BaseModel):
     """Base of reply models: the server must require every field and refuse extra ones, which are ignored here."""
 
     model_config = ConfigDict(
-        frozen=True,
-        json_schema_extra={"additionalProperties": False},
-        json_schema_serialization_defaults_required=True,
+        frozen=True, json_schema_extra={"additionalProperties": False}, json_schema_serialization_defaults_required=True
     )
 
 

@@ -258,12 +258,7 @@ class Pool:
                 )
 
     def _start(self, slot: Slot) -> None:
-        options = {
-            "max_restarts": -1,
-            "max_task_retries": MAX_LOSSES,
-            "max_concurrency": slot.threads,
-            **slot.options,
-        }
+        options = {"max_restarts": -1, "max_task_retries": MAX_LOSSES, "max_concurrency": slot.threads, **slot.options}
         actor = self._class.options(**options).remote(self._cluster.unwanted)
         self._starting[actor.greet.remote()] = _RunningWorker(actor, slot.threads)
 

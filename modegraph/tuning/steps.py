@@ -122,10 +122,7 @@ class Tuning:
         left = self.settings.hours * SECONDS_AN_HOUR - sum(spent.get(step, 0.0) for step in BEFORE_ANSWERS)
         pace, least = self.plan.pace.answer_s, self.settings.least_test
         test, general = questions_within(left, pace, least, bool(self.plan.general_questions))
-        return {
-            HELD_OUT: max(test, self.plan.test_questions),
-            GENERAL: max(general, self.plan.general_questions),
-        }
+        return {HELD_OUT: max(test, self.plan.test_questions), GENERAL: max(general, self.plan.general_questions)}
 
     def answers(self) -> dict[str, AnswerPair]:
         """The answers of both models by set, from their files."""

@@ -59,12 +59,7 @@ class ApiError(Exception):
     """A request that cannot be served: HTTP status, a short `code` for programs (and metrics), a message for people."""
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        param: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, status: int, code: str, message: str, param: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.param = status, code, message, param

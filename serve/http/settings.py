@@ -35,10 +35,7 @@ class ServerSettings(Settings):
     capacity: int = Field(8, ge=1, le=1024, description="requests processed at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
     write_queue: int = Field(
-        64,
-        ge=1,
-        le=4096,
-        description="uploads and deletions that may wait in addition; more are answered 429",
+        64, ge=1, le=4096, description="uploads and deletions that may wait in addition; more are answered 429"
     )
     write_wait_s: float = Field(120.0, gt=0, description="longest wait for a turn to change the index; then 409")
     max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")
@@ -69,9 +66,7 @@ class ServerSettings(Settings):
     body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must arrive")
     request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
     unready_s: float = Field(
-        0.0,
-        ge=0,
-        description="seconds that a stopping server keeps listening, with 503 at /ready",
+        0.0, ge=0, description="seconds that a stopping server keeps listening, with 503 at /ready"
     )
     drain_s: float = Field(30.0, ge=0, description="seconds that running requests have to finish when the server stops")
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
@@ -89,8 +84,7 @@ class ServerSettings(Settings):
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
     verifier: str = Field("", description="folder or hub name of the trained verifier; modegraph's own by default")
     unsupported: Handling = Field(
-        "mark",
-        description="what to do with sentences that the passages do not support, unless the request sets it",
+        "mark", description="what to do with sentences that the passages do not support, unless the request sets it"
     )
     otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector for spans")
 

@@ -54,9 +54,7 @@ class AskArguments(QuestionArguments):
 class FetchArguments(Arguments):
     id: Text = Field(min_length=1, max_length=1000, description="the id of a result of search, or a document's source")
     start: int | None = Field(
-        None,
-        ge=0,
-        description="character of the document to start at; by default the start of the passage or document",
+        None, ge=0, description="character of the document to start at; by default the start of the passage or document"
     )
 
 

@@ -321,10 +321,7 @@ async def stream_text(
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
     """The engine's chunks unchanged; records their time and tokens as metrics and in a span."""
-    with (
-        timed(services.metrics.generation.labels(model)),
-        services.tracing.span("generate", {MODEL: model}) as span,
-    ):
+    with timed(services.metrics.generation.labels(model)), services.tracing.span("generate", {MODEL: model}) as span:
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
             async for chunk in open_chunks:
                 span.set(usage_values(chunk.get("usage")))

@@ -96,11 +96,7 @@ class Retriever:
         return question.strip()
 
     async def find(
-        self,
-        question: str,
-        settings: RetrieveSettings,
-        model: LanguageModel | None,
-        generation: Generation,
+        self, question: str, settings: RetrieveSettings, model: LanguageModel | None, generation: Generation
     ) -> Evidence:
         """The evidence for a question in a generation; some modes call `model`.
 

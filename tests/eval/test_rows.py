@@ -11,7 +11,12 @@ from graph.errors import UserError
 def test_rows_keep_what_a_comparison_needs(world):
     rows = read_rows(world.data, "test")
     assert len(rows) == 18
-    assert (rows[1].id, rows[1].question_id, rows[1].context_size, rows[1].passages) == ("test-0#2", "test-0", 2, 2)
+    assert (rows[1].id, rows[1].question_id, rows[1].context_size, len(rows[1].context_ids)) == (
+        "test-0#2",
+        "test-0",
+        2,
+        2,
+    )
     assert rows[1].chosen == "###Reason: The mill 0 stands there [1] ###Answer: yes"
     assert rows[1].rejected == "yes"
     assert [row.hard_negative for row in rows[-2:]] == ["wrong", "wrong"]

@@ -107,10 +107,7 @@ def shown_by(parts: list[dict[str, Any]]) -> Shown:
 
 @pytest.fixture(scope="module")
 def running(hashed_isles: Path) -> Iterator[Running]:
-    with (
-        chat_server(lambda body, number: SAID) as upstream,
-        serving(hashed_isles, f"openai:tiny@{upstream.url}") as up,
-    ):
+    with chat_server(lambda body, number: SAID) as upstream, serving(hashed_isles, f"openai:tiny@{upstream.url}") as up:
         yield up
 
 

@@ -20,7 +20,7 @@ from graph.store.database import has_database
 from graph.store.ledger_file import LEDGER
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
-from serve.ledger import Counts, Ledger, call_key
+from serve.ledger import Ledger, call_key
 from tests.disks import AMPLE, mounted_disk
 from tests.fakes import ScriptedModel, chat_server
 from tests.places import ROOT
@@ -63,11 +63,9 @@ def test_a_finished_call_is_never_made_again(file: Path) -> None:
     first = ledger.complete([ask("a"), ask("b"), ask("a")])
     assert [one.text for one in first] == ["echo a", "echo b", "echo a"]
     assert len(model.requests) == 2
-    assert ledger.counts == Counts(hits=1, misses=2, prompt_tokens=20, completion_tokens=4)
 
     reopened = Ledger(model, file)
     assert reopened.complete([ask("b"), ask("a")]) == [first[1], first[0]]
-    assert reopened.counts == Counts(hits=2)
     assert len(model.requests) == 2
 
 

@@ -342,9 +342,7 @@ def scored_row(number: int) -> ResponseRow:
     row = scored(number, responses=6)
     places = (0, 1, 4, 5)
     return replace(
-        row,
-        responses=tuple(row.responses[place] for place in places),
-        rewards={"correct": (0.0, 1.0, 0.5, 0.25)},
+        row, responses=tuple(row.responses[place] for place in places), rewards={"correct": (0.0, 1.0, 0.5, 0.25)}
     )
 
 

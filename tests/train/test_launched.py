@@ -165,10 +165,7 @@ def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows:
     assert not (tmp_path / "two").exists()
 
 
-@pytest.mark.parametrize(
-    ("case", "chunk_tokens"),
-    [("tied", 512), ("tied", 16), ("untied", 16), ("adapter", 16)],
-)
+@pytest.mark.parametrize(("case", "chunk_tokens"), [("tied", 512), ("tied", 16), ("untied", 16), ("adapter", 16)])
 def test_dealt_out_weights_take_the_steps_of_one_process(
     case: str, chunk_tokens: int, base: Path, untied: Path, rows: Path, tmp_path: Path
 ) -> None:

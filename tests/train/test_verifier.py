@@ -58,7 +58,7 @@ def test_a_trained_verifier_finds_broken_claims_of_documents_outside_its_trainin
     assert record.figures["balanced accuracy"] > 0.85 > record.rule["balanced accuracy"]
     assert record.figures["supported claims marked"] < 0.08 and record.features == FEATURES
     assert {path.name for path in (tmp_path / "verifier").iterdir()} == {
-        *("verifier.safetensors", "verifier.json", "reliability.png", "README.md"),
+        *("verifier.safetensors", "verifier.json", "reliability.png", "README.md")
     }
     verifier = open_verifier(str(tmp_path / "verifier"))
     ground = Ground.of([("Lantern", "The Lantern was built in 1911 by Ada Marlow.")])

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from graph.errors import UserError
-from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, check_base, is_adapter
+from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base, is_adapter
 from graph.shared.console import say
 from train.export.divergence import MergeLoss, merge_loss, probe_rows, token_logps
 from train.model.load import Precision, load_model, load_tokenizer
@@ -24,7 +24,6 @@ from train.run.record import RunRecord, model_card, read_run, write_run
 from train.run.save import check_output, fresh_folder
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-WEIGHTS = "adapter_model.safetensors"
 USE_MERGED = """## Use
 
 ```python
@@ -79,7 +78,7 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
         found = f"{run}: its base model is the local folder {adapter_base(str(run))!r}"
         raise UserError(found, "a base that others can fetch", "name it with --hub-base OWNER/NAME")
     with fresh_folder(output) as folder:
-        shutil.copyfile(run / WEIGHTS, folder / WEIGHTS)
+        shutil.copyfile(run / ADAPTER_WEIGHTS, folder / ADAPTER_WEIGHTS)
         config = json.loads((run / ADAPTER_CONFIG).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}
         (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         load_tokenizer(str(run)).save_pretrained(folder)

@@ -134,12 +134,8 @@ def first_fit(groups: Sequence[TokenizedGroup], budget_tokens: int) -> list[list
 
 def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_responses: Sequence[int]) -> list[Tensor]:
     """One row's ids_T, positions_T, group_T, response_T, written_T and predictors_N."""
-    ids: list[int] = []
-    positions: list[int] = []
-    group_of: list[int] = []
-    response_of: list[int] = []
-    written: list[int] = []
-    predictors: list[int] = []
+    columns: list[list[int]] = [[] for _ in range(6)]
+    ids, positions, group_of, response_of, written, predictors = columns
     for number in numbers:
         prompt, responses = groups[number].prompt, groups[number].responses
         prompt_end = len(ids) + len(prompt) - 1
@@ -155,7 +151,7 @@ def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_respons
             positions += range(len(prompt), len(prompt) + len(response))
             response_of += [response_number] * len(response)
         group_of += [number] * groups[number].tokens
-    return [torch.tensor(column) for column in (ids, positions, group_of, response_of, written, predictors)]
+    return [torch.tensor(column) for column in columns]
 
 
 def _group_spans(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGroup]) -> list[GroupSpan]:
@@ -280,28 +276,19 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
     """
     if reason := can_pack(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
-        return plain_layout
+        return plain_logps
     if model.config.get_text_config()._attn_implementation == "sdpa" and unwrapped(model).device.type == "cpu":
         use_shared_prefix_attention(model)
         if can_pack(model, longest_tokens):
             model.set_attn_implementation("sdpa")
-    return packed_layout(row_tokens)
+    return partial(_packed, row_tokens=row_tokens)
 
 
-def packed_layout(row_tokens: int | None) -> LogpsOf:
+def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
     """Responses after one copy of their prompt, several prompts to a row of `row_tokens`.
 
     None: all in one row if the attention computes no masked pairs, else rows of the longest group's length.
     """
-    return partial(_packed, row_tokens=row_tokens)
-
-
-def plain_layout(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """One sequence per response (a LogpsOf)."""
-    return plain_logps(model, groups)
-
-
-def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
     tokens = [group.tokens for group in groups]
     in_one = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX
     return packed_logps(model, pack_rows(groups, row_tokens or (sum(tokens) if in_one else max(tokens))))

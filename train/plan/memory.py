@@ -44,14 +44,11 @@ def read_launch(file: Path) -> Launch:
     if kind == "FSDP":
         return Launch(processes, PARTS)
     if kind == "DEEPSPEED":
-        return Launch(processes, PARTS[: _stage(values)])
+        stage = int((values.get("deepspeed_config") or {}).get("zero_stage", 2))
+        return Launch(processes, PARTS[:stage])
     raise UserError(
         f"{file}: distributed_type is {kind}", "NO, MULTI_CPU, MULTI_GPU, FSDP or DEEPSPEED", "fix the file"
     )
-
-
-def _stage(values: dict[str, Any]) -> int:
-    return int((values.get("deepspeed_config") or {}).get("zero_stage", 2))
 
 
 ADAMW_STATES = 2

@@ -19,7 +19,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from graph.shared.console import say
 from train.model.load import device
-from train.model.packing import TokenizedGroup, first_fit, plain_layout
+from train.model.packing import TokenizedGroup, first_fit, plain_logps
 from train.plan.flops import Shape, Work, forward_flops, shape_of, total, training_flops
 from train.plan.jobs import Job, job_of
 from train.plan.memory import Launch, Memory, memory_of, peak_bytes
@@ -83,7 +83,7 @@ def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> lis
     drawn: list[int] = []
     while len(drawn) < steps * batch:
         drawn += draw.sample(range(len(tokens)), len(tokens))
-    return _filled(longest, batch) + drawn[: steps * batch]
+    return (longest * batch)[:batch] + drawn[: steps * batch]
 
 
 def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
@@ -128,10 +128,6 @@ class _Clock(TrainerCallback):  # type: ignore[misc]
             if weight.requires_grad:
                 handle = weight.register_post_accumulate_grad_hook(first_gradient)
                 self._measuring.callback(handle.remove)
-
-
-def _filled(rows: Sequence[int], count: int) -> list[int]:
-    return [rows[position % len(rows)] for position in range(count)]
 
 
 def _now() -> float:
@@ -224,7 +220,7 @@ def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration,
     say(f"calibration: {steps} steps and one to measure memory, rows a step: {settings.batch_size}")
     with tempfile.TemporaryDirectory() as folder:
         trainer = job.trainer_of(distinct, settings.model_copy(update=changes), Path(folder))
-        packed = job.packs and trainer.logps_of is not plain_layout
+        packed = job.packs and trainer.logps_of is not plain_logps
         trainer.train_dataset = [trainer.train_dataset[distinct.index(row)] for row in rows]
         tokens = [job.work(job.train[row], packed).tokens for row in rows]
         return calibrate(trainer, tokens, settings.batch_size), packed

@@ -64,9 +64,7 @@ def pair_groups(
 
 
 def scored_groups(
-    rows: Sequence[ResponseRow],
-    tokenizer: PreTrainedTokenizerBase,
-    grouping: Grouping,
+    rows: Sequence[ResponseRow], tokenizer: PreTrainedTokenizerBase, grouping: Grouping
 ) -> Iterator[ResponseGroup]:
     """The scored responses of each prompt in groups."""
     for row in rows:
@@ -118,8 +116,7 @@ def tokenize_group(
     rows = tokenize_rows(tokenizer, [(prompt, response) for response in responses])
     shared = min(row.prompt_tokens for row in rows)
     return TokenizedGroup(
-        rows[0].ids[:shared],
-        tuple(row.ids[shared : len(row.ids) - (number in cut)] for number, row in enumerate(rows)),
+        rows[0].ids[:shared], tuple(row.ids[shared : len(row.ids) - (number in cut)] for number, row in enumerate(rows))
     )
 
 

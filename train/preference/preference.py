@@ -28,7 +28,7 @@ from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter, model_name
 from graph.shared.console import say
 from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation
-from train.model.packing import LogpsOf, choose_layout, plain_layout
+from train.model.packing import LogpsOf, choose_layout, plain_logps
 from train.model.trial import check_still
 from train.preference.groups import (
     Grouping,
@@ -302,7 +302,7 @@ def response_group_trainer(
 def layout_of(settings: PreferenceSettings, model: Any, groups: Sequence[ResponseGroup]) -> LogpsOf:
     """The layout of the settings, or the plain one for a model that cannot read packed rows."""
     if settings.layout == "plain":
-        return plain_layout
+        return plain_logps
     return choose_layout(model, max(group.longest_tokens for group in groups), settings.row_tokens)
 
 

@@ -199,10 +199,7 @@ def train(this: Round) -> RunRecord:
 
 
 def finish(
-    settings: MsSettings | DpoSettings,
-    records: Sequence[RunRecord],
-    figures: Sequence[Mapping[str, float]],
-    last: Path,
+    settings: MsSettings | DpoSettings, records: Sequence[RunRecord], figures: Sequence[Mapping[str, float]], last: Path
 ) -> RunRecord:
     """Write the run of the whole: the files of the last round's, its log all rounds', its record from the first start to the last end."""
     output = Path(settings.output)

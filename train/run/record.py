@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.errors import UserError
+from graph.shared.jsonl import write_json
 from graph.types import AnswerForm
 
 
@@ -67,9 +68,7 @@ class RunRecord:
 
 def write_run(folder: Path, record: RunRecord) -> None:
     """Save the record as the last file of a run: a folder without it is not a finished run."""
-    partial = folder / (RECORD + ".partial")
-    partial.write_text(json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(folder / RECORD)
+    write_json(folder / RECORD, asdict(record))
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -152,8 +151,8 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         _front_matter(record, adapter, hub_base),
         f"# {TITLES[record.stage]}",
         ABOUT[record.stage],
-        _table("what", "value", [(name, str(value)) for name, value in facts if value is not None]),
-        "## Figures\n\n" + _table("figure", "value", figures),
+        markdown_table(("what", "value"), [(name, str(value)) for name, value in facts if value is not None]),
+        "## Figures\n\n" + markdown_table(("figure", "value"), figures),
         *(sections or (USE_REWARD if record.stage == "reward" else USE,)),
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
@@ -180,8 +179,3 @@ def _front_matter(record: RunRecord, adapter: bool, hub_base: str) -> str:
         f"pipeline_tag: {'text-classification' if record.stage == 'reward' else 'text-generation'}",
     ]
     return "\n".join(["---", *lines, "---"])
-
-
-def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
-    lines = [f"| {left} | {right} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
-    return "\n".join(lines)

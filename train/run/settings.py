@@ -128,9 +128,7 @@ class SftSettings(TrainSettings):
         description="dev rows to answer in a measurement, and contexts of dev rows to compute the loss on, evenly spaced in the file",
     )
     patience: int | None = Field(
-        default=None,
-        ge=1,
-        description="measurements without a better F1 after which a run ends; null: never early",
+        default=None, ge=1, description="measurements without a better F1 after which a run ends; null: never early"
     )
 
     @model_validator(mode="after")
@@ -361,8 +359,7 @@ class VerifierSettings(Settings):
         default=0.03, gt=0, lt=1, description="share of dev's supported claims that may be marked, without `real`"
     )
     real: str = Field(
-        default="",
-        description="folder that `data import support` wrote, for the second stage; empty: no second stage",
+        default="", description="folder that `data import support` wrote, for the second stage; empty: no second stage"
     )
     real_sets: tuple[str, ...] = Field(default=(), description="sets of `real` to train on; empty: all")
     most_marked: float = Field(

@@ -112,9 +112,5 @@ def _distinct(rows: Ints) -> Ints:
     return rows[np.sort(first)]
 
 
-SELECTORS: dict[str, Select] = {
-    "threshold": select_by_threshold,
-    "llm": select_by_model,
-    "none": select_by_threshold,
-}
+SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model, "none": select_by_threshold}
 """`none` differs from `threshold` in `hops` alone, which then uses no trained hop."""

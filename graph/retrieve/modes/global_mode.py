@@ -54,12 +54,7 @@ class Anchors:
 
 
 def collect_anchors(
-    index: Index,
-    start: Query,
-    questions: Sequence[Query],
-    select: Select,
-    anchors: Anchors,
-    settings: SuggestSettings,
+    index: Index, start: Query, questions: Sequence[Query], select: Select, anchors: Anchors, settings: SuggestSettings
 ) -> None:
     """Fill `anchors`: first with the propositions nearest to each of `questions`, then round by round, up to MIN_ANCHORS.
 

@@ -54,13 +54,7 @@ class Rounds:
 
 
 def run_rounds(
-    index: Index,
-    query: Query,
-    candidates: Ints,
-    near_N: Floats,
-    select: Select,
-    count: int,
-    settings: SuggestSettings,
+    index: Index, query: Query, candidates: Ints, near_N: Floats, select: Select, count: int, settings: SuggestSettings
 ) -> Rounds:
     """Up to three rounds from the selection among `candidates`; each open question suggests `count` propositions a round."""
     rounds = Rounds([])
@@ -161,7 +155,8 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
         query=query.text,
         passages=tuple(Scored(index.passage(row), float(scores_P[row])) for row in rows),
         paths=tuple(
-            (*describe_path(index, row, links, led, name_of), _relevance_in_words(judged_P[row])) for row in rows
+            (*describe_path(index, row, links, led, name_of), f"judged relevant with {judged_P[row]:.2f}")
+            for row in rows
         ),
         trace=Trace("local", steps),
     )
@@ -173,10 +168,6 @@ def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
     in_passages = expand_rows(index.data.passage_proposition_PN, passages)[1]
     suggested = top_rows(view.mass_N, JUDGED_SUGGESTED)
     return np.unique(np.concatenate([in_passages, suggested[view.mass_N[suggested] > 0]]))
-
-
-def _relevance_in_words(probability: float) -> str:
-    return f"judged relevant with {probability:.2f}"
 
 
 SEEDS, SUGGESTED = 3, 20

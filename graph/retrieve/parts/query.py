@@ -208,16 +208,10 @@ class SuggestSettings(Settings):
     """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `hops` is another one."""
 
     damping: float = Field(
-        default=0.85,
-        ge=0,
-        le=MOST_DAMPING,
-        description="probability of walking on; else it starts from a seed again",
+        default=0.85, ge=0, le=MOST_DAMPING, description="probability of walking on; else it starts from a seed again"
     )
     structure_weight: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="λ: weight of the graph's structure; nearness to the question weighs 1 − λ",
+        default=0.5, ge=0, le=1, description="λ: weight of the graph's structure; nearness to the question weighs 1 − λ"
     )
 
 

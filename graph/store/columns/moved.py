@@ -301,12 +301,7 @@ Block: TypeAlias = sp.csr_array | MovedBlock
 
 
 def moved_block(
-    block: Block,
-    rows: RowMap,
-    columns: RowMap,
-    added: Entries,
-    replaced_R: Ints = NO_ROWS,
-    both_ways: bool = False,
+    block: Block, rows: RowMap, columns: RowMap, added: Entries, replaced_R: Ints = NO_ROWS, both_ways: bool = False
 ) -> Block:
     """The block after an edit of its rows and columns, without the entries of the rows `replaced_R` (ascending), and with those added; entries
     of the same cell are summed. It is assembled at once where more entries are added than the block has.

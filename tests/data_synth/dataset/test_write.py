@@ -9,7 +9,7 @@ import pytest
 from data_synth.dataset import write
 from data_synth.dataset.summary import Lengths
 from data_synth.dataset.write import check_folder, write_dataset
-from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES, plain_schema, preference_schema
+from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES, preference_schema
 from data_synth.rows import Dropped, PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
 from graph.errors import UserError
 from graph.types import Message
@@ -58,7 +58,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_the_parquet_columns_are_those_of_a_row() -> None:
-    assert preference_schema().names == plain_schema().names == list(preference_to_json(row(0)))
+    assert preference_schema().names == preference_schema(plain=True).names == list(preference_to_json(row(0)))
 
 
 def test_plain_rows_are_strings_and_come_back(tmp_path: Path) -> None:

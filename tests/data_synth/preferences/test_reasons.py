@@ -30,10 +30,7 @@ QUESTION = Question(
     "When did the founder of the yard die?",
     ("1931", "in 1931"),
     ("yard.md", "ada.md"),
-    (
-        Quote("yard.md", "The yard was founded by Ada Marlow in 1880."),
-        Quote("ada.md", "Ada Marlow died in 1931."),
-    ),
+    (Quote("yard.md", "The yard was founded by Ada Marlow in 1880."), Quote("ada.md", "Ada Marlow died in 1931.")),
     reasoning="The founder is Ada Marlow.",
 )
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from data_synth.rows import PreferenceRow
 from eval.compare.compare import score_answer
 from eval.compare.measures import choice_scores, differences_by_seed, differences_of, measures_of, seed_systems
-from eval.comparison import HeldOutRow, Measure, PairScore, Policy, PolicyResult
+from eval.comparison import Measure, PairScore, Policy, PolicyResult
 from eval.statistics import bootstrap_difference
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
@@ -14,9 +15,10 @@ from graph.types import Completion, Excerpt, Message
 from tests.eval.conftest import run_record
 
 
-def row(name: str, gold: str, hard_negative: str = "") -> HeldOutRow:
+def row(name: str, gold: str, hard_negative: str = "") -> PreferenceRow:
     prompt = (Message("user", name),)
-    return HeldOutRow(name, prompt, "c", "r", name, f"{name}?", (gold,), "single", 2, 2, hard_negative)
+    about = (name, f"{name}?", (gold,), "single", "test", 2, ("a", "b"), 1.0, "")
+    return PreferenceRow(name, prompt, "c", "r", *about, hard_negative)
 
 
 def completion(text: str, finish: str = "stop") -> Completion:
@@ -33,10 +35,7 @@ TEXTS = {
     "sft": ["yes", "No, never", "###Answer: old mill"],
 }
 REFERENCE = (PairScore(-10, -5, 10, 5), PairScore(-10, -5, 10, 5), PairScore(-10, -5, 10, 5))
-SCORES = {
-    "ms": (PairScore(-6, -5, 10, 5), PairScore(-10, -9, 10, 5), PairScore(-12, -5, 10, 5)),
-    "sft": REFERENCE,
-}
+SCORES = {"ms": (PairScore(-6, -5, 10, 5), PairScore(-10, -9, 10, 5), PairScore(-12, -5, 10, 5)), "sft": REFERENCE}
 
 
 def results() -> list[PolicyResult]:

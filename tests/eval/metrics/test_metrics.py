@@ -8,22 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.metrics import (
-    accuracy,
-    accuracy_per_class,
-    all_gold_at,
-    answers,
-    exact_match,
-    majority_class,
-    ndcg_at,
-    normalise,
-    read_choice,
-    recall_at,
-    reciprocal_rank,
-    token_f1,
-    well_formed,
-)
+from eval.metrics import answers
+from eval.metrics.answers import accuracy, accuracy_per_class, majority_class, read_choice
+from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.answer import match
+from graph.answer.match import exact_match, normalise, token_f1
 
 
 def test_doctests():
@@ -91,11 +80,6 @@ def test_accuracy_and_accuracy_per_class():
     assert math.isnan(accuracy([], []))
     with pytest.raises(ValueError):
         accuracy(["yes"], [])
-
-
-def test_well_formed():
-    answers = ["###Reason: because [1] ###Answer: yes", "###Answer: yes", "yes", "###Reason: r ###Answer: no", ""]
-    assert [well_formed(text) for text in answers] == [1.0, 0.0, 0.0, 1.0, 0.0]
 
 
 RANKED, GOLD = ["b", "x", "a", "y", "c"], ["a", "c"]

@@ -149,13 +149,7 @@ SOUND = [
     ),
     Sound("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| Quill |", {}),
     Sound("notes.rst", b"Tides\n\nHigh.\n", "Tides", "Tides\n\nHigh.\n", {}),
-    Sound(
-        "pages.pdf",
-        made.pdf_pages(["One.", "", "Three."]),
-        "One.",
-        "One.\n\nThree.",
-        {"page_starts": [0, 6, 6]},
-    ),
+    Sound("pages.pdf", made.pdf_pages(["One.", "", "Three."]), "One.", "One.\n\nThree.", {"page_starts": [0, 6, 6]}),
     Sound(
         "outline.pdf",
         made.outlined_pdf(
@@ -187,10 +181,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: made.declaring(PPTX, "ppt/slides/slide1.xml", FILE, b"Three"),
         "slide1.xml declares a document type",
     ),
-    "laughs.xlsx": (
-        lambda: made.declaring(XLSX, SHEET, LAUGHS, b"Quill"),
-        "sheet1.xml declares a document type",
-    ),
+    "laughs.xlsx": (lambda: made.declaring(XLSX, SHEET, LAUGHS, b"Quill"), "sheet1.xml declares a document type"),
     "xxe.epub": (lambda: made.epub(["x"], made.entities(FILE).decode()), r"not a readable EPUB \(EntitiesForbidden"),
     "laughs.epub": (
         lambda: made.epub(["x"], made.entities(LAUGHS).decode()),

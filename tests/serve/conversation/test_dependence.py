@@ -51,8 +51,7 @@ def test_a_pronoun_without_a_noun_leans(leans: str, alone: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "question",
-    ["What is photosynthesis?", "What do the documents disagree about?", "How is amber made in Riga?"],
+    "question", ["What is photosynthesis?", "What do the documents disagree about?", "How is amber made in Riga?"]
 )
 def test_short_questions_that_stand(question: str) -> None:
     assert dependence(question) == "alone"

@@ -100,13 +100,7 @@ def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tupl
         {"type": "function_call_output", "call_id": "c", "output": text},
     ]
     tool = {"type": "function", "name": "f", "parameters": {"$defs": {"a": {}}, "$ref": "#/$defs/a"}}
-    body = {
-        "model": "owner/tiny",
-        "input": items,
-        "instructions": text,
-        "max_output_tokens": 8,
-        "tools": [tool],
-    }
+    body = {"model": "owner/tiny", "input": items, "instructions": text, "max_output_tokens": 8, "tools": [tool]}
     made = running.client().responses.create(**body, extra_body={"user": None, "top_k": 3})  # type: ignore[call-overload]
     assert made.object == "response"
     sent = upstream.requests[-1]

@@ -42,10 +42,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
         "/v1/feedback",
         {"kind": "vote", "user": "reader-0001", "consent": True, "question": "Who?", "answer": ANSWER, "rating": "up"},
     ),
-    (
-        "/v1/feedback",
-        {"kind": "passage", "user": "reader-1", "consent": False, "question": "Who?", "passage_id": ID},
-    ),
+    ("/v1/feedback", {"kind": "passage", "user": "reader-1", "consent": False, "question": "Who?", "passage_id": ID}),
     ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}),
     ("/mcp", {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": {}}}),
 ]

@@ -177,10 +177,7 @@ def test_a_citation_shows_its_sentence_and_page_on_focus_and_marks_only_it(tmp_p
         [place] = re.findall(r"\[(\d+)\] Tide tables", str(body["messages"]))
         return f"###Reason: so. ###Answer: **High water** is at *dawn* [{place}]."
 
-    with (
-        chat_server(says) as upstream,
-        serving(tmp_path, f"openai:tiny@{upstream.url}") as running,
-    ):
+    with chat_server(says) as upstream, serving(tmp_path, f"openai:tiny@{upstream.url}") as running:
         session = visit(running)
         session.ask("When is high water by the tide tables of Tarn?")
         page = session.page

@@ -69,13 +69,7 @@ def ask(index: Index, model: ScriptedModel | None, **values: Any) -> Evidence:
 
 @pytest.mark.parametrize(
     ("selected", "places"),
-    [
-        ([3, 1], [2, 0]),
-        ([2, 2, 1, 2], [1, 0]),
-        ([0, -1, 99, 4], [3]),
-        ([], []),
-        (["2", 1.5, None, 1], [0]),
-    ],
+    [([3, 1], [2, 0]), ([2, 2, 1, 2], [1, 0]), ([0, -1, 99, 4], [3]), ([], []), (["2", 1.5, None, 1], [0])],
 )
 def test_what_a_model_selects_is_checked(isles: Index, selected: list[Any], places: list[int]) -> None:
     rows = np.array([5, 9, 2, 7], np.int64)

@@ -131,10 +131,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
         sources = [each["source"] for each in on.get("/v1/documents").json()["documents"]]
         assert sources == ["ada", "bread", "lantern", "link.md", "marlow", "tarn", "x.md"]
     assert (tmp_path / "secret.md").read_text() == "The secret is 41."
-    assert files_but_arrays(tmp_path) - before <= {
-        isles / "index.sqlite.seal",
-        isles / "writer.lock",
-    }
+    assert files_but_arrays(tmp_path) - before <= {isles / "index.sqlite.seal", isles / "writer.lock"}
 
 
 @pytest.mark.parametrize(

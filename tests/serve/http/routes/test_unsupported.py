@@ -96,11 +96,7 @@ def added_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 READ = {"chat": of_chat, "responses": of_response, "messages": of_message}
-ADDED = {
-    "chat": added_chat,
-    "responses": lambda events: events[-1]["response"],
-    "messages": added_messages,
-}
+ADDED = {"chat": added_chat, "responses": lambda events: events[-1]["response"], "messages": added_messages}
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,6 +1,7 @@
 """`modegraph synth questions`, `preferences` and `responses`: the commands that write texts, by rules or with a language model."""
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -256,7 +257,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
 
         from data_synth.contexts import draw_questions, pick_questions, without_twins
         from data_synth.dataset.write import ledger_of, write_or_preview
-        from data_synth.responses.responses import judge_by, response_rows
+        from data_synth.responses.responses import judge_responses, response_rows
         from data_synth.responses.rewards import RESPONSES
         from data_synth.rows import Sampling
         from graph.answer.verifier import open_verifier
@@ -279,15 +280,15 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         origin = {
             "Index": index.name,
             "Questions": questions.name + (f", {limit:,} of them drawn" if limit else ""),
-            "Contexts": f"{', '.join(map(str, context_size)) if context_size else f'0 to {top_k}'} excerpts by mode {settings.mode}",
+            "Contexts": f"{', '.join(map(str, context_size)) if context_size else f'1 to {top_k}'} excerpts by mode {settings.mode}",
             "Policy": model.name,
             "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": judge_model.name if judge_model else "none",
             "Verifier": verifier or "that of modegraph",
         }
-        judge_responses = judge_by(judge_model) if judge_model else None
+        marks_of = partial(judge_responses, model=judge_model) if judge_model else None
         rows = response_rows(
-            opened, distinct, settings, model, sampling, context_size or [], judge_responses, support_verifier
+            opened, distinct, settings, model, sampling, context_size or [], marks_of, support_verifier
         )
         # Count rows, not questions: questions are read in batches, before the model is called.
         rows = (

@@ -95,7 +95,7 @@ class MessageParts:
     @property
     def removed(self) -> tuple[int, ...]:
         """The cited numbers without a passage, in order of first use."""
-        return _union(self._reasoning.gate.removed, self._content.gate.removed)
+        return tuple(dict.fromkeys((*self._reasoning.gate.removed, *self._content.gate.removed)))
 
     def checks(self) -> dict[str, Any]:
         """What was found in the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
@@ -288,10 +288,6 @@ class _Field:
         marks = self.gate.marks[self._cited :]
         self._cited += len(marks)
         return self._support.feed(checked, marks)
-
-
-def _union(*numbers: Sequence[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(number for group in numbers for number in group))
 
 
 class AnswerDelta(NamedTuple):

@@ -44,22 +44,17 @@ class Sentences:
 
     def __init__(self, index: Index) -> None:
         data = index.data
-        self._words: list[frozenset[str]] = []
         self._texts: list[str] = []
         self._documents: list[int] = []
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
         for i, passage in enumerate(data.occurrence_passage_M):
             offset = int(data.passage_start_P[passage])
             start, end = int(data.occurrence_start_M[i]) - offset, int(data.occurrence_end_M[i]) - offset
-            self._add(data.passage_texts[passage][start:end], int(data.passage_document_P[passage]))
-
-    def _add(self, text: str, document: int) -> None:
-        words = stems_of(text)
-        for word in words:
-            self._by_word[word].add(len(self._words))
-        self._words.append(words)
-        self._texts.append(text)
-        self._documents.append(document)
+            text = data.passage_texts[passage][start:end]
+            for word in stems_of(text):
+                self._by_word[word].add(len(self._texts))
+            self._texts.append(text)
+            self._documents.append(int(data.passage_document_P[passage]))
 
     @cached_property
     def text(self) -> str:

@@ -514,16 +514,12 @@ def _times(clause: Clause) -> Iterator[Fact]:
             continue
         if opening:
             yield Fact(clause.as_question(opening, rest), (answer,), clause.subject)
-    match = _SOON.search(clause.rest)
-    if match is not None and clause.auxiliary not in ("did", "was", "were", "had"):
-        rest = _rest_without(clause, match)
-        if rest is not None:
-            yield Fact(clause.as_question("Within what time", rest), (match["answer"],), clause.subject)
-    match = _OFTEN.search(clause.rest)
-    if match is not None and clause.auxiliary not in ("did", "was", "were", "had"):
-        rest = _rest_without(clause, match)
-        if rest is not None:
-            yield Fact(clause.as_question("How often", rest), (match["answer"],), clause.subject)
+    for pattern, opening in ((_SOON, "Within what time"), (_OFTEN, "How often")):
+        match = pattern.search(clause.rest)
+        if match is not None and clause.auxiliary not in ("did", "was", "were", "had"):
+            rest = _rest_without(clause, match)
+            if rest is not None:
+                yield Fact(clause.as_question(opening, rest), (match["answer"],), clause.subject)
 
 
 def _names_a_thing(clause: Clause, match: re.Match[str]) -> bool:

@@ -222,11 +222,6 @@ class JudgeMark(ReplyModel):
     mark: Literal[1, 2, 3, 4, 5]
 
 
-def judge_by(model: LanguageModel) -> Judge:
-    """Rewards by `model`."""
-    return partial(judge_responses, model=model)
-
-
 def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel) -> list[float]:
     """(mark − 1) / 4 for each response; 0 if the model gave no mark, so that a missing mark is never rewarded."""
     requests = [_mark_request(draft, response) for response in responses]

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 import urllib.request
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -224,11 +223,6 @@ class OwnServer:
             f"a {self.spec.engine} that starts",
             f"{self.spec.remedy}, and see {self.log}",
         )
-
-
-def close_with(holder: object, server: OwnServer) -> None:
-    """Close `server` when `holder` is garbage-collected."""
-    weakref.finalize(holder, server.close)
 
 
 def _health(url: str) -> str:

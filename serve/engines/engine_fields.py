@@ -123,12 +123,7 @@ def references(value: Any) -> Iterator[str]:
         node = stack.pop()
         stack += _children(node)
         if isinstance(node, dict):
-            stack += [
-                schema
-                for name in SCHEMA_TEXT_FIELDS
-                if isinstance(node.get(name), str)
-                for schema in [_parse_schema(node[name])]
-            ]
+            stack += [_parse_schema(node[name]) for name in SCHEMA_TEXT_FIELDS if isinstance(node.get(name), str)]
             yield from (node[name] for name in REFERENCES if isinstance(node.get(name), str))
 
 

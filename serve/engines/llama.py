@@ -22,7 +22,7 @@ from graph.errors import UserError
 from graph.models.catalogue import MODELS, gguf_of
 from graph.models.checkpoint import answer_form, model_name
 from graph.types import Completion, CompletionRequest, Message
-from serve.engines.child import OwnServer, close_with
+from serve.engines.child import OwnServer
 from serve.engines.openai_api import OpenAIModel
 
 SERVER = Path(__file__).with_name("llama_server.py")
@@ -165,7 +165,7 @@ class OwnLlamaModel(LlamaModel):
         self._server = OwnServer(spec)
         super().__init__(name, self._server.url, self._server.key, served_as, spec.extra(served_as))
         self.key = self._server.key
-        close_with(self, self._server)
+        weakref.finalize(self, self._server.close)
 
     def wait(self) -> None:
         """Return once the server answers; UserError when it does not start."""

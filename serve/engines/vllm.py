@@ -18,7 +18,7 @@ from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, answer_form, computes_in_bfloat16, model_name
 from graph.shared.hub import only_in_cache
-from serve.engines.child import OwnServer, close_with
+from serve.engines.child import OwnServer
 from serve.engines.openai_api import OpenAIModel
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
@@ -167,7 +167,7 @@ class VllmModel(OpenAIModel):
 
     def __init__(self, name: str, server: OwnServer, served_as: str) -> None:
         super().__init__(name, server.url, server.key, served_as, IN_FLIGHT, PATIENCE_S)
-        close_with(self, server)
+        weakref.finalize(self, server.close)
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()

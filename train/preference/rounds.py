@@ -20,7 +20,7 @@ from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
 from data_synth.responses.responses import PROMPTS_AT_ONCE, DrawnTexts, draw_texts
 from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
 from data_synth.rows import Dropped, ResponseRow, Sampling
-from graph.answer.prompt import is_no_answer
+from graph.answer.prompt import NOT_FOUND, is_no_answer
 from graph.answer.template import prompt_ids
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter, model_name
@@ -135,7 +135,8 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
             "Policy": f"{model.name}, at the start of round {this.number}",
             "Sampling": f"{rounds.samples} draws a prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
-        rows = track(respond(chosen, model, sampling), f"round {this.number}: prompts", len(chosen))
+        drawn = respond(chosen, model, sampling, rounds.add_refusal)
+        rows = track(drawn, f"round {this.number}: prompts", len(chosen))
         form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
         write_dataset(this.responses, rows, form, origin)
     if not (this.responses / "train.jsonl").exists():
@@ -144,16 +145,23 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
     return read_responses(this.responses / "train.jsonl")
 
 
-def respond(prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling) -> Iterator[ResponseRow | Dropped]:
-    """Each prompt with its responses as drawn and their rewards; Dropped where they are too few to compare."""
+def respond(
+    prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, add_refusal: bool = False
+) -> Iterator[ResponseRow | Dropped]:
+    """Each prompt with its responses as drawn and their rewards; Dropped where they are too few to compare.
+
+    `add_refusal` adds "not in the documents" to responses of which none refuses.
+    """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
         drawn = draw_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
         for prompt, texts in zip(batch, drawn, strict=True):
             if len(texts.texts) < 2:
                 yield Dropped(TOO_FEW)
-            else:
-                yield replace(rewarded(prompt, texts), sampling=sampling, policy=model.name)
+                continue
+            if add_refusal and not any(is_no_answer(text) for text in texts.texts):
+                texts = replace(texts, texts=(*texts.texts, NOT_FOUND))
+            yield replace(rewarded(prompt, texts), sampling=sampling, policy=model.name)
 
 
 def rewarded(prompt: Prompt, drawn: DrawnTexts) -> ResponseRow:

@@ -153,6 +153,9 @@ class RoundsSettings(Settings):
         le=1,
         description="share of `prompts` whose passages lack the answer, if there are as many; null draws both kinds alike",
     )
+    add_refusal: bool = Field(
+        False, description="add “not in the documents” to the responses of each prompt, if none of them refuses"
+    )
     samples: int = Field(default=8, ge=2, description="responses to draw for each prompt")
     temperature: float = Field(default=1.0, gt=0, description="temperature that responses are drawn at")
     max_answer_tokens: int = Field(
@@ -279,6 +282,8 @@ class DpoSettings(PreferenceSettings):
 
     def _check_rloo(self) -> None:
         """Its ratios are to the policy that drew the responses, and its baseline needs all of a prompt."""
+        if self.rounds and self.rounds.add_refusal:
+            raise ValueError("rloo learns from responses as drawn: set rounds.add_refusal to false")
         if self.best_against_worst:
             raise ValueError("rloo compares a response with all others of its prompt: set best_against_worst to false")
         if self.reference or (self.rounds and self.rounds.reference == "start"):

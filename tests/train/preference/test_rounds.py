@@ -14,20 +14,21 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from data_synth.responses.responses import usable_texts
-from data_synth.rows import ResponseRow, message_to_json, response_to_json
+from data_synth.rows import ResponseRow, Sampling, message_to_json, response_to_json
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Completion
 from modegraph.train import ms
 from serve.engines import open_model
+from tests.fakes import ScriptedModel
 from tests.places import ROOT
 from tests.train.world import scored
 from train.cli import register
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import Grouping, scored_groups
 from train.preference.preference import train_ms
-from train.preference.rounds import choose_prompts, lacks_answer, rewarded, train_preference
+from train.preference.rounds import choose_prompts, lacks_answer, respond, rewarded, train_preference
 from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, RoundsSettings, SftSettings
@@ -231,6 +232,20 @@ def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
     drawn = usable_texts([Completion("yes [1]\n\nQuestion: Who? <|im_end|> no [1] ", "stop", 1, 9)] * 2, as_drawn=True)
     assert drawn.texts[0] == "yes [1]\n\nQuestion: Who? < |im_end| > no [1]"
     assert rewarded(prompt, drawn).rewards["format"] == (0.0, 0.0)
+
+
+def test_a_refusal_is_added_where_none_was_drawn() -> None:
+    """So that a prompt with an answer says that refusing is worth nothing there; without the setting, responses are as drawn."""
+    replies = {"Is Ida here?": ["yes [1]", "no"], "Is Tobias here?": ["no", "Not in the documents."]}
+    model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
+    sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
+    (ida, tobias), (plain, _) = (
+        list(respond([prompt_from_json(row(0)), prompt_from_json(row(1))], model, sampling, add))
+        for add in (True, False)
+    )
+    assert ida.responses == (*plain.responses, NOT_FOUND) and len(plain.responses) == 8
+    assert ida.rewards["correct"][-1] == ida.rewards["gold"][-1] == 0 and max(ida.rewards["correct"]) == 1
+    assert NOT_FOUND not in tobias.responses and "Not in the documents." in tobias.responses
 
 
 def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:

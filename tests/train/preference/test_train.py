@@ -169,6 +169,7 @@ def test_a_loss_that_nothing_would_compute_is_refused(base: Path, scored_data: P
         ({"loss": "rloo", "best_against_worst": True}, "rloo compares a response with all others"),
         ({"loss": "rloo", "reference": str(base)}, "rloo's reference is the model that drew the responses: unset"),
         ({"loss": "rloo", "rounds": {"count": 2}}, "set rounds.reference to round"),
+        ({"loss": "rloo", "rounds": {"reference": "round", "add_refusal": True}}, "set rounds.add_refusal to false"),
     ):
         with pytest.raises(ValueError, match=message):
             DpoSettings(**values, **changes)

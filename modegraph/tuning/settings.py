@@ -33,7 +33,7 @@ MS_ROUND: dict[str, Any] = {
 """Of the round of MS (docs/log.md, "A round of MS on top")."""
 MS_RATE, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
 """Its learning rate, as a share of the training's; responses to each prompt, and their longest, in tokens; share of prompts whose passages
-lack the answer: with a tenth, a round unlearned refusing."""
+lack the answer: with a tenth, a round unlearned refusing; with a third, it learned little else."""
 
 
 class TuneSettings(Settings):

@@ -66,6 +66,12 @@ class ReadingSettings(Settings):
 
     distractors: int = Field(default=4, ge=0, description="most distractors: passages besides the gold ones")
     without_gold: float = Field(default=0.2, ge=0, lt=1, description="share of rows without a gold passage")
+    paired: float = Field(
+        default=0,
+        ge=0,
+        le=1,
+        description="share of the questions that are also refused, once, over other passages, so that only the passages tell which",
+    )
     changed: float = Field(
         default=0.5,
         ge=0,
@@ -313,7 +319,14 @@ def _rows_of_split(
     context = 0
     for waiting in ({item.question.id: item for item in usable} for _ in range(share.passes)):
         while waiting:
-            yield from _rows_of_context(source, context, waiting, near, rng, settings)
+            without_gold = rng.random() < settings.without_gold
+            yield from _rows_of_context(source, context, waiting, near, rng, settings, without_gold)
+            context += 1
+    for item in usable if settings.paired else ():
+        if rng.random() < settings.paired and (item.near or item.lexical) and not finder.recurs(item.question):
+            alone = {item.question.id: item}
+            rows = _rows_of_context(source, context, alone, near, rng, settings, without_gold=True)
+            yield from (row for row in rows if not row.gold_ids)
             context += 1
 
 
@@ -337,13 +350,14 @@ def _rows_of_context(
     near: _QuestionsByPassage,
     rng: random.Random,
     settings: ReadingSettings,
+    without_gold: bool,
 ) -> list[ReadingRow]:
-    """The rows over one context, made for the first question in `waiting`; answered questions are removed from `waiting`."""
+    """The rows over one context, made for the first question in `waiting`, if possible without its answer; answered questions are removed from `waiting`."""
     first = waiting.pop(next(iter(waiting)))
     others = [*first.near, *first.lexical]
     fits = settings.distractors > 0 and any(near.finder.words(passage) <= settings.context_words for passage in others)
     without_gold = (
-        rng.random() < settings.without_gold
+        without_gold
         and (fits or (first.question.is_yes_no and len(first.question.gold_ids) > 1))
         and not near.finder.recurs(first.question)
     )

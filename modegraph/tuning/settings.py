@@ -66,6 +66,12 @@ class TuneSettings(Settings):
     without_gold: float = Field(
         default=0.1, ge=0, lt=1, description="share of training rows whose passages lack the answer"
     )
+    paired: float = Field(
+        default=0,
+        ge=0,
+        le=1,
+        description="share of the training questions that are also in a row whose passages lack their answer",
+    )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
     ms_prompts: int = Field(
         default=0,

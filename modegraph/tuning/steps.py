@@ -193,7 +193,7 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
 
 def row_settings(settings: TuneSettings) -> ReadingSettings:
     """How the contexts of training rows are made."""
-    names = ("answer_words", "context_words", "without_gold", "seed")
+    names = ("answer_words", "context_words", "without_gold", "paired", "seed")
     values = {name: getattr(settings, name) for name in names}
     return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")
 

@@ -215,6 +215,21 @@ def test_a_question_of_several_passages_is_refused_where_the_one_with_the_answer
     assert any("tarn" in row.context_ids for row in refused), "half of the evidence is there"
 
 
+def test_a_paired_question_is_answered_and_refused() -> None:
+    """The same words over passages with and without the answer; other rows are those of before."""
+    for seed in range(10):
+        plain, paired = made(seed, without_gold=0), made(seed, without_gold=0, paired=1.0)
+        assert paired[: len(plain)] == plain and len(paired) > len(plain)
+        answered = {row.question_id for row in plain if row.gold_ids}
+        more = paired[len(plain) :]
+        assert {row.question_id for row in more} <= answered and len({row.question_id for row in more}) == len(more)
+        for row in more:
+            source = next(each for each in QUESTIONS if each.id == row.question_id)
+            assert row.completion == NOT_FOUND and row.question == source.text and row.context_ids
+            texts = [words_of(TEXTS[one]) for one in row.context_ids]
+            assert source.is_yes_no or not any(contains_answer(one, text) for one in source.answers for text in texts)
+
+
 def test_yes_and_no_are_found_by_their_question() -> None:
     texts = ("There was no wind that day, yes.", "The lighthouse of Tarn is open on Sundays only.")
     first, second = (Excerpt(str(n), "", text) for n, text in enumerate(texts))

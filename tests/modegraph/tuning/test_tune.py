@@ -406,7 +406,7 @@ def test_the_halves_of_a_general_set_have_no_text_in_common() -> None:
 
 
 def test_rows_are_made_as_the_settings_of_the_tune_say() -> None:
-    given = {"answer_words": 7, "context_words": 90, "without_gold": 0.3, "seed": 5}
+    given = {"answer_words": 7, "context_words": 90, "without_gold": 0.3, "paired": 0.4, "seed": 5}
     made = steps.row_settings(TuneSettings(**given)).model_dump()
     assert {name: made[name] for name in given} == given and made["own_words"]
     assert steps.row_settings(TuneSettings()).without_gold == 0.1

@@ -27,7 +27,7 @@ from graph.answer.prompt import answer_messages
 from graph.types import CompletionRequest, Excerpt, Message
 
 SPECS = ("hf", "gguf", "gguf-q8_0", "gguf-bf16", "openvino", "vllm")
-WORDS, TOKENS, RUNS, TOGETHER = 350, 24, 6, 8
+WORDS, TOKENS, LONG, RUNS, TOGETHER = 350, 24, 144, 6, 8
 MOST_S, MOST_MIB = 2.0, 1536
 
 
@@ -56,7 +56,7 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
     model = open_engine(spec)
     model.complete([CompletionRequest((Message("user", "What is the capital of France?"),), 4)])
     figures: dict[str, Any] = {"start_s": perf_counter() - started}
-    chats = prompts(3 * RUNS + 2 * TOGETHER, "Summarise the passages in detail.")
+    chats = prompts(4 * RUNS + 2 * TOGETHER, "Summarise the passages in detail.")
     model.complete([CompletionRequest(chats.pop(), TOKENS)])
     reading, writing, request_s = [], [], []
     for _ in range(RUNS):
@@ -64,12 +64,13 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
         begun = perf_counter()
         tokens = model.complete([request])[0].prompt_tokens
         reading.append(tokens / (perf_counter() - begun))
-        begun = perf_counter()
-        (completion,) = model.complete([CompletionRequest(chats.pop(), TOKENS)])
-        request_s.append(perf_counter() - begun)
-        writing.append(
-            (completion.completion_tokens - 1) / max(request_s[-1] - completion.prompt_tokens / reading[-1], 1e-3)
-        )
+        lengths, seconds = [], []
+        for most in (TOKENS, LONG):
+            begun = perf_counter()
+            lengths.append(model.complete([CompletionRequest(chats.pop(), most)])[0].completion_tokens)
+            seconds.append(perf_counter() - begun)
+        request_s.append(seconds[0])
+        writing.append((lengths[1] - lengths[0]) / (seconds[1] - seconds[0]))
     begun = perf_counter()
     completions = model.complete([CompletionRequest(chats.pop(), TOKENS) for _ in range(TOGETHER)])
     together = perf_counter() - begun

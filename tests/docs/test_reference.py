@@ -70,7 +70,28 @@ def test_a_part_that_is_put_together_is_read_where_it_is() -> None:
     )
     function = tree.body[1]
     call = next(node for node in ast.walk(function) if isinstance(node, ast.Call))
-    assert [readings(part, [tree, function]) for part in call.args] == [["…: gone", "none"], ["a file"], ["…"]]
+    assert [readings(part, [tree, function], call) for part in call.args] == [["…: gone", "none"], ["a file"], ["…"]]
+
+
+def test_a_name_that_is_used_again_is_read_as_it_was_last_assigned() -> None:
+    tree = ast.parse(
+        """
+def check(file):
+    remedy = "save it again"
+    if file.broken:
+        found = "broken"
+        raise UserError(found, "", remedy)
+    if file.old:
+        remedy = "convert it"
+    found = "odd"
+    raise UserError(found, "", remedy)
+"""
+    )
+    scopes = [tree, tree.body[0]]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls.sort(key=lambda call: call.lineno)
+    read = [[sorted(readings(part, scopes, call)) for part in (call.args[0], call.args[2])] for call in calls]
+    assert read == [[["broken"], ["save it again"]], [["odd"], ["convert it", "save it again"]]]
 
 
 def test_a_notebooks_links_lead_on_from_its_page() -> None:

@@ -136,7 +136,7 @@ print(threads() - before, os.environ["TOKENIZERS_PARALLELISM"])
 
 
 @pytest.mark.process
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
 def test_rows_are_tokenised_by_every_core(base: Path) -> None:
     """Also where the environment keeps tokenizers to one core, as modegraph does; afterwards it does again."""
     child = subprocess.run(

@@ -279,10 +279,10 @@ class _QuestionBuilder:
 def _with_near_misses(rows: Iterator[QuestionRow], index: Index, share: float, seed: int) -> Iterator[QuestionRow]:
     """The rows, interspersed with unanswerable ones so that these are a `share` of all."""
     sentences, rng = Sentences(index), Random(f"{seed} unanswerable")
-    seen: set[str] = set()
+    ids: set[str] = set()
     for made, row in enumerate(rows, start=1):
         yield row
-        near = near_miss(row, sentences, rng) if len(seen) < share / (1 - share) * made else None
-        if near is not None and near.id not in seen:
-            seen.add(near.id)
+        near = near_miss(row, sentences, rng) if len(ids) < share / (1 - share) * made else None
+        if near is not None and near.id not in ids:
+            ids.add(near.id)
             yield near

@@ -323,9 +323,8 @@ def _rows_of_split(
             yield from _rows_of_context(source, context, waiting, near, rng, settings, without_gold)
             context += 1
     for item in usable if settings.paired else ():
-        if rng.random() < settings.paired and (item.near or item.lexical) and not finder.recurs(item.question):
-            alone = {item.question.id: item}
-            rows = _rows_of_context(source, context, alone, near, rng, settings, without_gold=True)
+        if rng.random() < settings.paired:
+            rows = _rows_of_context(source, context, {item.question.id: item}, near, rng, settings, without_gold=True)
             yield from (row for row in rows if not row.gold_ids)
             context += 1
 

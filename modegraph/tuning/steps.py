@@ -83,15 +83,15 @@ class Tuning:
         """The folder of the tuned model."""
         return str(self.out / (MS if self.settings.ms_prompts else MODEL))
 
-    def questions_of(self, split: str) -> ReadingSet:
-        """The questions of a split over the index; training questions only over passages of training documents."""
+    def training_questions(self) -> ReadingSet:
+        """The questions of the training part over the passages of its documents."""
         source = self.all_questions()
-        own = tuple(question for question in source.questions if question.split == split)
-        if split == "test":
-            return replace(source, questions=own)
         (_, splits), *_ = read_jsonl(self.out / QUESTIONS / DOCUMENTS_FILE)
-        passages = {key: passage for key, passage in source.passages.items() if splits[passage.source] == split}
-        return replace(source, questions=own, passages=passages)
+        return replace(
+            source,
+            questions=tuple(question for question in source.questions if question.split == "train"),
+            passages={key: passage for key, passage in source.passages.items() if splits[passage.source] == "train"},
+        )
 
     def all_questions(self) -> ReadingSet:
         """The questions of both parts over the whole index."""
@@ -101,12 +101,10 @@ class Tuning:
     def tasks(self) -> dict[str, list[ReadingTask]]:
         """The questions that both models answer, by set: held-out ones, some of them over passages without their answer, general ones."""
         limits, seed = self.limits(), self.settings.seed
-        held_out = pick_questions(self.questions_of("test"), None, limits[HELD_OUT], seed)
         everything = self.all_questions()
-        as_test = tuple(replace(question, split="test") for question in everything.questions)
-        source = replace(
-            everything, questions=as_test
-        )  # what training answers may be a distractor, and the same question recurs
+        held_out = pick_questions(everything, "test", limits[HELD_OUT], seed)
+        # One split, so that a passage that answers a training question may be a distractor, and a question that both parts have recurs.
+        source = replace(everything, questions=tuple(replace(each, split="test") for each in everything.questions))
         tasks = {
             HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
             UNANSWERED: over_distractors(source, held_out, DISTRACTORS, seed)[::UNANSWERED_EVERY],
@@ -179,7 +177,7 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 def write_rows(tuning: Tuning, folder: Path) -> None:
     """Training rows in the form of the reader's, with a share from the general set; UserError if no question gives one."""
     settings = row_settings(tuning.settings)
-    rows = list(reading_rows(tuning.questions_of("train"), settings, Share(passes=tuning.settings.passes)))
+    rows = list(reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))
     if len(rows) == drops.total():
         reasons = ", ".join(f"{count} × {why}" for why, count in drops.items())

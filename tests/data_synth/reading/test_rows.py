@@ -217,6 +217,9 @@ def test_a_question_of_several_passages_is_refused_where_the_one_with_the_answer
 
 def test_a_paired_question_is_answered_and_refused() -> None:
     """The same words over passages with and without the answer; other rows are those of before."""
+    assert made(without_gold=0, paired=1.0, distractors=0) == made(without_gold=0, distractors=0), (
+        "nothing to refuse over"
+    )
     for seed in range(10):
         plain, paired = made(seed, without_gold=0), made(seed, without_gold=0, paired=1.0)
         assert paired[: len(plain)] == plain and len(paired) > len(plain)

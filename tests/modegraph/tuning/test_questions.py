@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import modegraph as mg
+from data_synth.questions.by_rules import template_questions
 from data_synth.rows import Dropped
 from graph.shared.jsonl import write_jsonl
 from graph.types import CompletionRequest
@@ -172,6 +173,8 @@ def test_every_question_has_its_own_id(tmp_path: Path) -> None:
     ]
     index = mg.index(documents, tmp_path / "index").current()
     for seed in range(8):
+        by_rules = [row.id for row in template_questions(index, 500, (1, 2), seed, 0.2)]
+        assert len(by_rules) == len(set(by_rules))
         ids = [row["id"] for row in split_questions(index, TuneSettings(seed=seed)).rows]
         assert len(ids) == len(set(ids))
 

@@ -151,7 +151,7 @@ export function startAsk(choices) {
     question.value = text;
     form.requestSubmit();
   });
-  question.focus();
+  if (document.activeElement === document.body) question.focus();
   return { open, forgotten };
 }
 

@@ -31,6 +31,7 @@ from tests.places import ROOT
 
 BAD_ONCE, BAD_ALWAYS = {"Ship 1", "Ship 6"}, {"Ship 6"}
 CALLS = 1 + len(DOCUMENTS) + len(BAD_ONCE)
+RANDOM_KILLS = 2
 
 
 def say(body: dict[str, Any], number: int) -> str:
@@ -156,14 +157,19 @@ def test_killed_again_and_again(
 @pytest.mark.parametrize(("place", "seed"), [("sqlite", 0), ("sqlite", 1), ("postgresql", 2)], indirect=["place"])
 def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, seed: int) -> None:
     place(tmp_path / "timed")
-    place(tmp_path / "i")
     started = time.monotonic()
     nursery.run(tmp_path / "timed")
     whole_s = time.monotonic() - started
     moments = random.Random(seed)
-    while nursery.run(tmp_path / "i", kill_after_s=moments.uniform(0, whole_s)):
-        KILLS["random"] += 1
-    assert_as_undisturbed(tmp_path / "i", undisturbed)
+    kills = 0
+    for index in count():
+        place(folder := tmp_path / str(index))
+        while nursery.run(folder, kill_after_s=moments.uniform(0, whole_s)):
+            kills += 1
+        assert_as_undisturbed(folder, undisturbed)
+        if kills >= RANDOM_KILLS:
+            break
+    KILLS["random"] += kills
 
 
 @pytest.mark.slow

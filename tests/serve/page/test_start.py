@@ -43,6 +43,20 @@ def drop(page: Any, *paths: Path) -> None:
         drag(page, kind, paths)
 
 
+def test_what_loads_last_takes_no_focus_away(server: Running, visit: Visits) -> None:
+    page = visit(server).page
+    page.wait_for_selector("#columns select", state="attached")
+    assert page.evaluate("document.activeElement.id") == "question"
+    held: list[Any] = []
+    page.route("**/openapi.json", lambda route: held.append(route))
+    page.reload()
+    page.wait_for_selector("#status:has-text('passages')")
+    page.focus("nav a[href='#browse']")
+    held[0].continue_()
+    page.wait_for_selector("#columns select", state="attached")
+    assert page.evaluate("document.activeElement.hash") == "#browse"
+
+
 def test_the_start_page_shows_the_collection_and_its_questions_work(filling: Running, visit: Visits) -> None:
     page = visit(filling).page
     page.wait_for_selector(".suggestion")

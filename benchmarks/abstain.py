@@ -40,7 +40,7 @@ Doubles = NDArray[np.float64]
 ABSTRACT = "abstract"
 SETTINGS = RetrieveSettings(top_k=5, abstain=1)
 THRESHOLDS = (0.5, 0.9)
-LEAST_AUROC, MOST_MS, MOST_LOST = 0.9, 1.0, 0.05
+LEAST_AUROC, MOST_MS = 0.9, 1.0
 SHARES, DRAWS = (0.1, 0.25, 0.5, 0.75), 3
 """Shares of the documents of examples/ that are used for fitting, and how often each share is drawn."""
 
@@ -79,7 +79,7 @@ def without_gold(index: Index, question: Question) -> Index:
 
 
 def auroc(own_n: Doubles, absent_n: Doubles) -> float:
-    """How often a question that cannot be answered gets the higher probability."""
+    """How often a question that cannot be answered gets a higher probability of absence than one that can."""
     return float(roc_auc_score([0] * len(own_n) + [1] * len(absent_n), np.concatenate([own_n, absent_n])))
 
 
@@ -168,8 +168,8 @@ def judging_ms(sets: Sequence[Set], evidence_by_pair: Mapping[tuple[str, str], l
 
 
 def examples(index: Index) -> Iterator[tuple[Floats, int]]:
-    """Signs, and whether the documents are missing (1) or present (0): questions on the complete index, and on parts of it that have all
-    or none of the documents that answer them.
+    """The signs of each question, and 1 if the documents that answer it are missing, else 0: on the complete index, and on parts of it that
+    have all or none of these documents.
     """
     questions = [
         question for question in read_questions(ROOT / "examples" / "questions.jsonl") if question.split != "test"
@@ -194,7 +194,7 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
 
 
 def fit(index: Index) -> dict[str, float | str]:
-    """Coefficients of a logistic function of the signs, with both classes weighted equally and hardly any penalty."""
+    """Coefficients of a logistic function of the signs, fitted with equal weight for both classes and hardly any penalty."""
     signs_nF, label_n = map(np.array, zip(*examples(index), strict=True))
     model = LogisticRegression(C=1000, class_weight="balanced").fit(signs_nF, label_n)
     return {

@@ -44,10 +44,10 @@ class Case:
     sentences: tuple[str, ...] = ()
 
 
-def hotpot_cases(folder: Path, rows: int, part: str = "dev") -> dict[str, list[Case]]:
-    """Cases by kind of answer, of at most `rows` questions of an official part."""
+def hotpot_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
+    """Cases by kind of answer, of at most `rows` questions of the official dev part."""
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
-    questions = [row for _, row in read_jsonl(folder / "questions.jsonl") if row["official_split"] == part]
+    questions = [row for _, row in read_jsonl(folder / "questions.jsonl") if row["official_split"] == "dev"]
     random.Random(0).shuffle(questions)
     kinds = ("short answers", "yes or no", "restated sentences", "another question's answers", "titles as answers")
     cases: dict[str, list[Case]] = {kind: [] for kind in kinds}

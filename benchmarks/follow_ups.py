@@ -11,7 +11,7 @@ Answers of earlier turns are given as most clients send them, alone, and in the 
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,7 +38,6 @@ STEP = 101
 """Distance to the question asked before another: questions are in the order of their kinds."""
 ALLOWED_LOSS = 0.01
 Answers = Literal["alone", "form"]
-Rewrite = Callable[[Sequence[Message], str], str]
 
 
 @dataclass(frozen=True)

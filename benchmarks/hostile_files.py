@@ -104,7 +104,7 @@ HTML: dict[str, Make] = {
 }
 
 
-def pdf(objects: Sequence[bytes], trailer: bytes = b"/Root 1 0 R", table: bool = True) -> bytes:
+def pdf(objects: Sequence[bytes], table: bool = True) -> bytes:
     """A PDF of these objects, numbered from 1; without `table`, readers have to search for them."""
     out, offsets = [b"%PDF-1.7\n"], []
     offset = len(out[0])
@@ -117,9 +117,8 @@ def pdf(objects: Sequence[bytes], trailer: bytes = b"/Root 1 0 R", table: bool =
             b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1),
             *(b"%010d 00000 n \n" % start for start in offsets),
         ]
-    out.append(
-        b"trailer << /Size %d %s >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, trailer, offset if table else 7)
-    )
+    ending = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n"
+    out.append(ending % (len(objects) + 1, offset if table else 7))
     return b"".join(out)
 
 

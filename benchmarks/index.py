@@ -88,9 +88,9 @@ class CountingEncoder:
         return vectors
 
 
-def invented_documents(count: int, seed: int = 0) -> Iterator[Document]:
+def invented_documents(count: int) -> Iterator[Document]:
     """Documents of one passage and about six sentences, each with a name or two."""
-    rng = random.Random(seed)
+    rng = random.Random(0)
     for number in range(count):
         names = rng.sample(NAMES, 3)
         sentences = [

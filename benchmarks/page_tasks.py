@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.report import Check, print_report
-from benchmarks.serve import start_process, wait_until_ready
+from benchmarks.serve import running, wait_until_ready
 from serve.engines.child import free_port
 
 CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
@@ -157,13 +157,9 @@ def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
     url = f"http://127.0.0.1:{free_port()}"
     words = ["serve", str(index), "--writable", "--model", model, "--port", url.rpartition(":")[2]]
     started = time.perf_counter()
-    process = start_process(["-m", "modegraph", *words], "none")
-    try:
+    with running(["-m", "modegraph", *words]) as process:
         asyncio.run(wait_until_ready(f"{url}/ready", process))
         yield url, time.perf_counter() - started
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextmanager

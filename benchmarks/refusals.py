@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 import httpx2
 
 from benchmarks.report import Check, print_report
-from benchmarks.serve import example_index, start_process, wait_until_ready
+from benchmarks.serve import example_index, running, wait_until_ready
 from graph.index.index import open_index
 from serve.engines.child import free_port
 from serve.http.keys import change_keys, make_key
@@ -220,13 +220,9 @@ def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
     # No refusal calls the model, so none has to run.
     command += ["--model", f"openai:stub@http://127.0.0.1:{free_port()}/v1", "--otlp-endpoint", collector]
     command += ["--keys", str(scratch / "keys.json"), "--port", url.rpartition(":")[2]]
-    process = start_process(command, "none")
-    try:
+    with running(command) as process:
         asyncio.run(wait_until_ready(f"{url}/health", process))
         yield url, process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextmanager

@@ -62,9 +62,9 @@ def time_index(folder: Path, questions: Path) -> tuple[dict[str, float], list[Ch
     return {f"{name}: {key}": value for key, value in {**figures, **times}.items()}, checks
 
 
-def invented_index(propositions: int, seed: int = 0) -> Index:
+def invented_index(propositions: int) -> Index:
     """An index of random vectors in which every passage has four propositions and every proposition has two of many entities."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     passages, documents, entities = propositions // 4, propositions // 12, propositions // 3
     proposition_passages = np.repeat(np.arange(passages), 4)
     empty, none = block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, passages)), Strings.of([])

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -85,7 +85,7 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
         figures: dict[str, float | str] = {"engine": bare.name, "passages": passages_of(index), "queries": len(texts)}
         bare_bodies = [{"messages": prompt} for prompt in prompts]
         our_bodies = [{"messages": [{"role": "user", "content": text}]} for text in texts]
-        await run_all(bare, bare_bodies[:CONCURRENT], CONCURRENT)
+        await run_all(bare, bare_bodies[:CONCURRENT])
         pairs = [
             await first_tokens_s(bare, bare_body, ours, our_body, ours_first=bool(number % 2))
             for number, (bare_body, our_body) in enumerate(zip(bare_bodies, our_bodies, strict=True))
@@ -97,8 +97,7 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
             1000 * metric(ours, f"{RETRIEVAL}_sum") / metric(ours, f"{RETRIEVAL}_count")
         )
         rates = [
-            (await run_all(bare, bare_bodies, CONCURRENT), await run_all(ours, varied(our_bodies, turn), CONCURRENT))
-            for turn in range(ROUNDS)
+            (await run_all(bare, bare_bodies), await run_all(ours, varied(our_bodies, turn))) for turn in range(ROUNDS)
         ]
         figures["answers a second, bare"] = median(rate[0] for rate in rates)
         figures["answers a second, with retrieval"] = median(rate[1] for rate in rates)
@@ -223,8 +222,8 @@ def has_text(chunk: dict[str, Any]) -> bool:
     return any(delta.get("content") or delta.get("reasoning_content") for delta in deltas)
 
 
-async def run_all(target: Engine, bodies: Sequence[dict[str, Any]], concurrent: int) -> float:
-    """Answers a second, `concurrent` requests at once."""
+async def run_all(target: Engine, bodies: Sequence[dict[str, Any]]) -> float:
+    """Answers a second, CONCURRENT requests at once."""
     waiting = list(bodies)
     async with client_of(target) as client:
 
@@ -236,7 +235,7 @@ async def run_all(target: Engine, bodies: Sequence[dict[str, Any]], concurrent: 
                 response.raise_for_status()
 
         started = time.perf_counter()
-        await asyncio.gather(*(work() for _ in range(concurrent)))
+        await asyncio.gather(*(work() for _ in range(CONCURRENT)))
         return len(bodies) / (time.perf_counter() - started)
 
 
@@ -255,14 +254,10 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
             await child.stop()
         return
     port = free_port()
-    process = start_process([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)], "none")
-    try:
+    with running([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)]) as process:
         url = f"http://127.0.0.1:{port}"
         await wait_until_ready(f"{url}/v1/models", process)
         yield Engine(f"stub, a token every {1000 * STUB_TOKEN_S:g} ms", f"{url}/v1", "none", "stub")
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @asynccontextmanager
@@ -271,19 +266,21 @@ async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subp
     port = free_port()
     command = ["-m", "modegraph", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
     command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "--top-k", str(K)]
-    process = start_process(command, bare.key)
-    try:
+    with running(command, bare.key) as process:
         await wait_until_ready(f"http://127.0.0.1:{port}/ready", process)
         yield Engine("modegraph", f"http://127.0.0.1:{port}/v1", "none", bare.model), process
+
+
+@contextmanager
+def running(words: Sequence[str], key: str = "none") -> Iterator["subprocess.Popen[bytes]"]:
+    """One of our scripts or modules as a process, which is ended; its standard error is discarded."""
+    command = [sys.executable, "-P", *words]
+    process = subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
+    try:
+        yield process
     finally:
         process.terminate()
         process.wait()
-
-
-def start_process(words: Sequence[str], key: str) -> "subprocess.Popen[bytes]":
-    """Start one of our scripts or modules as a process, discarding its standard error."""
-    command = [sys.executable, "-P", *words]
-    return subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
 
 
 async def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:

@@ -32,7 +32,8 @@ from benchmarks.report import Check, print_report
 from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
-from train.preference.losses import mode_seeking_loss, pair_dpo_loss
+from train.preference.groups import hard_label
+from train.preference.losses import dpo_loss, mode_seeking_loss
 from train.run.loop import completion_logits_only, quiet_libraries
 
 ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
@@ -146,7 +147,7 @@ def our_steps(
         optimizer.zero_grad()
         ratios_QK = logps_QK() - reference_QK
         if responses == 2:
-            loss = pair_dpo_loss(ratios_QK, BETA).mean()
+            loss = dpo_loss(ratios_QK, torch.tensor(hard_label(0.0), device=device), BETA, 1.0).mean()
         else:
             loss = mode_seeking_loss(ratios_QK, rewards_QK, BETA, BETA_REWARD).mean()
         loss.backward()

@@ -21,7 +21,7 @@ import httpx2
 
 from benchmarks.hostile_files import hostile_file
 from benchmarks.report import Check, print_report
-from benchmarks.serve import run_modegraph, start_process, wait_until_ready
+from benchmarks.serve import run_modegraph, running, wait_until_ready
 from graph.documents.parse.formats import Limits
 from graph.documents.read import read_bytes
 from graph.documents.sandbox import ParseWorker
@@ -107,18 +107,11 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
     ports = free_port(), free_port()
-    engine = start_process([str(ROOT / "benchmarks" / "stub_engine.py"), str(ports[0])], "none")
-    command = [
-        "-m",
-        "modegraph",
-        "serve",
-        str(scratch / "index"),
-        "--model",
-        f"openai:stub@http://127.0.0.1:{ports[0]}/v1",
-    ]
-    server = start_process([*command, "--port", str(ports[1]), "--writable"], "none")
+    engine = [str(ROOT / "benchmarks" / "stub_engine.py"), str(ports[0])]
+    command = ["-m", "modegraph", "serve", str(scratch / "index"), "--port", str(ports[1]), "--writable"]
+    command += ["--model", f"openai:stub@http://127.0.0.1:{ports[0]}/v1"]
     address = f"http://127.0.0.1:{ports[1]}"
-    try:
+    with running(engine), running(command) as server:
         await wait_until_ready(f"{address}/ready", server)
         async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
             turns, chats = asyncio.Semaphore(AT_ONCE), list[float]()
@@ -127,10 +120,6 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
             results = await asyncio.gather(*uploads)
             chatting.cancel()
             return results, chats
-    finally:
-        for process in (server, engine):
-            process.terminate()
-            process.wait()
 
 
 async def upload(

@@ -34,7 +34,7 @@ TWIN_THRESHOLD = 0.1
 QUESTIONS_AT_ONCE = 32
 
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
-"""Questions to the excerpts that retrieval found for each, best first."""
+"""Maps questions to the excerpts that retrieval finds for each, best first."""
 
 
 def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Callable[[str], int]) -> FindContexts:
@@ -52,7 +52,7 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
 def draft_groups(
     questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int] = ()
 ) -> Iterator[list[Draft | Dropped]]:
-    """The drafts of QUESTIONS_AT_ONCE questions at a time, each question's by growing context (see `make_drafts`)."""
+    """The drafts of QUESTIONS_AT_ONCE questions at a time; those of each question in order of context size (see `make_drafts`)."""
     remaining = iter(questions)
     while group := list(islice(remaining, QUESTIONS_AT_ONCE)):
         contexts = find_contexts([question.text for question in group])
@@ -64,7 +64,7 @@ def draft_groups(
 
 
 def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collection[int] = ()) -> list[Draft | Dropped]:
-    """One draft per context: the first excerpt, the first two, … all, shuffled by the question's id; only `sizes`, if given.
+    """One draft per context (the first excerpt, the first two, …, all), shuffled by the question's id; with `sizes`, only of those sizes.
 
     Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages.
     """

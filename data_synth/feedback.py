@@ -1,7 +1,7 @@
 """`modegraph data import feedback`: readers' feedback on answers (graph/feedback), as preference and relevance rows.
 
-In order: the last entry of each reader with consent, which answer is better, preference rows, questions with gold passages, and both
-datasets in one split. An answer without reasoning gets one by rules: the sentence closest to question and answer."""
+The steps: the last entry of each reader, if it has consent; which of two answers is better; preference rows; questions with gold passages;
+both datasets, in one split. An answer without reasoning gets, by rules, the sentence closest to question and answer as its reasoning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from graph.answer.prompt import answer_messages, format_answer
 from graph.documents.questions import Question, Quote
 from graph.errors import UserError
 from graph.feedback import Correction, Feedback, GivenAnswer, Preference, RightPassage, Vote, read_feedback
-from graph.index.index import Index
+from graph.index.index import Index, row_of
 from graph.shared.ids import content_id, shown_id
 from graph.text.prompting import quote
 from graph.types import Excerpt, Passage
@@ -57,7 +57,7 @@ def latest_entries(entries: Iterable[Feedback]) -> tuple[list[Feedback], list[Dr
 
 
 def question_key(question: str) -> str:
-    """The key by which two questions are the same: their words, ignoring case and white space."""
+    """The key that identifies a question: its words, ignoring case and white space."""
     return " ".join(question.casefold().split())
 
 
@@ -75,7 +75,7 @@ def _subject_key(entry: Feedback) -> tuple[object, ...]:
 
 
 def answer_key(answer: GivenAnswer) -> tuple[object, ...]:
-    """The key by which two answers are the same, whoever wrote them: their text, reasoning and context."""
+    """The key that identifies an answer, whoever wrote it: its text, reasoning and context."""
     return (answer.text, answer.reasoning, answer.context_ids)
 
 
@@ -90,7 +90,7 @@ READER_MODEL = "a reader"
 
 @dataclass(frozen=True)
 class AnswerPair:
-    """The better and the worse of two answers to `question` over the same passages; `passage_ids` are those that a reader gave for the better."""
+    """The better and the worse of two answers to `question` over the same passages; `passage_ids`: those that a reader gave for the better one."""
 
     question: str
     chosen: GivenAnswer
@@ -99,7 +99,7 @@ class AnswerPair:
 
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    """Each pair of answers once, ordered by the majority of readers, in the order of their first comparison."""
+    """Each pair of answers once, the better one being the choice of most readers; the pairs are in the order of their first comparison."""
     stated, dropped = _stated_pairs(entries)
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in stated:
@@ -140,14 +140,14 @@ def _stated_pairs(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[D
 
 
 def _problem(chosen: GivenAnswer, rejected: GivenAnswer) -> str:
-    """Why two answers make no pair, or ""."""
+    """Why two answers make no pair; "" if they do."""
     if chosen.context_ids != rejected.context_ids:
         return DIFFERENT_PASSAGES
     return EQUAL_ANSWERS if (chosen.text, chosen.reasoning) == (rejected.text, rejected.reasoning) else ""
 
 
 def _from_votes(votes: Iterable[tuple[str, Vote]]) -> Iterator[AnswerPair | Dropped]:
-    """Pairs of the answer with most net votes and each with negative net votes, for the same question and passages."""
+    """Per question and passages: the answer with the most net votes, paired with each answer whose net votes are negative."""
     prompts: defaultdict[tuple[object, ...], list[tuple[str, Vote]]] = defaultdict(list)
     for question, vote in votes:
         prompts[question_key(question), vote.answer.context_ids].append((question, vote))
@@ -173,7 +173,7 @@ def net_votes(votes: Iterable[Vote]) -> Mapping[tuple[object, ...], int]:
 PASSAGE_GONE = "a passage that is no longer in the index"
 MALFORMED = "not usable for training: "
 _READ = "read"
-"""The source under which reasoning by rules finds all the passages that it may quote."""
+"""A source that stands for all the passages that reasoning by rules may quote."""
 
 
 class Lookup:
@@ -186,14 +186,13 @@ class Lookup:
         """A passage, proposition or summary as a prompt quotes it; None if it is not in the index."""
         if (passage := self.passage(item_id)) is not None:
             return of_passage(passage)
-        if item_id in self._propositions:
-            proposition = self._index.proposition(self._propositions[item_id])
+        if (row := row_of(self._index.data, "proposition", item_id)) is not None:
+            proposition = self._index.proposition(row)
             source = proposition.spans[0].source
             title = next((passage.title for passage in self._index.passages_of(source)), "")
             return of_proposition(proposition, {source: title})
-        if item_id in self._summaries:
-            return of_summary(self._index.summary(self._summaries[item_id]))
-        return None
+        row = row_of(self._index.data, "summary", item_id)
+        return None if row is None else of_summary(self._index.summary(row))
 
     def passage(self, passage_id: str) -> Passage | None:
         """A passage; None if it is not in the index."""
@@ -203,14 +202,6 @@ class Lookup:
     @cached_property
     def _passages(self) -> dict[str, int]:
         return {item_id: row for row, item_id in enumerate(self._index.data.passage_ids)}
-
-    @cached_property
-    def _propositions(self) -> dict[str, int]:
-        return {item_id: row for row, item_id in enumerate(self._index.data.proposition_ids)}
-
-    @cached_property
-    def _summaries(self) -> dict[str, int]:
-        return {item_id: row for row, item_id in enumerate(self._index.data.summary_ids)}
 
 
 def question_id(question: str) -> str:
@@ -263,7 +254,7 @@ def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> Pre
 
 
 def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
-    """The sentence of `passages`, or if empty of the context, that is closest to question and answer, cited where the context has it."""
+    """The sentence closest to question and answer, of `passages` or else of the context; cited if it is in the context."""
     context = [Passage(one.id, _READ, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
     query = f"{draft.question.text} {draft.answer}"
     statements = closest_statements(query, (_READ,), lambda _: passages or context)
@@ -327,10 +318,10 @@ def check_out(out: Path) -> None:
 
 
 def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
-    """Write DATASETS below `out` from the feedback of `index`. UserError where there is no feedback.
+    """Write DATASETS below `out` from the feedback of `index`. UserError if there is no feedback.
 
     The same feedback gives the same rows. A dataset without rows is written too: it replaces one made from
-    entries that were deleted.
+    entries that have since been deleted.
     """
     entries = read_feedback(index.folder)
     if not entries:
@@ -356,18 +347,13 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
     }
     more = {"relevance": {SPLIT_BY: "passages"}}
     return {
-        name: _write_below(out / name, rows[name], form, {**origin, **more.get(name, {})})
+        name: write_dataset(out / name, rows[name], form, {**origin, **more.get(name, {})})
         for name, form in DATASETS.items()
     }
 
 
 def _passage_labelled_rows(index: Index, known: Sequence[GoldQuestion]) -> Iterator[RelevanceRow | Dropped]:
-    """Relevance rows labelled by whole gold passages, although they are given as quotes."""
+    """Relevance rows labelled by passage, as each quote is a whole gold passage."""
     if known:
         for row in relevance_rows(index, known, make_split(index, known, SEED), NEGATIVES):
             yield row if isinstance(row, Dropped) else replace(row, labelled_by="passage")
-
-
-def _write_below(folder: Path, rows: Iterable[Any], form: Form[Any], origin: Mapping[str, str]) -> Summary:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return write_dataset(folder, rows, form, origin)

@@ -1,7 +1,7 @@
 """The rows of training data, and the description of a kind of row that the writer, the dataset card and the validator use.
 
-Rows are JSON lines that `datasets` loads and TRL's trainers accept unchanged. One `Form` for each kind of row (preferences, responses,
-questions, reading, relevance, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
+Rows are JSON lines that `datasets` loads and TRL's trainers accept unchanged. Each kind of row has a `Form` (preferences, responses,
+questions, reading, relevance, claims); code that streams, counts, describes or checks rows is written once, for all forms."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class ResponseRow:
-    """One prompt and K responses of one policy, with their rewards by component (DESIGN §5's r before weighting).
+    """One prompt and K responses of one policy, with their rewards by component, before weighting.
 
     The responses are distinct, unless `sampling.as_drawn`; `cut` numbers (from 0) those that were cut at the token limit, and so are
     learned without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the fingerprint of the
@@ -157,7 +157,7 @@ class ResponseRow:
 
 
 def row_fields(row: Any) -> dict[str, Any]:
-    """The fields of a row in order, tuples as lists and their dataclasses as objects."""
+    """The fields of a row in order; tuples become lists, and dataclasses in them objects."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
 
 
@@ -174,7 +174,7 @@ def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both; a plain prompt is one user turn. KeyError for a missing key (callers add file and line)."""
+    """The inverse of both functions above; a plain prompt is one user turn. KeyError for a missing key (callers add file and line)."""
     return PreferenceRow(
         id=row["id"],
         prompt=turns_from_json(row["prompt"]),
@@ -200,7 +200,7 @@ def reading_to_json(row: ReadingRow) -> dict[str, Any]:
 
 
 def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
-    """The inverse of `reading_to_json`; raises as `preference_from_json`."""
+    """The inverse of `reading_to_json`; raises as in `preference_from_json`."""
     return ReadingRow(
         id=row["id"],
         prompt=turns_from_json(row["prompt"]),
@@ -226,7 +226,7 @@ def response_to_json(row: ResponseRow) -> dict[str, Any]:
 
 
 def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
-    """The inverse of `response_to_json`; raises as `preference_from_json`."""
+    """The inverse of `response_to_json`; raises as in `preference_from_json`."""
     return ResponseRow(
         id=row["id"],
         prompt=turns_from_json(row["prompt"]),

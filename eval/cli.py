@@ -43,8 +43,9 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     add_compare(app, open_model)
     add_eval(app, open_model)
     add_demo(app)
-    add_runs(app)
-    add_check(app)
+    app.command(cls=Command, rich_help_panel=TRAINING)(runs)
+    # An index in a folder of that name is served as ./check.
+    app.command("serve check", cls=Command, rich_help_panel=ASKING)(check)
 
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
@@ -171,11 +172,6 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search, including its subfolders.")]
 
 
-def add_runs(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(cls=Command, rich_help_panel=TRAINING)(runs)
-
-
 def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     """List training and evaluation runs, finished or not, with their state, figures and settings.
 
@@ -201,11 +197,6 @@ ServerSpec = Annotated[
         help="Served model, as openai:NAME@URL; a URL, if the name is clear; or gguf:FILE, an exported file or folder, opened for the check.",
     ),
 ]
-
-
-def add_check(app: typer.Typer) -> None:
-    """Add `serve check`; an index in a folder of that name is served as ./check."""
-    app.command("serve check", cls=Command, rich_help_panel=ASKING)(check)
 
 
 def check(

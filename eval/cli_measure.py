@@ -134,8 +134,6 @@ def add_selector(commands: typer.Typer, open_model: OpenModel) -> None:
         Prints quality, model calls, tokens and seconds, with intervals of the differences. --model is for the selector llm.
         """
         check_selectors(selectors, model, mode)
-        from functools import partial
-
         from eval.retrieval import LEDGER, Retrieve, select_questions
         from eval.selector import compare_selectors, read_with_sentences, selector_json, selector_table, write_selectors
         from eval.tables import as_text
@@ -376,8 +374,6 @@ def add_alignment(commands: typer.Typer) -> None:
         Longer samples are cut. Refuses prompts that a run was trained on (except for the split `train`, which flatters the runs), a
         seed that one system lacks, and a reward with a component that cannot be measured. --sampler vllm is much faster.
         """
-        from functools import partial
-
         from eval.alignment.frontier import align_runs, alignment_json, tables_as_text, write_alignment
         from eval.alignment.sample import SamplingSettings
         from train.model.load import Precision, load_policy
@@ -452,12 +448,13 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
             score_judgements,
             write_judgements,
         )
+        from eval.retrieval import LEDGER
         from eval.tables import as_text
 
         pairs = pair_up(read_answers(answers_a), read_answers(answers_b))
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-        judgements = judge_pairs(pairs, open_model(model, out / "ledger.sqlite" if out is not None else None))
+        judgements = judge_pairs(pairs, open_model(model, out / LEDGER if out is not None else None))
         results = score_judgements(judgements, seed)
         summary = judge_json(results, judgements, answers_a.stem, answers_b.stem)
         if out is not None:

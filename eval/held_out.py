@@ -1,4 +1,5 @@
-"""Held-out rows were not trained on: the prompts of a measurement against those of the runs that it measures, and of the runs these started from."""
+"""Checks that held-out rows were not trained on: compares a measurement's prompts with the training data of its runs, and of the runs that these
+started from."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | Response
 
 
 def check_unseen(trained: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
-    """`check_held_out` for (who was trained, folder of training data)."""
+    """`check_held_out` for pairs of (name of what was trained, folder of its training data)."""
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}
     for run, data in trained:

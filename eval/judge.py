@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import create_model
+from scipy.special import expit
 
 from eval.statistics import LEVEL, Interval, bootstrap_mean, check_same_questions, holm, sign_test
 from eval.tables import Table, figure
@@ -51,12 +52,11 @@ class Judgement:
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """One criterion over all pairs, as shares of 1; `win_rate` is A's, ties counting half, over the `complete` pairs.
+    """The results on one criterion over all pairs; rates are shares of 1. `win_rate` is A's over the `complete` pairs, ties counting half.
 
-    A pair is complete when both orders gave a valid verdict; the other `incomplete` ones are counted here and in nothing else.
-    `invalid` counts verdicts, of 2 a pair. `agreement`: both orders name the same answer, or a tie. `position_bias`: both orders
-    name the same position, of which `first_place` always the first. `length_controlled` is A's win rate at equal lengths, None if
-    the lengths of A and B leave it undecided.
+    A pair is complete if both orders gave a valid verdict; the `incomplete` ones enter no rate. `invalid` counts verdicts, two per pair.
+    `agreement`: both orders name the same answer, or both a tie. `position_bias`: both orders name the same position; `first_place`:
+    both name the first. `length_controlled` is A's win rate at equal lengths, None if the lengths of A and B leave it undecided.
     """
 
     win_rate: Interval
@@ -156,14 +156,14 @@ VERDICTS_SCHEMA = strict_schema(
 RIDGE = 0.01
 NEWTON_STEPS = 100
 MIN_SHARE_OTHER_WAY = 0.05
-"""Of the questions on which A's answer is longer, or shorter: with fewer, length and quality cannot be separated."""
+"""Least share of verdicts on unequal lengths in which A's answer is the longer, and in which B's is: below it, length and quality cannot be separated."""
 
 
 def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> float | None:
     """A's win rate at equal lengths, σ(θ), from verdicts (1 A, ½ tie, 0 B) and how many characters longer A's answer is.
 
-    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None if one
-    side is the longer one in over 95 % of the verdicts of unequal length.
+    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None if the
+    same side is longer in over 95 % of the verdicts on unequal lengths.
     """
     extra = np.asarray(extra_V, np.float64)
     unequal = extra[extra != 0]
@@ -172,18 +172,18 @@ def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> floa
     if min((unequal > 0).mean(), (unequal < 0).mean()) < MIN_SHARE_OTHER_WAY:
         return None
     theta, _ = fit_logistic(np.asarray(wins_V, np.float64), np.tanh(extra / extra.std()))
-    return float(_sigmoid(theta))
+    return float(expit(theta))
 
 
 def fit_logistic(wins_V: NDArray[np.float64], length_V: NDArray[np.float64]) -> tuple[float, float]:
-    """(θ, φ) that minimise the mean cross-entropy of σ(θ + φ length) with `wins_V` + ½ · 0.01 (θ² + φ²): damped Newton steps.
+    """(θ, φ) that minimise ½ · 0.01 (θ² + φ²) plus the mean cross-entropy of σ(θ + φ length) with `wins_V`, by damped Newton steps.
 
     The small ridge keeps both finite where length decides every verdict.
     """
     design_V2 = np.column_stack([np.ones_like(length_V), length_V])
     weights = np.zeros(2)
     for _ in range(NEWTON_STEPS):
-        chance_V = _sigmoid(design_V2 @ weights)
+        chance_V = expit(design_V2 @ weights)
         slope = design_V2.T @ (chance_V - wins_V) / len(wins_V) + RIDGE * weights
         curve = (design_V2.T * (chance_V * (1 - chance_V))) @ design_V2 / len(wins_V) + RIDGE * np.eye(2)
         step = np.linalg.solve(curve, slope)
@@ -193,16 +193,12 @@ def fit_logistic(wins_V: NDArray[np.float64], length_V: NDArray[np.float64]) -> 
     return float(weights[0]), float(weights[1])
 
 
-def _sigmoid(value: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    return np.asarray(1 / (1 + np.exp(-np.asarray(value))))
-
-
 A_WINS: Mapping[Choice, float] = {"1": 1.0, "tie": 0.5, "2": 0.0}
 B_WINS: Mapping[Choice, float] = {"1": 0.0, "tie": 0.5, "2": 1.0}
 
 
 def score_judgements(judgements: Sequence[Judgement], seed: int = 0) -> dict[str, CriterionResult]:
-    """Every criterion; p is the sign test of A's wins against its losses over questions, corrected (Holm) over the criteria."""
+    """The results on every criterion; `p` is from the sign test of A's wins against its losses over questions, `corrected_p` from Holm's correction."""
     complete = {name: [j for j in judgements if is_complete(j, name)] for name in CRITERIA}
     p_values = {name: _sign_p([wins_of(j, name) for j in pairs]) for name, pairs in complete.items()}
     corrected = holm(p_values)
@@ -218,7 +214,7 @@ def is_complete(judgement: Judgement, name: str) -> bool:
 
 
 def wins_of(judgement: Judgement, name: str) -> float:
-    """A's share of the two verdicts of a complete pair: 1, ½ for a tie or a disagreement, 0, or between."""
+    """A's share of the two verdicts on a complete pair, a tie counting half: from 0 to 1, in quarters."""
     return (A_WINS[judgement.a_first[name]] + B_WINS[judgement.b_first[name]]) / 2
 
 

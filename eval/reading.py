@@ -1,6 +1,7 @@
 """`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without any.
 
-Contexts are built as for training rows (data_synth/reading/reading_rows.py), and scored as they are (data_synth/reading/score.py). The best constant answer is listed with the models: it is what a model that never reads would get."""
+Contexts are built like those of training rows (data_synth/reading/reading_rows.py), and answers scored like theirs (data_synth/reading/score.py). The
+best constant answer is listed with the models: it scores what a model that never reads would."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ class ReadingAnswer:
 
     @property
     def f1_beyond_question(self) -> float:
-        """`f1_beyond_question` of the short answer; F1 where it refuses or should."""
+        """`f1_beyond_question` of the short answer; plain F1 for a refusal or an unanswerable question."""
         question = self.task.question
         if self.score.refuses or not question.is_answerable:
             return self.score.f1
@@ -68,7 +69,7 @@ class ReadingAnswer:
 
 @dataclass(frozen=True)
 class ReadingFigures:
-    """Figures of `questions` of one kind: shares of 1 with 95 % intervals, None if there is nothing to take a share of.
+    """Figures of `questions` of one kind: shares of 1 with 95 % intervals, None for a share of no answers.
 
     `f1_beyond_question` is F1 over the words that the question lacks: an answer in a sentence gains nothing by repeating its question.
     `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` of those without; `cites` of the
@@ -102,7 +103,7 @@ def over_gold(
 ) -> list[ReadingTask]:
     """Each question over its gold passages among `distractors` others, shuffled; an unanswerable question over passages that it may be asked about.
 
-    As far as there are enough, half of the others come from the same document or retrieval, and half are those that BM25 ranks first; none contains the answer.
+    If there are enough, half of the others come from the same document or retrieval, and half are those that BM25 ranks first; none contains the answer.
     """
     finder = Distractors(source)
     tasks = []
@@ -125,7 +126,7 @@ def over_distractors(
 ) -> list[ReadingTask]:
     """Each answerable question over passages that do not answer it, so that it should be refused.
 
-    Left out are a question without distractors, and one that other documents may answer too (`Distractors.recurs`).
+    A question is left out if it has no distractors, or if other documents may answer it too (`Distractors.recurs`).
     """
     finder = Distractors(source)
     tasks = []

@@ -1,6 +1,7 @@
 """Reports on disk: tables and figures as Markdown and as one self-contained HTML page; and the report of a comparison.
 
-A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; each is replaced once its new version is finished; other files are not changed."""
+A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; each is replaced once its new version is
+finished; other files are not changed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ SAMPLES = 6
 
 @dataclass(frozen=True)
 class Sample:
-    """A question with (who, text) for the gold answer and every other one; `folded` (title, text) are opened by a click."""
+    """A question and its answers as (who, text), the gold answer among them; `folded` texts (title, text) open at a click."""
 
     question: str
     folded: tuple[tuple[str, str], ...]

@@ -85,7 +85,7 @@ def evaluate_retrieval(
 ) -> RetrievalReport:
     """Run every retriever (by mode, the first is the baseline) on every question with gold sources; UserError if there are none.
 
-    Each mode answers one question before the clock starts, so that loading the encoder is not billed to it.
+    Each mode answers one question before the clock starts, so that loading the encoder is not timed.
     """
     evaluated = tuple(question for question in questions if question.gold_sources)
     if not evaluated:
@@ -189,7 +189,7 @@ def retrieval_table(report: RetrievalReport) -> Table:
 
 
 def replay_summary(report: RetrievalReport) -> str:
-    """What the figures owe to a ledger; "" if nothing."""
+    """Notes on the calls that a ledger answered; "" if there are none."""
     rankings = [ranking for mode_rankings in report.rankings.values() for ranking in mode_rankings]
     replayed, untimed = sum(ranking.replayed for ranking in rankings), sum(ranking.untimed for ranking in rankings)
     return " ".join(filter(None, [replayed_note(replayed), untimed_note(untimed)]))

@@ -1,6 +1,7 @@
 """`modegraph eval selector`: one mode with several selectors, and what each selects from the same candidates; its table, JSON and files.
 
-The retrieval figures are those of `eval retrieval`; only the selector `llm` gets a model, so that its cost is the cost of choosing by a model. The precision of a selection is measured separately, on one list of candidates for all selectors, where gold sentences are known."""
+The retrieval figures are those of `eval retrieval`; only the selector `llm` gets a model, so that its cost is the cost of choosing by a model.
+The precision of a selection is measured separately, where gold sentences are known, on one list of candidates for all selectors."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from data_synth.relevance.gold import CORPUS, read_gold_questions, with_sentence
 from data_synth.relevance.relevance_rows import gold_rows
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
+from eval.metrics.ranking import average_precision
 from eval.report import markdown_table
 from eval.retrieval import COMPARED, RetrievalReport, Retrieve, evaluate_retrieval, replay_summary, write_retrieval
 from eval.statistics import Interval
@@ -117,22 +119,6 @@ def candidates_of(index: Index, query: Query) -> Ints:
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), CANDIDATES)
-
-
-def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
-    """Σ of precision at k over the relevant ranks k, divided by the number of relevant items; items not selected add nothing.
-
-    >>> average_precision([True, False, True], 2)
-    0.8333333333333333
-    >>> average_precision([True], 2)
-    0.5
-    """
-    hits, total = 0, 0.0
-    for rank, is_relevant in enumerate(relevant, start=1):
-        if is_relevant:
-            hits += 1
-            total += hits / rank
-    return total / total_relevant
 
 
 QUALITY_MEASURES = ("Recall@2", COMPARED, "all gold@5")

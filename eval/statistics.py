@@ -19,9 +19,9 @@ from graph.errors import UserError
 RESAMPLES = 2000
 LEVEL = 0.05
 MOST_DRAWN = 1_000_000
-"""Draws held in memory at once."""
+"""Largest number of draws held in memory at once."""
 MOST_SEEDS = 20
-"""Seeds whose 2^S flips of signs are enumerated, at most."""
+"""Largest number of seeds whose 2^S sign flips are enumerated."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -61,8 +61,8 @@ class SeedVerdict:
     """One comparison, among several, of two systems trained with the same seeds.
 
     `by_seed` are the differences of the seeds, the unit of the exact sign-flip test (`p`, after Holm `corrected_p`); `interval` is over
-    seeds and questions. `equal_p` is that of equality within a margin (None without one). A difference is `shown` only when test and
-    interval agree, so never from one seed, whose p is 1, and at five at most, whose p is at least 1/16.
+    seeds and questions. `equal_p` is the p of the test for equality within a margin (None without one). A difference is `shown` only when
+    test and interval agree, so never with five seeds or fewer, whose p is at least 1/16 (1 for one seed).
     """
 
     interval: Interval
@@ -102,7 +102,7 @@ def holm_intervals(
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """`bootstrap_difference` of several systems: as wide as Holm's step of each demands, so that 0 lies outside one exactly if it is rejected."""
+    """`bootstrap_difference` of several systems, each at its level of Holm's procedure: an interval excludes 0 exactly if the procedure rejects it."""
     differences = {name: _differences(*pair) for name, pair in systems.items()}
     means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
     levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
@@ -110,7 +110,7 @@ def holm_intervals(
 
 
 def holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
-    """The level that each p is held to: 0.05 / (m − i) for the i-th smallest (from 0) of m, and no larger after the first that is not rejected.
+    """The level that each p is compared with: 0.05 / (m − i) for the i-th smallest (from 0) of m, and no larger after the first that is not rejected.
 
     >>> holm_levels({"a": 0.03, "b": 0.01, "c": 0.5}), holm_levels({"a": 0.026, "b": 0.027})
     ({'b': 0.016666666666666666, 'a': 0.025, 'c': 0.025}, {'a': 0.025, 'b': 0.025})
@@ -139,10 +139,10 @@ def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | Non
 
 
 def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Interval of the mean difference of systems whose seeds are paired, for other seeds and other questions.
+    """Interval of the mean difference of systems whose seeds are paired, valid beyond these seeds and questions.
 
     Seeds and questions are drawn separately, all seeds with the same questions (the bootstrap of crossed factors, Owen 2007). The percentiles are
-    moved outwards for the few seeds, to Φ(∓ √(S / (S − 1)) t_S−1) (Hesterberg 2015, §3.1); one seed gives an interval over questions alone.
+    moved outwards to correct for few seeds, to Φ(∓ √(S / (S − 1)) t_S−1) (Hesterberg 2015, §3.1); one seed gives an interval over questions alone.
     """
     values_SQ = np.array(difference_SQ, np.float64)
     seeds, questions = values_SQ.shape
@@ -222,7 +222,7 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
 def compare_paired(
     systems: Mapping[Name, tuple[Sequence[float], Sequence[float]]], seed: int = 0
 ) -> dict[Name, Verdict]:
-    """Each comparison's (values, baseline values) to its verdict; p-values are corrected over all comparisons given together."""
+    """The verdict on each comparison of (values, baseline values); p-values are corrected over all comparisons given together."""
     p_values = {name: sign_test(*pair) for name, pair in systems.items()}
     corrected = holm(p_values)
     verdicts = {}

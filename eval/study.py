@@ -101,7 +101,10 @@ class StudySettings(Settings):
 
 @dataclass(frozen=True)
 class LookPlan:
-    """The cost of a look, including all earlier ones, and what it can show: the smallest difference found with a power of 80 %, and the share of studies that show equality if there is no difference."""
+    """The cost of a look, including all earlier ones, and what it can show.
+
+    `smallest_difference` is found with a power of 80 %; `equality_power` is the share of studies that show equality if there is no difference.
+    """
 
     seeds: int
     level: float
@@ -190,7 +193,7 @@ def smallest_difference(seeds: int, level: float, power: float = POWER) -> float
 
 
 def equality_power(seeds: int, margin: float, level: float) -> float:
-    """The share of studies whose two one-sided t-tests show equality within ±margin (in standard deviations of a seed's difference) if there is no difference."""
+    """The share of studies without a true difference whose two one-sided t-tests show equality; `margin` is in standard deviations of a seed's difference."""
     draws_BS = np.random.default_rng(1).standard_normal((DRAWS, seeds))
     return float(np.mean([equality_test(draw_S, margin) <= level for draw_S in draws_BS.tolist()]))
 

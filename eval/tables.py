@@ -123,7 +123,7 @@ def interval_text(interval: Interval, scale: int) -> str:
 
 
 def choice_table(comparison: Comparison) -> Table:
-    """Yes/no/maybe accuracy, also per class, with that of the constant answer that knows only the train split's majority."""
+    """Yes/no/maybe accuracy, also per class, of each policy and of always giving the train split's majority label."""
     labels = list(comparison.gold_choices)
     header = ("model", "accuracy", *(f"{label} (n = {comparison.gold_choices[label]})" for label in labels))
     rows = [

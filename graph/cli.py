@@ -75,7 +75,7 @@ Watch = Annotated[
     ),
 ]
 POLL_S = 2.0
-"""Between two checks of a watched folder."""
+"""Time between two checks of a watched folder."""
 StoreDsn = Annotated[
     str | None,
     typer.Option(

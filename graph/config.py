@@ -1,7 +1,7 @@
-"""Settings: a YAML file and `key=value` flags become a frozen, validated settings object; and its documentation.
+"""Settings: turns a YAML file and `key=value` flags into a frozen, validated settings object, and documents settings classes.
 
 Used by the command line of every package; inner functions take the values they need, never the settings file. The second half
-documents a settings class: as a table on a help page, and as commented YAML."""
+documents a settings class as a table on a help page and as commented YAML."""
 
 import importlib
 import re
@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class ScalarOverride:
-    """A value of `--set` that YAML reads as something other than text, with the text: the type of the setting decides between them."""
+    """A value of `--set` that YAML reads as something other than text, and its text; the type of the setting decides which of them counts."""
 
     text: str
     value: Any
@@ -53,7 +53,7 @@ class Problem:
 
 
 def load_settings(kind: type[S], file: Path | None = None, overrides: Sequence[str] = ()) -> S:
-    """Read `file` (YAML mapping), lay `key=value` or `outer.inner=value` overrides over it, validate as `kind`.
+    """Read `file` (a YAML mapping), apply `key=value` or `outer.inner=value` overrides, and validate the result as `kind`.
 
     Raises UserError naming the file, the key or value, and the nearest known key.
     """

@@ -54,7 +54,7 @@ class UserError(Exception):
 
 
 class Unavailable(UserError):
-    """A failure of the operator's machines, whoever the user is: a database that is down or refuses. A server hides the details from clients."""
+    """A failure of the operator's machines, not of the user, such as a database that is down or refuses. A server hides the details from clients."""
 
 
 class DiskFull(Unavailable):
@@ -62,7 +62,7 @@ class DiskFull(Unavailable):
 
 
 def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
-    """The error for a file that cannot be read: it is missing, a folder, below another file, or refused."""
+    """The error for a file that cannot be read: it is missing, is a folder, lies below another file, or may not be read."""
     above = next((parent for parent in file.parents if parent.is_file()), None)
     if above is not None:
         remedy = (

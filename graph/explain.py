@@ -33,9 +33,9 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored
 class ModeRank:
     """The rank of the passage in one mode.
 
-    `rank` counts passages from 1; it, `score` and `path` are missing if the mode does not rank the passage. `ranked` is how many
-    passages were ranked at the searched depth; `found` how many the question retrieves, with `first_score` and `last_score` of the first
-    and the last of these. `steps` describe what the mode did.
+    `rank` counts passages from 1; `rank`, `score` and `path` are missing if the mode does not rank the passage. `ranked` is how many
+    passages were ranked at the searched depth; `found` how many the question retrieves, and `first_score` and `last_score` are the scores
+    of the first and last of these. `steps` describe what the mode did.
     """
 
     mode: Mode
@@ -70,10 +70,10 @@ class StatedProposition:
 
 @dataclass(frozen=True)
 class Lead:
-    """The best link of `hops` from one other passage: its proposition mentions `entity`, which is a title of the explained one, or is in it.
+    """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage or a name in it.
 
-    `rank` is that passage's rank by its own score; `followed` whether that is high enough for its links to be followed. `worth` is the
-    score that the link gives the explained passage, on the scale of `hops`.
+    `rank` is the other passage's rank by its own score; `followed` whether that is high enough for its links to be followed. `worth` is
+    the score that the link gives the explained passage, on the scale of `hops`.
     """
 
     passage: Passage
@@ -91,9 +91,9 @@ class Explanation:
 
     `standings` has one entry per mode, that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
     `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's nearest to
-    it. `own_rank` and `own_score` are what `hops` gives the passage without links; `lift` is the part of the score from the question's
-    words, of which `lifted_by` are those that explain something (largest first; without function words and the words of a name that is a
-    document's title); `leads` are the best links to the passage.
+    it. `own_rank` and `own_score` are what `hops` gives the passage without links; `lift` is the part of that score that comes from the
+    question's words, and `lifted_by` are the words that contribute to it (largest first; without function words and the words of a name
+    that is a document's title); `leads` are the best links to the passage.
     """
 
     question: str
@@ -228,7 +228,7 @@ def position_in(evidence: Evidence, passage_id: str) -> int | None:
 
 
 def rank_in_mode(found: Evidence, deep: Evidence, passage_id: str) -> ModeRank:
-    """The passage's rank in `deep`, with the facts of `found`, which the question retrieves."""
+    """The passage's rank in `deep`, with the facts of `found`, the evidence that the question retrieves."""
     position = position_in(deep, passage_id)
     return ModeRank(
         mode=cast(Mode, found.trace.mode),
@@ -244,7 +244,7 @@ def rank_in_mode(found: Evidence, deep: Evidence, passage_id: str) -> ModeRank:
 
 
 COULD_LEAD = 50
-"""Passages whose links are computed: those with the best own scores among the candidates."""
+"""The number of passages whose links are computed: those with the best own scores among the candidates."""
 
 
 def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int) -> tuple[Lead, ...]:
@@ -256,7 +256,7 @@ def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int)
 
 
 def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
-    """Passages of other documents with an entity that is a title of this one's document, or a rare one that this passage also has."""
+    """Passages of other documents that mention a title of this passage's document, or a rare entity that this passage also mentions."""
     data = index.data
     document = int(data.passage_document_P[row])
     title_E = np.flatnonzero(np.diff(data.entity_document_EU[:, [document]].indptr))
@@ -292,7 +292,7 @@ MOST_LISTED = 8
 
 
 def find_passage(index: Index, name: str) -> int:
-    """The row of the passage whose id is `name` or uniquely starts with it, or of the only one of the document `name`; else UserError."""
+    """The row of the passage whose id is `name` or uniquely starts with it, or of the only passage of the document `name`; else UserError."""
     prefix = name.strip().casefold()
     ids = index.data.passage_ids
     rows = [row for row, identity in enumerate(ids) if identity.startswith(prefix)] if prefix else []

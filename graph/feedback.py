@@ -177,7 +177,7 @@ class FeedbackFile:
         return _read_file(self._file, "WHERE user = ?", (user,))
 
     def delete_user(self, user: str) -> int:
-        """Delete all entries of a user; how many there were."""
+        """Delete all entries of a user; returns how many there were."""
         if not self._file.exists():
             return 0
         with closing(_open_file(self._file, "rw")) as database, database:

@@ -1,7 +1,7 @@
 """Questions that a collection answers, for readers who do not know it yet: templates over statements near the beginning of documents.
 
 By rules and for English only. Each question comes from one proposition that answers it, names its subject, and does not ask about a name
-that two documents share; other statements give no question, so a collection may have none.
+that two documents share; other statements yield no question, so a collection may have none.
 Legend: U documents, P passages.
 """
 
@@ -22,7 +22,7 @@ from graph.text.sentences import split_units
 MOST_DOCUMENTS = 300
 """Documents that are read, evenly spread: enough for a few questions, whatever the size of the collection."""
 PASSAGES_READ = 2
-"""Passages that are read of each document: later ones rely on what was said before."""
+"""Passages that are read from each document: later ones rely on the text before them."""
 LONGEST = 90
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
@@ -48,7 +48,7 @@ _LIVED = re.compile(r"\b[Hh]e\b|\b[Hh]is\b|\bborn\b|\(\d{4} ?[–-] ?\d{4}\)")
 
 @dataclass(frozen=True)
 class Template:
-    """A pattern of what is said of a subject, and the question that it answers; `group` names in braces are those of the pattern."""
+    """A pattern for a statement about a subject, and the question that the statement answers; names in braces are groups of the pattern."""
 
     pattern: re.Pattern[str]
     question: str
@@ -67,7 +67,7 @@ _NAMED = _templates(
     (r"(?P<stands>stands|lies) (?:in|on|at|above|near|between|beside|off|behind) ", "Where is {subject}?"),
     (r"(?P<be>is|are|was|were) (?:an? |the |one of )", "{what} {be} {subject}?"),
 )  # fmt: skip
-"""What is said of a document's own subject, the most telling first."""
+"""For statements about a document's own subject, the most informative first."""
 _DESCRIBED = _templates(
     (rf"{_SUBJECT} is (?P<person>[^\W\d_a-z][\w'’-]+ [^\W\d_a-z][\w'’-]+)(?=[.,;]| and )", "Who is {subject}?"),
     (rf"{_SUBJECT} is (?P<done>{'|'.join(_AGENTS)}) by ", "Who {agent} {subject}?"),
@@ -79,7 +79,7 @@ _DESCRIBED = _templates(
     (r"(?P<subject>[A-Z][a-z]+(?: [a-z]+){0,2}s) are (?P<done>held|collected|paid|made|emptied|posted|inspected) (?:once|twice|every|each|daily|weekly)\b",
      "How often are {subject} {done}?"),
 )  # fmt: skip
-"""What is said of anything in a text whose title is no name."""
+"""For statements about anything else, in a document whose title is not a name."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Candidate:
 
 
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
-    """At most `count` questions that the index answers, of different documents and kinds where it can; the same for the same index."""
+    """At most `count` questions that the index answers, from different documents and of different kinds where possible; always the same for an index."""
     count_D = len(index.data.document_sources)
     documents = np.unique(np.linspace(0, count_D - 1, min(count_D, MOST_DOCUMENTS)).astype(np.int64))
     candidates = [each for document in documents.tolist() for each in _candidates(index.data, document)]
@@ -132,7 +132,7 @@ def _candidates(data: IndexData, document: int) -> Iterator[Candidate]:
 
 
 def subject_name(title: str, opening: str) -> str:
-    """How a question calls the subject of a document: as its first sentence does, which begins with the title; "" where it does not.
+    """How a question names the subject of a document: as the document's first sentence does, if that begins with the title; else "".
 
     >>> subject_name("Lantern (ferry)", "The Lantern works the sound."), subject_name("Glass Moss", "# Glass Moss\\n\\nGlass moss is a moss.")
     ('the Lantern', 'glass moss')
@@ -174,7 +174,7 @@ def ask_named(text: str, name: str, opening: str) -> tuple[str, str, int] | None
 
 
 def ask_described(text: str) -> tuple[str, str, int] | None:
-    """As `ask_named`, for a statement about something that it only describes.
+    """As `ask_named`, for a statement whose subject is described, not named.
 
     >>> ask_described("The lunch break lasts 45 minutes and is unpaid.")
     ('How long does the lunch break last?', 'the lunch break', 4)

@@ -112,7 +112,7 @@ def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest
 
 
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
-    """UserError for a file of another format than `form`, and for one trained on other features than this version's."""
+    """UserError for a file in a format other than `form`, or trained on features other than this version's."""
     if header.get("format") != form:
         raise UserError(
             f"{file}: its format is {header.get('format')!r}",
@@ -141,7 +141,7 @@ def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[
 
 
 def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
-    """UserError when the index has another encoder than the one that `what` was trained with, on `data`."""
+    """UserError when the encoder of the index is not the one that `what` was trained with, on `data`."""
     fingerprint = index.encoder_source.fingerprint
     if encoder != fingerprint:
         raise UserError(

@@ -31,7 +31,7 @@ class Prompts:
 class Encoder(Protocol):
     """A sentence encoder: `encode` for texts of an index, `encode_queries` for questions; no texts give [0, D].
 
-    `fingerprint` changes whenever the same text could get another vector, also with the `prompts`.
+    `fingerprint` changes whenever the same text could get another vector, so also with the `prompts`.
     """
 
     @property
@@ -138,7 +138,7 @@ class Trace:
     replayed_calls: int = 0
     untimed_calls: int = 0
     stopped: str = ""
-    """Why the retrieval stopped early, in words; the evidence has what it found until then."""
+    """Why the retrieval stopped early, in words; the evidence has what had been found by then."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,8 @@ class Completion:
 
 
 AnswerForm = Literal["cited", "quoted", "reasoned"]
-"""A few words with their citations; the answer, then the sentences that hold it; the sentences first (GraphMPA, Appendix L)."""
+"""In order: a few words with their citations; the answer, then the sentences that support it; those sentences, then the answer (GraphMPA,
+Appendix L)."""
 
 
 class LanguageModel(Protocol):
@@ -248,7 +249,7 @@ class LanguageModel(Protocol):
 
     `complete` returns completions in the order of the requests, refused ones included, and raises UserError when it cannot continue.
     `window` is the token limit of a prompt and its answer together, None if the engine does not report it. `prompt_tokens` counts a
-    chat as the model reads it, or estimates rather too high. `form` is the answer form that the model was trained for, "reasoned" if
+    chat as the model reads it, or gives an estimate on the high side. `form` is the answer form that the model was trained for, "reasoned" if
     no training run records one.
     """
 

@@ -1,4 +1,5 @@
-"""Arguments that calls accept: documents of any kind (a path, documents, rows, a table), a model (a SPEC, a run, or an open model), and whether to show progress.
+"""Arguments of calls: documents in any form (a path, documents, rows, a table), a model (a SPEC, a run, or an open model), and whether to show
+progress.
 
 Progress is only shown on request; otherwise lines go to the logger "modegraph"."""
 

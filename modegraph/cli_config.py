@@ -71,7 +71,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
 
 
 def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Each command below that takes --config or --set: its full name and the `module:Class` of its settings."""
+    """Each command below `command` that takes --config or --set: its full name and the `module:Class` of its settings."""
     for name, inner in getattr(command, "commands", {}).items():
         if getattr(inner, "settings", ""):
             yield " ".join((*path, name)), inner.settings
@@ -79,7 +79,7 @@ def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator
 
 
 def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
-    """A command by its full name, or by the last word of it, with its settings; UserError with the nearest one."""
+    """A command by its full name, or by its last word, with its settings; UserError suggesting the nearest one."""
     matches = [name for name in known if words in (name, name.rpartition(" ")[2])]
     if not matches:
         near = nearest(words, known)

@@ -139,7 +139,10 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
 
 
 def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
-    """`stage`, or the stage whose settings `file` holds; UserError for another command's settings, or if several stages would fit and the file name does not decide."""
+    """`stage`, or the stage whose settings `file` holds.
+
+    UserError for another command's settings, or if several stages would fit and the file name does not decide.
+    """
     from graph.config import read_yaml
     from graph.errors import UserError
     from modegraph.config_files import check_settings

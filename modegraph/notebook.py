@@ -56,11 +56,11 @@ WIDTH, HEIGHT, GAP_X, GAP_Y = 210, 30, 36, 12
 """Sizes of a box and of the gaps between boxes, in pixels."""
 
 Node = tuple[int, str]
-"""A column (0 is the question's) and the node's label."""
+"""A node's column (0 for the question) and its label."""
 
 
 def paths_svg(evidence: Evidence) -> Html:
-    """Boxes from left to right: the question, the steps of the paths (shared steps once), the passages; "" if there are no paths."""
+    """The paths as boxes, from left to right: the question, the steps (a shared step once), the passages; "" if there are no paths."""
     paths = node_paths(evidence)
     if not any(len(path) > 2 for path in paths):
         return Html("")
@@ -83,7 +83,7 @@ def paths_svg(evidence: Evidence) -> Html:
 
 
 def node_paths(evidence: Evidence) -> list[list[Node]]:
-    """The nodes of each of the best passages' paths, question first; passages are in one column, the last."""
+    """The path to each of the best passages, as nodes from the question to the passage; all passages are in the last column."""
     ranked = list(zip(evidence.passages, evidence.paths, strict=False))[:MOST_PASSAGES]
     last = 1 + max((len(path) for _, path in ranked), default=0)
     paths = []
@@ -94,7 +94,7 @@ def node_paths(evidence: Evidence) -> list[list[Node]]:
 
 
 def clipped(words: str) -> str:
-    """A text cut to fit a box, in one line.
+    """A text on one line, cut to fit a box.
 
     >>> clipped("short"), clipped("a text that is longer than any box can be")
     ('short', 'a text that is longer than an…')
@@ -121,7 +121,7 @@ def _svg_box(position: tuple[int, int], node: Node) -> str:
 
 
 def evidence_html(evidence: Evidence) -> str:
-    """The question, the cost of the search, each passage with rank, title, score, text and path; then the paths drawn."""
+    """The question, the cost of the search, each passage with rank, title, score, text and path; then a drawing of the paths."""
     return notebook_view(
         tag("p", tag("strong", text(evidence.query))),
         cost_line(evidence),
@@ -199,7 +199,7 @@ def answer_html(answer: Answer) -> str:
 
 
 def index_html(status: IndexStatus) -> str:
-    """Folder, generation, size, and the rows of each table; a line when the last run did not finish."""
+    """Folder, generation, size, and the rows of each table; a note if the last run did not finish."""
     summary = f"generation {status.generation} · encoder {status.encoder} · {status.disk_bytes / 1e6:,.1f} MB"
     rows = [(text(name), text(f"{count:,}")) for name, count in status.rows.items()]
     return notebook_view(

@@ -186,6 +186,6 @@ def connections_that_fit(requested: int) -> int:
 
 
 def log_to_stderr() -> None:
-    """Log our own lines with timestamps, and warnings only from libraries (an HTTP client's lines would repeat addresses)."""
+    """Log our own lines with timestamps, and only warnings from libraries (an HTTP client's lines would repeat addresses)."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("modegraph").setLevel(logging.INFO)

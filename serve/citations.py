@@ -12,9 +12,7 @@ from graph.types import Excerpt
 
 
 def citation(number: int, cited: Citation) -> dict[str, Any]:
-    """A citation in JSON form: number, title, source, start, end, page and text of the excerpt, for a summary its members; `attributed`,
-    and its `quotes`.
-    """
+    """A citation in JSON form: number, title, source, start, end, page, text and (for a summary) members of the excerpt; `attributed` and `quotes`."""
     return {"number": number, **asdict(cited)}
 
 
@@ -30,7 +28,7 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
 
 
 def origin(statement: str | None) -> dict[str, Any]:
-    """Whether a citation is attributed, and the sentence of the answer that it then stands behind; None where the model cites.
+    """Whether a citation is attributed, and if so, the sentence of the answer that it follows; `statement` is None where the model cited.
 
     >>> origin(None), origin("It sank.")
     ({'attributed': False}, {'attributed': True, 'statement': 'It sank.'})
@@ -42,7 +40,7 @@ def file_citation(mark: Mark, excerpt: Excerpt, base: str, statement: str | None
     """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins; the file is the document.
 
     Besides OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it. An attributed
-    citation names its `statement`, the sentence of the answer after which `index` and `end_index` are.
+    citation names its `statement`, the sentence of the answer; `index` and `end_index` are just after it.
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
     location = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}

@@ -123,7 +123,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
             print(f"\n{show_paths(evidence)}")
         sys.stdout.flush()
         if opening is not None:
-            opening.wait()  # The process ends no earlier, and a wrong name is an error even if no call was made.
+            opening.wait()  # The process cannot end before the model is open, and a wrong name is an error even if no call was made.
         if stopped:
             say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
             raise typer.Exit(1)

@@ -1,8 +1,8 @@
 """The call ledger: a language model that stores every finished call and never repeats it.
 
 Rows are in one SQLite file, or in the index's database. A row exists only for a call that finished with "stop" and is committed when
-the call returns, so a crash loses only calls in progress. It has the hash of its content: a changed row is dropped and its call
-repeated, and a file that SQLite cannot read is renamed (graph/store/ledger_file.py). It also has the seconds of the call, so that a
+the call returns, so a crash loses only calls in progress. A row has the hash of its content: a changed row is dropped and its call
+repeated; a file that SQLite cannot read is renamed (graph/store/ledger_file.py). A row also has the seconds of the call, so that a
 replay counts the time of the original call; rows written before times were recorded have none."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def open_calls(file: Path) -> Calls:
 
 
 class SqliteCalls:
-    """Rows in an SQLite file; safe for several processes, and for threads that take turns. A damaged file is replaced, with a line that says so."""
+    """Rows in an SQLite file; safe for several processes, and for threads that use it one at a time. A damaged file is replaced, which is printed."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -91,7 +91,7 @@ class SqliteCalls:
         self._run("DELETE FROM calls WHERE key = ?", (key,))
 
     def _run(self, statement: str, parameters: Sequence[object]) -> CallRow | None:
-        """A statement as a transaction, and its first row; in a new file where this one turns out to be damaged."""
+        """Run a statement as a transaction and return its first row; repeated in a new file if this one turns out to be damaged."""
         try:
             return self._try(statement, parameters)
         except sqlite3.DatabaseError:
@@ -159,7 +159,7 @@ def _as_user_error(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _CachedCall:
-    """A finished call and its seconds: its share of its batch, if it ran in one. None: unknown."""
+    """A finished call and its seconds, in a batch its share of the batch's; None if unknown."""
 
     completion: Completion
     seconds: float | None
@@ -168,7 +168,7 @@ class _CachedCall:
 class Ledger:
     """`model` with a file of its finished calls; safe for several threads and several processes.
 
-    Equal calls of two of them at the same moment may both reach the model; the first result is stored for both.
+    Two equal calls at the same moment may both reach the model; the first result is stored for both.
     """
 
     def __init__(self, model: Engine, file: Path) -> None:
@@ -221,7 +221,7 @@ class Ledger:
         }
 
     def _lookup(self, key: str) -> _CachedCall | None:
-        """The stored call, or None; a row that has changed is removed, with a line that says so."""
+        """The stored call, or None; a row that has changed is removed, which is printed."""
         with self._lock:
             row = self._calls.get(key)
             if row is not None and not is_intact(row):

@@ -42,7 +42,7 @@ def show_evidence(evidence: Evidence) -> str:
 def show_answer(answer: Answer) -> str:
     """The answer, the reason, each citation with source, offsets and text, any problems, and the cost.
 
-    Where there is no answer and no citation, also the evidence.
+    If there is neither answer nor citation, the evidence follows.
     """
     lines = [wrapped(answer.answer or no_answer(answer.reason), "")]
     if answer.reason:
@@ -100,7 +100,7 @@ def printable(text: str) -> str:
 
 
 def _absence_line(absence: Absence | None) -> str:
-    """A warning if the documents more likely than not do not cover the question, else ""."""
+    """A warning if the documents probably do not cover the question, else ""."""
     if absence is None or absence.probability < 0.5:
         return ""
     return f"Not in these documents: probability {absence.probability:.2f}"

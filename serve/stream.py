@@ -52,8 +52,8 @@ class MessageDelta(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """A sentence of passage `mark.number` that modegraph found for a sentence of the content, the `statement`; the mark is empty and stands
-    where the statement ends.
+    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark is empty, and is where
+    the statement ends.
     """
 
     mark: Mark
@@ -62,11 +62,11 @@ class Attribution(NamedTuple):
 
 
 class MessageParts:
-    """Takes the text of one choice piece by piece. Without `form` all of it is content in the client's own format.
+    """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
-    `handling` is what happens to sentences that the passages do not support: to drop them the verifier reads each as it ends, otherwise
-    all of them at the end. With `fallback` a text without an answer ends with a note that there is none, and the best passage.
-    `question` is what the text answers.
+    `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier reads each sentence as it
+    ends; otherwise it reads all at the end. With `fallback`, a text without an answer ends with a note that there is none, and with the
+    best passage. `question` is what the text answers.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MessageParts:
 
     @property
     def answered(self) -> bool:
-        """Whether the model has written an answer so far; otherwise another text takes its place."""
+        """Whether the model has written an answer so far; the fallback is not one."""
         return self._content.has_words
 
     @property
@@ -113,8 +113,8 @@ class MessageParts:
         }
 
     def fields(self, base: str) -> dict[str, Any]:
-        """The extra fields of a message: its citations, attributed where the model cites nothing; its own in the content also as
-        annotations; its checks.
+        """The extra fields of a message: its citations (attributed ones if the model cites nothing), annotations for the model's own
+        citations in the content, and its checks.
         """
         checks = self.checks()
         return {
@@ -124,7 +124,7 @@ class MessageParts:
         }
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
-        """The sentences of passages found for an answer that cites nothing, in its order, given the `checks` of the ended text."""
+        """The passages' sentences found for an answer that cites nothing, in the answer's order; `checks` are those of the ended text."""
         content = self._content.shown
         found = [
             Attribution(Mark(number, end, end), cited.sentence(quoted), quoted.statement)
@@ -209,13 +209,13 @@ class PlainParts:
 
 
 def reasoning_and_text(piece: Mapping[str, Any]) -> tuple[str, str]:
-    """The thinking that the engine separated itself, and the text, of a message or a delta."""
+    """A message or a delta as the thinking that the engine itself separated, and the text."""
     thinking = next((piece[name] for name in REASONING_FIELDS if piece.get(name)), "")
     return thinking, piece.get("content") or ""
 
 
 def uses_our_form(body: Mapping[str, Any]) -> bool:
-    """Whether a request leaves the form of the answer to us, without a format of its own."""
+    """Whether the answer to a request takes modegraph's form: the request sets no format of its own."""
     response_format = body.get("response_format") or {}
     return response_format.get("type", "text") == "text" and not body.get("structured_outputs")
 
@@ -251,7 +251,7 @@ class _Field:
         return self._checker.unsupported(self._name, self.gate.shown)
 
     def not_checked(self) -> list[NotChecked]:
-        """The sentences that cannot be judged, of a text that is the model's."""
+        """The sentences that cannot be judged; none of a fallback, which the model did not write."""
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
 
     def checked(self) -> int | None:
@@ -291,7 +291,7 @@ class _Field:
 
 
 class AnswerDelta(NamedTuple):
-    """Some text of the reason or of the answer."""
+    """A piece of the reason or of the answer."""
 
     part: Literal["reason", "answer"]
     text: str
@@ -305,7 +305,7 @@ async def stream_answer(
     max_answer_tokens: int,
     verifier: Verifier | None = None,
 ) -> AsyncIterator[AnswerDelta | Answer]:
-    """The text from the best `top_k` excerpts as it is generated, then the answer. Closing the iterator stops the generation.
+    """The text written from the best `top_k` excerpts, as it is generated, then the complete Answer. Closing the iterator stops the generation.
 
     UserError when the engine refuses or becomes unavailable.
     """
@@ -380,7 +380,7 @@ def _fitted_prompt(
 async def _open_chunks(
     backend: ChatBackend, name: str, prompt: Prompt, max_answer_tokens: int
 ) -> tuple[Prompt, AsyncIterator[dict[str, Any]]]:
-    """The engine's chunks and their prompt, the first of its halvings that the engine does not find too long."""
+    """The prompt, halved until the engine does not find it too long, and the engine's chunks."""
 
     async def stream(part: Prompt) -> AsyncIterator[dict[str, Any]]:
         messages = [{"role": turn.role, "content": turn.content} for turn in part.messages()]

@@ -7,7 +7,7 @@ from graph.types import LanguageModel
 
 
 class Engine(LanguageModel, Protocol):
-    """A language model with a preferred batch size, 1 for a server and a padded batch for a local model, and a number of concurrent calls."""
+    """A language model with a preferred batch size (1 for a server, more for a local model) and a number of concurrent calls."""
 
     @property
     def batch_size(self) -> int: ...

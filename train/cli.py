@@ -49,13 +49,9 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         help="Train a language model, a reward model, a selector or a verifier.", no_args_is_help=True, cls=Group
     )
     ms, dpo = preference_commands(open_model)
-    for train in (tiny, sft, ms, dpo, reward):
+    for train in (tiny, sft, ms, dpo, reward, score, export, selector, verifier):
         settings = f"train.run.settings:{train.__name__.capitalize()}Settings"
-        commands.command(train.__name__, cls=command(settings=settings))(train)
-    register_score(commands)
-    register_export(commands)
-    register_selector(commands)
-    register_verifier(commands)
+        commands.command(cls=Command if train in (score, export) else command(settings=settings))(train)
     app.add_typer(commands, name="train", rich_help_panel=TRAINING)
 
 
@@ -153,11 +149,6 @@ def report(record: RunRecord, output: str, as_json: bool) -> None:
         print(f"{name:24} {value:.4g}")
 
 
-def register_score(commands: typer.Typer) -> None:
-    """Add `score` to the commands of `train`."""
-    commands.command("score", cls=Command)(score)
-
-
 def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None:
     """Score responses with a reward model: one more component, `reward_model`, of 0 to 1.
 
@@ -176,11 +167,6 @@ def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None
 
 
 GGUF_TYPES = ("f16", "bf16", "q8_0")
-
-
-def register_export(commands: typer.Typer) -> None:
-    """Add `export` to the commands of `train`."""
-    commands.command("export", cls=Command)(export)
 
 
 def export(
@@ -239,44 +225,22 @@ def export(
         raise UserError(found, "a base with --adapter-only in safetensors", "leave it out")
     if gguf not in ("", *GGUF_TYPES):
         raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
-    from train.export.export import check_hub_names, push_to_hub
+    from dataclasses import asdict
+
+    from train.export.export import check_hub_names, export_adapter, export_merged, push_to_hub
+    from train.export.gguf_export import describe_export, export_gguf
 
     check_hub_names(hub_base, push)
     if gguf:
-        result, summary = _export_gguf(run, out, gguf, adapter_only, conversations)
+        written = export_gguf(run, out, gguf, adapter_only, conversations)  # type: ignore[arg-type]
+        result, summary = asdict(written), f"{written.file}, {written.megabytes:,} MB\n{describe_export(written)}"
     else:
-        result = _export_merged(run, out) if merge else _export_adapter(run, out, hub_base)
-        summary = ", ".join(f"{name.replace('_', ' ')} {_format_value(value)}" for name, value in result.items())
+        result = asdict(export_merged(run, out)) if merge else {"base_model": export_adapter(run, out, hub_base)}
+        values = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in result.items()}
+        summary = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
     if push:
         push_to_hub(out, push)
     print_json({"output": str(out), **result}) if as_json else print(f"{out}: {summary}")
-
-
-def _format_value(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _export_merged(run: Path, out: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from train.export.export import export_merged
-
-    return asdict(export_merged(run, out))
-
-
-def _export_adapter(run: Path, out: Path, base: str) -> dict[str, Any]:
-    from train.export.export import export_adapter
-
-    return {"base_model": export_adapter(run, out, base)}
-
-
-def _export_gguf(run: Path, out: Path, kind: str, adapter_only: bool, conversations: int) -> tuple[dict[str, Any], str]:
-    from dataclasses import asdict
-
-    from train.export.gguf_export import describe_export, export_gguf
-
-    result = export_gguf(run, out, kind, adapter_only, conversations)  # type: ignore[arg-type]
-    return asdict(result), f"{result.file}, {result.megabytes:,} MB\n{describe_export(result)}"
 
 
 Size = Annotated[
@@ -297,42 +261,34 @@ TargetRecall = Annotated[
 ]
 
 
-def register_selector(commands: typer.Typer) -> None:
-    """Add `selector` to the commands of `train`."""
+def selector(
+    data: SomeDataFolders = None,
+    config: Config = None,
+    settings: Set = None,
+    size: Size = None,
+    target_recall: TargetRecall = None,
+    out: SomeOut = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a selector: it picks the relevant propositions, in place of a language model.
 
-    @commands.command(cls=command(settings="train.run.settings:SelectorSettings"))
-    def selector(
-        data: SomeDataFolders = None,
-        config: Config = None,
-        settings: Set = None,
-        size: Size = None,
-        target_recall: TargetRecall = None,
-        out: SomeOut = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Train a selector: it picks the relevant propositions, in place of a language model.
+    It learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
+    `hops`, and learns from indexes and their questions.
+    """
+    from train.run.settings import SelectorSettings
 
-        It learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
-        `hops`, and learns from indexes and their questions.
-        """
-        from train.run.settings import SelectorSettings
+    chosen = settings_of(
+        SelectorSettings, config, settings, data=data or None, output=out, size=size, target_recall=target_recall
+    )
+    from train.selector.hop import HopRecord
+    from train.selector.selector import train_selector
 
-        chosen = settings_of(
-            SelectorSettings, config, settings, data=data or None, output=out, size=size, target_recall=target_recall
-        )
-        from train.selector.hop import HopRecord
-        from train.selector.selector import train_selector
-
-        record = train_selector(chosen)
-        if as_json:
-            print_record(chosen.output, record)
-            return
-        if isinstance(record, HopRecord):
-            say(f"saved {chosen.output}: {record.trees} trees, {record.train_seconds:.1f} s")
-            show_hop_selector(record)
-            return
-        say(f"saved {chosen.output}: {record.trees} trees, {record.train_seconds:.1f} s")
-        show_selector(record)
+    record = train_selector(chosen)
+    if as_json:
+        print_record(chosen.output, record)
+        return
+    say(f"saved {chosen.output}: {record.trees} trees, {record.train_seconds:.1f} s")
+    show_hop_selector(record) if isinstance(record, HopRecord) else show_selector(record)
 
 
 def show_selector(record: SelectorRecord) -> None:
@@ -351,37 +307,33 @@ def show_hop_selector(record: HopRecord) -> None:
         print(f"{ranked.index} {figures}, {ranked.questions} questions of test")
 
 
-def register_verifier(commands: typer.Typer) -> None:
-    """Add `verifier` to the commands of `train`."""
+def verifier(
+    data: SomeDataFolders = None,
+    config: Config = None,
+    settings: Set = None,
+    out: SomeOut = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a verifier: it marks sentences that their cited passages do not support.
 
-    @commands.command(cls=command(settings="train.run.settings:VerifierSettings"))
-    def verifier(
-        data: SomeDataFolders = None,
-        config: Config = None,
-        settings: Set = None,
-        out: SomeOut = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Train a verifier: it marks sentences that their cited passages do not support.
+    It learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, as written by
+    `data import support`; use it with --verifier FOLDER.
+    """
+    from train.run.settings import VerifierSettings
 
-        It learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, as written by
-        `data import support`; use it with --verifier FOLDER.
-        """
-        from train.run.settings import VerifierSettings
+    chosen = settings_of(VerifierSettings, config, settings, data=data or None, output=out)
+    from train.verifier import train_verifier
 
-        chosen = settings_of(VerifierSettings, config, settings, data=data or None, output=out)
-        from train.verifier import train_verifier
-
-        record = train_verifier(chosen)
-        if as_json:
-            print_record(chosen.output, record)
-            return
-        say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms a claim")
-        for name, value in record.figures.items():
-            rule = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
-            print(f"{name:26} {value:.3f}{rule}")
-        for kind, (count, share) in record.kinds.items():
-            print(f"{kind:26} {share:.3f} marked of {count:,}")
-        for each in record.real:
-            marked = f"marked of supported {each.supported_marked:.3f}, of unsupported {each.unsupported_marked:.3f}"
-            print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} of dev)")
+    record = train_verifier(chosen)
+    if as_json:
+        print_record(chosen.output, record)
+        return
+    say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms a claim")
+    for name, value in record.figures.items():
+        rule = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
+        print(f"{name:26} {value:.3f}{rule}")
+    for kind, (count, share) in record.kinds.items():
+        print(f"{kind:26} {share:.3f} marked of {count:,}")
+    for each in record.real:
+        marked = f"marked of supported {each.supported_marked:.3f}, of unsupported {each.unsupported_marked:.3f}"
+        print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} of dev)")

@@ -24,7 +24,7 @@ from graph.shared.jsonl import write_jsonl
 from graph.types import Message
 from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation, pad_rows, tokenize_rows
-from train.run.data import both_sides, read_responses, reward_dataset
+from train.run.data import read_responses, reward_dataset
 from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
 from train.run.record import RunRecord, read_run
 from train.run.save import check_output, fresh_folder
@@ -50,7 +50,7 @@ def train_reward(settings: RewardSettings) -> RunRecord:
         found = f"model {settings.model!r} is an adapter of a language model"
         raise UserError(found, "a full model", "start from its base, or merge it first (`train export --merge`)")
     set_seed(settings.seed)
-    start = prepare(settings, both_sides, head="score")
+    start = prepare(settings, head="score")
     with run_folder(settings, "reward") as folder:
         return run_and_save(reward_trainer(settings, start, folder), "reward", settings, folder)
 

@@ -165,7 +165,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def spread(rows: Sequence[Any], count: int) -> list[Any]:
-    """`count` rows at equal distances, because the first ones may all belong to one set.
+    """`count` evenly spaced rows, because the first ones may all belong to one set.
 
     >>> spread("abcdefg", 3), spread("ab", 3)
     (['a', 'c', 'e'], ['a', 'b'])

@@ -107,7 +107,7 @@ def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any
 
 
 def token_stream(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Tensor:
-    """All texts in a row, separated by blank lines: int64[tokens]. The end token is left to fine-tuning."""
+    """All texts end to end, separated by blank lines: int64[tokens]. The end token is left to fine-tuning."""
     return torch.tensor([token for text in texts for token in tokenizer(f"{text}\n\n")["input_ids"]])
 
 

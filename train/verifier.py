@@ -67,8 +67,8 @@ class VerifierRecord:
     """How a verifier was trained, and its figures on test. `data` maps each dataset's folder name to its fingerprint,
     `real` lists the datasets of the second stage.
 
-    `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of the baseline without a cosine,
-    that every name and number of a claim occurs in the passages.
+    `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of a baseline without a cosine,
+    for which a claim is supported if every name and number in it occurs in the passages.
     """
 
     data: Mapping[str, str]
@@ -209,12 +209,12 @@ def claims_of(rows: Sequence[ClaimRow]) -> Claims:
 
 @lru_cache(maxsize=64)
 def _ground(title: str, passage: str, further: tuple[str, ...]) -> Ground:
-    """A row's ground; cached, as the claims of a passage follow one another."""
+    """A row's ground; cached, because the claims of a passage follow one another."""
     return Ground.of([(title, passage), *(("", text) for text in further)])
 
 
 def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int, float]]:
-    """How many claims there are of each kind, and the share that is marked; supported kinds first."""
+    """The number of claims of each kind, and the share that is marked; supported kinds first."""
     marks_of: dict[tuple[int, str], list[bool]] = {}
     for label, kind, marked in zip(claims.label_n.tolist(), claims.kind_n, marked_n, strict=True):
         marks_of.setdefault((label, kind), []).append(bool(marked))
@@ -301,7 +301,7 @@ WEIGHT_DECIMALS = 4
 
 
 def train_verifier(settings: VerifierSettings) -> VerifierRecord:
-    """Read, train, measure and save; UserError, before training, for unusable data or an output folder that is taken."""
+    """Read, train, measure and save; UserError, before training, for unusable data or an output folder that exists."""
     with fresh_folder(Path(settings.output), about=about_run("verifier", settings)) as folder:
         rows, fingerprints = read_claims([Path(name) for name in settings.data])
         real, licence_of = dict[str, dict[str, list[ClaimRow]]](), dict[str, str]()

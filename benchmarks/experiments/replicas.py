@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from benchmarks.report import Check, print_report
-from benchmarks.serve import CONCURRENT, ROOT, Engine, engine, example_index, run_all, server
+from benchmarks.serve import ROOT, Engine, engine, example_index, run_all, server
 from benchmarks.stub_engine import STUB_TOKEN_S
 from graph.documents.questions import read_questions
 
@@ -52,7 +52,7 @@ async def measure(index: Path, scratch: Path, rounds: int) -> list[tuple[float, 
 
 async def together(replicas: list[Engine], turn: int) -> float:
     """Answers a second of replicas that run at once, each with EACH questions that it has not answered before."""
-    rates = [run_all(replica, bodies(f" {'?' * (turn + 2)} {len(replicas)}"), CONCURRENT) for replica in replicas]
+    rates = [run_all(replica, bodies(f" {'?' * (turn + 2)} {len(replicas)}")) for replica in replicas]
     return sum(await asyncio.gather(*rates))
 
 

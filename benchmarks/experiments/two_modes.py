@@ -33,7 +33,8 @@ from eval.tables import NONE, Table, as_text
 from graph.errors import UserError
 from graph.shared.console import say, track
 from graph.shared.jsonl import write_json
-from train.preference.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
+from train.preference.groups import hard_label
+from train.preference.losses import dpo_loss, mode_seeking_loss
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -255,13 +256,10 @@ def group_losses(line: Line, objective: Objective, log_policy_STX: Tensor, group
 
 def response_losses(objective: Objective, log_ratios_K: Tensor, rewards_K: Tensor, beta_reward: float) -> Tensor:
     """The objective's function of train/preference/losses.py over the last axis; other axes are kept."""
-    smoothing = objective.label_smoothing
-    if smoothing is None:
-        loss = mode_seeking_loss if objective.method == "MS" else dpo_loss
+    loss = mode_seeking_loss if objective.method == "MS" else dpo_loss
+    if objective.label_smoothing is None:
         return loss(log_ratios_K, rewards_K, BETA_POLICY, beta_reward)
-    if objective.method == "MS":
-        return pair_mode_seeking_loss(log_ratios_K, BETA_POLICY, smoothing)
-    return pair_dpo_loss(log_ratios_K, BETA_POLICY)
+    return loss(log_ratios_K, torch.tensor(hard_label(objective.label_smoothing)), BETA_POLICY, 1.0)
 
 
 def descend(line: Line, losses: Losses, seeds: int, steps: int) -> Tensor:

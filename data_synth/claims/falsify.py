@@ -117,7 +117,7 @@ def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[s
 
 
 def names_in(text: str) -> list[str]:
-    """Names, dates and quantities as written in the text, including a single first word."""
+    """Names, dates and quantities as written in the text, including a one-word name at its start."""
     return [name for name in find_entities(f"x {text}") if name in text]
 
 

@@ -1,4 +1,4 @@
-"""Sentences restated as answers do: shortened, reordered, framed, joined to the next, reworded, loosened, or fused with another."""
+"""Restates sentences as answers do: shortened, reordered, framed, joined to the next, reworded, loosened, or fused with another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """A sentence with its title in place of its pronoun, and what an earlier sentence says of it inserted; None if that is unclear.
+    """A sentence with the title in place of its pronoun, and with what an earlier sentence says about it inserted; None where that is unclear.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
@@ -52,7 +52,7 @@ build = construct, built = constructed, house = home, near = close to, between =
 was born = came into the world, begins = starts, ship = vessel, every = each, took = needed
 """
 SYNONYMS = [pair.strip().split(" = ") for pair in _SYNONYMS.split(",")]
-"""Pairs of words of the same meaning."""
+"""Pairs of words or phrases with the same meaning."""
 _SYNONYM_SHARE = 0.7
 _COMMON = """
 ability account action amount animal appear area around aspect became become behind bring broad called care carry case
@@ -76,7 +76,7 @@ _PREPOSITION = "(?:in|at|on|near|by|from|to|for|with|during|until)"
 _PHRASES = re.compile(rf"\b({_PREPOSITION} [^,.;()]{{3,40}}?) ({_PREPOSITION} [^,.;()]{{3,40}}?)(?=[,.;]|$)")
 _OBJECT = re.compile(r" (?:her|him|it|them)(?= (?:in|at|on|by|from|to|for|with|until|and)\b|[.,;])")
 _PERSON = re.compile(r"\b[A-Z][a-z]+ ([A-Z][a-z]{2,})\b(?! [A-Z])")
-"""Two words that may be a first and a last name; or a place name, whose last word alone is less specific, but not wrong."""
+"""Two words that may be a first and a last name. In a place name, the last word alone is less specific but not wrong."""
 _PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
 
 
@@ -95,13 +95,13 @@ class PassageSentence:
 
 
 def verbatim(sentence: PassageSentence, draw: random.Random) -> str:
-    """Unchanged."""
+    """The sentence, unchanged."""
     del draw
     return sentence.text
 
 
 def shortened(sentence: PassageSentence, draw: random.Random) -> str:
-    """Its first clause, without brackets."""
+    """The first clause of the sentence, without brackets."""
     del draw
     text = _BRACKETS.sub("", sentence.text)
     clause = _CLAUSE.match(text)
@@ -109,7 +109,7 @@ def shortened(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def turned(sentence: PassageSentence, draw: random.Random) -> str:
-    """With its title in place of its pronoun, or its opening phrase moved to the end; else after a frame."""
+    """The sentence with the title in place of its opening pronoun, or with its opening phrase moved to the end; else introduced by a frame."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
         return title + sentence.text[pronoun.end() :]
@@ -119,7 +119,7 @@ def turned(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def reordered(sentence: PassageSentence, draw: random.Random) -> str:
-    """With two phrases of place, time or agent swapped, or the second of them moved to the front."""
+    """The sentence with two phrases of place, time or agent swapped, or with the second moved to the front; else as `turned`."""
     phrases = _PHRASES.search(sentence.text)
     if phrases is None:
         return turned(sentence, draw)
@@ -131,21 +131,21 @@ def reordered(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def renamed(sentence: PassageSentence, draw: random.Random) -> str:
-    """With its title in place of a pronoun inside it, and people by their last names."""
+    """The sentence with the title in place of a pronoun inside it, and with people called by their last names."""
     title = _BRACKETS.sub("", sentence.title)
     text = _OBJECT.sub(f" {title}", sentence.text, count=1) if title else sentence.text
     return _PERSON.sub(lambda match: match[1] if draw.random() < 0.5 else match[0], text)
 
 
 def joined(sentence: PassageSentence, draw: random.Random) -> str:
-    """Joined to the next sentence."""
+    """The sentence, joined to the next one."""
     if sentence.position + 1 == len(sentence.sentences):
         return sentence.text
     return sentence.text.rstrip(".") + draw.choice(JOINTS) + sentence.sentences[sentence.position + 1]
 
 
 def fused(sentence: PassageSentence, draw: random.Random) -> str:
-    """With what an earlier sentence says of the same subject inserted; else joined to the next."""
+    """The sentence with what an earlier one says about the same subject inserted; else joined to the next one."""
     title = _BRACKETS.sub("", sentence.title)
     fusions = [fuse(earlier, sentence.text, title, draw) for earlier in sentence.sentences[: sentence.position]]
     texts = [text for text in fusions if text is not None]
@@ -153,7 +153,7 @@ def fused(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def reworded(sentence: PassageSentence, draw: random.Random) -> str:
-    """With some of its words replaced by others of the same meaning."""
+    """The sentence with some of its words replaced by synonyms."""
     text = sentence.text
     for word, other in SYNONYMS:
         if draw.random() < _SYNONYM_SHARE:
@@ -162,7 +162,7 @@ def reworded(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def loosened(sentence: PassageSentence, draw: random.Random) -> str:
-    """With some words dropped or replaced at random, but no name, number or negation: how far a paraphrase may stray."""
+    """The sentence with some words dropped or replaced at random, as far as a paraphrase may stray; names, numbers and negations stay."""
     share = _LOOSEST * draw.random()
 
     def stray(match: re.Match[str]) -> str:

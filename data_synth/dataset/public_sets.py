@@ -1,4 +1,4 @@
-"""Public datasets converted: documents and questions for retrieval, or scored responses for training."""
+"""Converts public datasets to documents and questions for retrieval, or to scored responses and claims for training."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_items(file: Path, read: Callable[[Mapping[str, Any]], T]) -> Iterator[T
 
 
 def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(document, question) of PubMedQA (Jin et al. 2019): the abstract without its conclusion, which is the reasoning."""
+    """(document, question) of PubMedQA (Jin et al. 2019): the abstract without its conclusion, and the question with the conclusion as reasoning."""
     source = f"pubmed-{row['id']}"
     document = {"id": source, "title": "", "text": "\n\n".join(row["context"])}
     question = {

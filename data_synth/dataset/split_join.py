@@ -63,7 +63,7 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Those of train.jsonl, dev.jsonl and test.jsonl that a folder has; UserError for none."""
+    """The files train.jsonl, dev.jsonl and test.jsonl of a folder, as far as they exist; UserError if none does."""
     files = [folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()]
     if not files:
         raise UserError(f"{folder}: no train, dev or test.jsonl", "a folder of training data", "check the path")

@@ -1,4 +1,4 @@
-"""`modegraph data validate`: every row of a file, or of the files of a folder, read and checked.
+"""`modegraph data validate`: reads and checks every row of a file, or of the files of a folder.
 
 The form of a file's rows is recognised by a column that only this form has; a bad row is reported with its line and its problems."""
 
@@ -54,7 +54,7 @@ def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
 
 
 def checks_of(row: Mapping[str, Any], where: str) -> Checks:
-    """The checks for rows like this one: those of their form, or of plain questions, which have no form; UserError as `form_of`."""
+    """The checks for rows like this one: those of their form, or of plain questions, which have no form; UserError as in `form_of`."""
     if "question" in row and not any(column in row for column in FORM_BY_COLUMN):
         return Checks("questions", question_problems)
     form = form_of(row, where)
@@ -87,7 +87,7 @@ class Validation:
 
 
 def files_to_check(path: Path) -> list[Path]:
-    """The file itself; of a folder, its train.jsonl, dev.jsonl and test.jsonl, or else all its .jsonl files; UserError for none."""
+    """The file itself; for a folder, its train.jsonl, dev.jsonl and test.jsonl, or else all its .jsonl files; UserError if there are none."""
     if not path.is_dir():
         return [path]
     splits = [file for split in SPLITS if (file := path / f"{split}.jsonl").is_file()]

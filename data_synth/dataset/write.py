@@ -230,7 +230,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def ledger_of(out: Path | None, preview: int | None) -> Path | None:
-    """The file that stores the model calls of a run, in the output folder; None for a preview. UserError for no folder or a foreign one."""
+    """The file that stores the model calls of a run, in the output folder; None for a preview. UserError without a folder, and as in `check_folder`."""
     if preview is not None:
         return None
     if out is None:

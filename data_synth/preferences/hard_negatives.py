@@ -27,9 +27,9 @@ from graph.text.sentences import split_units
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 REFUSED = "refused, though the passages say it"
 INVENTED = "answer that no passage holds"
-"""Of rows whose passages do not contain the answer: the chosen side says so."""
+"""For rows whose passages do not contain the answer: the chosen side says so."""
 WORSE = "found worse by readers"
-"""Of feedback (data_synth/feedback): a reasoned answer that was rejected by people, whatever its length."""
+"""From feedback (data_synth/feedback.py): a reasoned answer that people rejected, whatever its length."""
 NO_PASSAGE_SAYS = "None of the passages says so."
 """The reasoning of a refusal, right or wrong."""
 REFUSED_SHARE = 0.13
@@ -76,9 +76,10 @@ class Pool:
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative of a pair whose chosen side has the reasoning `reason`: a refusal when pool and context offer none, None without a context.
+    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal if pool and context offer no other, None if there
+    is no context either.
 
-    Its kind, and whether it is longer, are drawn by the question and the size of the context.
+    Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """
     draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
     if draft.excerpts and draw.random() < REFUSED_SHARE:
@@ -94,7 +95,7 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
 
 
 def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """The gold answer after sentences of the context that are similar to the question but lack the answer; without any, after the reasoning of another question."""
+    """The gold answer after sentences of the context that are similar to the question but lack the answer; else after another question's reasoning."""
     misread = misread_context(draft, reason, draft.answer, target, longer)
     if misread:
         return HardNegative(UNSUPPORTED, format_answer(misread, draft.answer))
@@ -106,7 +107,7 @@ def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, lon
 
 
 def wrong_answer_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """Another answer after sentences of the context that are similar to it, cited correctly; borrowed ones without a context."""
+    """Another answer after sentences of the context that are similar to it, cited correctly; else after borrowed sentences."""
     wrong = wrong_answer(draft, [answer for _, answer in pool.answers])
     if not wrong:
         return None
@@ -131,7 +132,7 @@ def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
 
 
 def invented_negative(draft: Draft) -> HardNegative:
-    """For passages that do not contain the answer: the answer all the same, after sentences of theirs that do not support it."""
+    """The gold answer although the passages do not contain it, after sentences from them that do not support it."""
     misread = misread_context(draft, "", draft.answer, INVENTED_WORDS, longer=False)
     return HardNegative(INVENTED, format_answer(misread, draft.answer) if misread else draft.answer)
 
@@ -178,7 +179,7 @@ def misread_context(draft: Draft, reason: str, wrong: str, target: int, longer: 
 
 
 def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[str, ...]:
-    """The sentences of another question's reasoning with a length closest to `target` words, longer or shorter as requested if there is one."""
+    """The sentences of the other question's reasoning whose length is closest to `target` words; longer or shorter, as requested, if possible."""
     others = [other for other in pool.reasons if other.question_id != draft.question.id and other.words]
     if not others:
         return ()

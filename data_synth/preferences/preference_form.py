@@ -1,6 +1,6 @@
 """Preference rows as a form: columns, counts, problems of a row, and how easily the two sides are distinguished.
 
-Sides that differ in length, in vocabulary or in overlap with the prompt can be distinguished without reading them; a model would learn that instead."""
+Sides that differ in length, vocabulary or overlap with the prompt can be distinguished without reading them; a model would learn that difference instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 SEPARATING_ACCURACY = 0.75
-"""Accuracy from which surface features, not the answers, suffice to learn the pairs."""
+"""At this accuracy or above, surface features suffice to learn the pairs, without the answers."""
 FOLDS = 5
 MIN_ROWS = 20
 
@@ -155,7 +155,7 @@ def sides_of(row: PreferenceRow) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def preference_schema(plain: bool = False) -> pa.Schema:
-    """The columns of `preference_to_json` (of `plain_preference_to_json`), typed, so that an empty list in one file is still a list of strings."""
+    """The typed columns of `preference_to_json` (`plain`: of `plain_preference_to_json`): an empty list in one file is still a list of strings."""
     import pyarrow as pa
 
     text, texts = pa.string(), pa.list_(pa.string())

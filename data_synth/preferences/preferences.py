@@ -2,7 +2,7 @@
 
 Chosen: reasoning, then the gold answer. Rejected: a hard negative with its own reasoning, or for a share of the rows the answer alone, as in
 the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by rules quotes and cites
-the context; a model's must be supported by it, and may be checked by a second model."""
+the context; reasoning by a model must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ReasonedDraft:
 
 
 Check = Callable[[Sequence[Draft], Sequence[str]], Sequence[str]]
-"""Drafts and their reasonings to the reason why each is rejected, "" for a good one: a second model."""
+"""A second model: maps drafts and their reasonings to the reason why each is rejected, "" for a good one."""
 
 
 def preference_rows(
@@ -115,8 +115,8 @@ def preference_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given).
 
-    `models` write the reasonings, or rules do, which quote only evidence and drop rows whose context lacks some of it. Tokens of a context
-    are counted by the first model, or by the index's encoder.
+    `models` write the reasonings. Without models, rules compose them from evidence alone and drop rows whose context lacks some of it. The
+    first model, or else the index's encoder, counts the tokens of a context.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
@@ -138,7 +138,7 @@ def make_rows(
     check: Check | None = None,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield the rows of each question by growing context, in the order of `questions`; a row that cannot be made comes as Dropped.
+    """Yield the rows of each question by growing context, in the order of `questions`; Dropped for a row that cannot be made.
 
     `hard_negatives` is the share of rows whose rejected side is a hard negative; the others reject the answer alone, as the paper does.
     """
@@ -163,7 +163,7 @@ def make_rows(
 
 
 def is_missed(draft: Draft) -> bool:
-    """Whether the context of a draft contains none of the question's gold documents (it has some) and lacks the answer."""
+    """Whether a draft's question has gold documents, but its context contains none of them and lacks the answer."""
     question, excerpts = draft.question, draft.excerpts
     if not excerpts or not question.gold_sources or gold_share(question.gold_sources, excerpts):
         return False
@@ -174,7 +174,7 @@ def is_missed(draft: Draft) -> bool:
 
 
 def refusal_row(draft: Draft) -> PreferenceRow:
-    """A row whose chosen side says that no passage contains the answer; rejected is the answer all the same."""
+    """A row whose chosen side says that no passage contains the answer, and whose rejected side gives the answer all the same."""
     negative = invented_negative(draft)
     reasoned = ReasonedDraft(replace(draft, answer=NOT_FOUND), NO_PASSAGE_SAYS, None)
     return replace(_row(reasoned, "", BY_RULES, negative), answers=(NOT_FOUND,), kind="unanswerable")

@@ -53,8 +53,8 @@ class Statement:
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
     """The question's evidence sentences, each citing the excerpt that contains it, plus one that contains the answer if none of them does.
 
-    Dropped if the excerpts lack one of them: all of a reasoning must be in its context. Without evidence quotes, each gold document gives
-    its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
+    Dropped if the excerpts lack one of them: all of a reasoning must be in its context. Without evidence quotes, each gold document
+    contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
     reasoning, which no passage contains, is used only if there is nothing to quote. Without a context, quotes are not cited.
     """
     statements = statements_of(draft, passages_of)
@@ -116,7 +116,7 @@ def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]])
 def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
     """The statement as a sentence, with [n] before its full stop if excerpt n contains it.
 
-    An excerpt of the statement's own document is preferred to a twin elsewhere.
+    An excerpt of the statement's own document is preferred to others that contain it.
     """
     sentence = plain(statement.text)
     holders = holders_of(statement, excerpts)

@@ -18,6 +18,7 @@ from graph.extract.entities import find_entities
 from graph.extract.grounding import words_of
 from graph.index.normalised_similarity import normalised_similarity
 from graph.retrieve.parts.ranking import expand_rows
+from graph.store.columns.moved import find_ids
 from graph.text.sentences import split_units
 from graph.types import Excerpt, Floats
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 MIN_NEARNESS, MIN_NAMED = 0.45, 0.3
-"""PubMedQA's conclusions against their own abstracts: 5 % are below .48 and .24; against others' abstracts 1 % are above .38. Measured in
-MiniLM's cosines, from which its normalised similarity hardly differs."""
+"""From PubMedQA: compared with their own abstracts, 5 % of the conclusions are below .48 and .24; compared with others' abstracts, 1 % are
+above .38. Measured in MiniLM's cosines, from which its normalised similarity hardly differs."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Support:
 
 
 MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
-"""Drafts and their reasonings to the support of each by its own context."""
+"""Maps drafts and their reasonings to the support of each by its own context."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,13 @@ class SupportScorer:
         ids = [item_id for excerpt in context for item_id in (excerpt.members or (excerpt.id,))]
         passages = np.array([self._passage_rows[key] for key in ids if key in self._passage_rows], np.int64)
         of_passages = expand_rows(data.passage_proposition_PN, passages)[1]
-        stated = [self._proposition_rows[key] for key in ids if key in self._proposition_rows]
-        rows = np.unique(np.concatenate([of_passages, np.array(stated, np.int64)]))
+        stated = find_ids(data.proposition_ids, ids)
+        rows = np.unique(np.concatenate([of_passages, stated[stated >= 0]]))
         return np.asarray(data.proposition_vectors_ND[rows], np.float32)
 
     @cached_property
     def _passage_rows(self) -> dict[str, int]:
         return {passage_id: row for row, passage_id in enumerate(self.index.data.passage_ids)}
-
-    @cached_property
-    def _proposition_rows(self) -> dict[str, int]:
-        return {proposition_id: row for row, proposition_id in enumerate(self.index.data.proposition_ids)}
 
 
 def sentences_of(reason: str) -> list[str]:

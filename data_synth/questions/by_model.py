@@ -1,6 +1,6 @@
-"""Questions by a model (HLG §5.2): one writes question, answer and needed passages, a second one judges them.
+"""Questions by a model (HLG §5.2): one model writes the question, its answer and the passages it needs; a second one judges them.
 
-They are written over groups of 3 to 5 articles that share a topic or an entity, or over single passages. A question is used only if the words of its answer
+A question covers 3 to 5 articles that share a topic or an entity, or a single passage. It is used only if the words of its answer
 occur in the snippets that retrieval finds for it. Every reply is structured and requested at most twice; dropped questions are counted
 by reason.
 
@@ -49,7 +49,7 @@ MAX_FAILURES_IN_A_ROW = 64
 """Writing stops after this many replies in a row without a usable question."""
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
-"""An entity in more documents than these does not form a group."""
+"""An entity in more documents than this does not form a group."""
 QUESTION_MARKS = ("?", "？", "؟", ";")
 """Question marks of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS, MAX_CRITIQUE_TOKENS = 400, 60
@@ -57,7 +57,7 @@ MIN_REBUILT = 0.8
 """Share of the answer's words that must occur in the snippets."""
 
 FindSnippets = Callable[[Sequence[str]], Sequence[str]]
-"""Questions to the text of the snippets that retrieval finds for each."""
+"""Maps questions to the text of the snippets that retrieval finds for each."""
 
 
 class WrittenQuestion(ReplyModel):
@@ -138,7 +138,7 @@ def write_questions(
 def judge_questions(
     drafts: Sequence[QuestionRow | Dropped], groups: Sequence[tuple[Passage, ...]], critic: LanguageModel
 ) -> list[QuestionRow | Dropped]:
-    """The questions that the critic finds clear, answered, and in need of all their passages; the others come as Dropped."""
+    """The questions that the critic finds clear, answered, and in need of all their passages; Dropped for the others."""
     rows = [(row, group) for row, group in zip(drafts, groups, strict=True) if isinstance(row, QuestionRow)]
     replies = iter(
         Caller(critic).ask(
@@ -154,7 +154,7 @@ def judge_questions(
 def rebuild_answers(
     drafts: Sequence[QuestionRow | Dropped], find_snippets: FindSnippets
 ) -> list[QuestionRow | Dropped]:
-    """The questions whose answers occur in what retrieval finds for them; the others come as Dropped."""
+    """The questions whose answers occur in what retrieval finds for them; Dropped for the others."""
     rows = [row for row in drafts if isinstance(row, QuestionRow)]
     snippets = iter(find_snippets([row.text for row in rows]) if rows else ())
     return [
@@ -205,7 +205,7 @@ def _row(
 
 
 def _step(passage: Passage, query: str) -> Step:
-    """A needed passage, with the sentences of it that share most words with question and answer."""
+    """A needed passage, with those of its sentences that share most words with question and answer."""
     start, end = best_span(query, passage.text)
     return Step("", "", passage.source, passage.id, passage.text[start:end])
 

@@ -1,4 +1,4 @@
-"""Questions without a model: candidates of every kind in turn, of which those are used that need all their passages and no others.
+"""Questions without a model: candidates of every kind in turn; only those that need all their passages and no others are used.
 
 Unanswerable questions are made from answerable ones: about an entity that is not in the index, or something that it does not say."""
 
@@ -117,7 +117,7 @@ def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
-    """A name of the same shape that occurs in no sentence: its last word stays if it says what the thing is."""
+    """A name of the same shape that occurs in no sentence; the last word is kept if it says what the thing is."""
     words = name.split()
     free = [word for word in INVENTED if word.casefold() not in sentences.text]
     if not free or not words[0][:1].isupper():
@@ -148,7 +148,7 @@ def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _occurs(words: str, sentences: Sentences) -> bool:
-    """Whether any sentence contains the words: several as they are, a single one in any of its forms."""
+    """Whether any sentence contains the words: several words as they are, a single word in any of its forms."""
     return words in sentences.text if " " in words else sentences.has_word(words)
 
 
@@ -166,7 +166,7 @@ TEMPLATES: dict[str, Template] = {
 }
 MAX_WORDS = 60
 MAX_COMPARISONS, MAX_OF_ONE_ATTRIBUTE, ALWAYS_ALLOWED = 0.5, 1 / 3, 5
-"""Most comparisons among all questions and most of one attribute ("born") among comparisons, as shares; a number that is always allowed."""
+"""The largest shares of comparisons among all questions and of one attribute ("born") among comparisons; the number that is always allowed."""
 
 
 def template_questions(
@@ -179,8 +179,8 @@ def template_questions(
 ) -> Iterator[QuestionRow]:
     """Up to `count` questions with the given numbers of hops, alternating kinds and hops; fewer if the index gives no more.
 
-    A share of them is `unanswerable`. All questions about a document are in its split (by default of `spread_documents`), so none uses
-    documents of two splits.
+    A share of them is `unanswerable`. All questions about a document are in its split (by default that of `spread_documents`), so none
+    uses documents of two splits.
     """
     splits = splits if splits is not None else spread_documents(index.sources(), seed)
     statements = read_index(index, splits)

@@ -76,7 +76,7 @@ class Sentences:
         return self.capitalised_counts[word] > self.lower_case_counts[word.casefold()]
 
     def has_heading(self, text: str) -> bool:
-        """Whether a heading seems to run into a sentence: after a noun or capitals, a word is capitalised that is no name ("after excision Proctoscopies are")."""
+        """Whether a heading seems to run into a sentence: a noun or capitals before a capitalised word that is no name ("after excision Proctoscopies are")."""
         for match in re.finditer(r"(?P<before>[^\W_][\w'’-]*) (?P<word>[A-Z][a-z'’-]+)(?= [a-z])", text):
             before = match["before"]
             follows_noun = before not in FUNCTION_WORDS and (before.islower() or (before.isupper() and len(before) > 1))
@@ -133,7 +133,7 @@ def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Itera
 
 
 def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
-    """Questions for dates and sizes of the subjects of documents about one thing, by document."""
+    """Questions about the dates and sizes of the subjects of documents about one thing, by document."""
     questions: dict[int, list[Candidate]] = {}
     for start in starts(statements, rng):
         if start.document in statements.subject_names:

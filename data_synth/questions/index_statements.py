@@ -29,7 +29,7 @@ from graph.index.index import Index
 from graph.types import Ints
 
 MAX_LINKING_DOCUMENTS = 10
-"""An entity in more documents than these ("American") does not link passages."""
+"""An entity in more documents than this ("American") does not link passages."""
 
 
 class Mentions:
@@ -258,7 +258,7 @@ def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
 
 
 def _kind(index: Index, document: int, statements: list[tuple[Occurrence, int]]) -> Kind:
-    """The type of a document's subject, by the first of its statements that gives it."""
+    """The type of a document's subject, from the first statement that gives it."""
     title = index.data.document_titles[document]
     text = " ".join(occurrence.quote for occurrence, _ in statements)
     for _, row in statements:

@@ -23,7 +23,7 @@ SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class QuestionSpec:
-    """What to make: at most `count` questions with numbers of `hops`, a share of them `unanswerable`, by a `seed`."""
+    """What to make: at most `count` questions with these numbers of `hops`, a share of them `unanswerable`; `seed` fixes all random choices."""
 
     count: int
     hops: tuple[int, ...]
@@ -38,7 +38,7 @@ def question_rows(
     critic: LanguageModel | None,
     settings: RetrieveSettings,
 ) -> Iterator[QuestionRow | Dropped]:
-    """The questions, and a Dropped for each unusable question of the writer. UserError if none can be made, with a reply of the writer if it failed."""
+    """The questions, and a Dropped for each unusable question of the writer. UserError if none can be made; it quotes a reply if the writer failed."""
 
     def find_snippets(questions: Sequence[str]) -> list[str]:
         results = retrieve_many(index, questions, settings)

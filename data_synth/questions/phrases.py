@@ -53,8 +53,8 @@ class Kind:
 class Relation:
     """The relation of a sentence's subject to another name, in both directions.
 
-    `forward` describes the name by the subject, `forward_question` asks for it; `backward` and `backward_question` do the same for
-    the subject by the name. "" if the type of the thing is unknown and the phrase needs it.
+    `forward` describes the other name in terms of the subject, and `forward_question` asks for it; `backward` and `backward_question` do
+    the same for the subject in terms of the name. "" if the phrase needs the type of the thing and that is unknown.
     """
 
     forward: str

@@ -328,12 +328,7 @@ def _subject(words: list[str], is_name: IsName) -> str | None:
     while len(words) > 1 and words[-1] in ADVERBS:
         words = words[:-1]
     first = words[0]
-    if (
-        not words
-        or len(words) > 9
-        or first.casefold() in NO_SUBJECT
-        or not all(re.search(r"\w", word) for word in words)
-    ):
+    if len(words) > 9 or first.casefold() in NO_SUBJECT or not all(re.search(r"\w", word) for word in words):
         return None
     if (
         first.casefold() in ("about", "around", "almost", "nearly", "over", "up")
@@ -478,7 +473,7 @@ def _noun_phrase(text: str) -> str | None:
 
 
 def _subject_amounts(text: str) -> Iterator[Fact]:
-    """Questions how much or how many, where the subject is an amount: "Up to five days may be carried over"."""
+    """Questions that ask how much or how many, where the subject is an amount: "Up to five days may be carried over"."""
     share, some = _SHARE_OF.fullmatch(text), _SOME.fullmatch(text)
     match = share or some
     if match is None or match["rest"].split()[0] in ("not", "a", "an", "the"):
@@ -728,7 +723,7 @@ def _ends_name(after: str) -> bool:
 
 
 def _receivers(clause: Clause) -> Iterator[Fact]:
-    """Questions to whom something is reported or sent."""
+    """Questions that ask to whom something is reported or sent."""
     match = _TO_WHOM.search(clause.rest)
     answer = _noun_phrase(match["answer"]) if match else None
     if match is None or answer is None or not (_is_person(answer) or _is_role(answer)):
@@ -745,7 +740,7 @@ def _receivers(clause: Clause) -> Iterator[Fact]:
 
 
 def _agents(clause: Clause) -> Iterator[Fact]:
-    """Questions for the agent of a passive: "is approved by the works manager"."""
+    """Questions that ask for the agent of a passive: "is approved by the works manager"."""
     words = clause.rest.split(" ")
     is_modal = clause.auxiliary in MODALS and words[0] == "be"
     participle = words[1] if is_modal and len(words) > 1 else words[0]
@@ -756,7 +751,7 @@ def _agents(clause: Clause) -> Iterator[Fact]:
     answer = _noun_phrase(match["answer"])
     if answer is None or not NO_AGENT.isdisjoint(answer.split()) or re.match(_WHEN, answer):
         return
-    if " " in answer and _is_participle(answer.split()[-1]):  # "by a gene located on": more of it follows
+    if " " in answer and _is_participle(answer.split()[-1]):  # "by a gene located on": the phrase goes on
         return
     if re.match(r" (?:of|for|from) |,? (?:and|or) ", match["answer"][len(answer) :]) or (
         participle == "paid" and " for by " in clause.rest
@@ -778,7 +773,7 @@ def _agents(clause: Clause) -> Iterator[Fact]:
 
 
 def _doers(clause: Clause) -> Iterator[Fact]:
-    """Questions for the person who did something, if the rest is specific enough."""
+    """Questions that ask who did something, if the rest is specific enough."""
     assert clause.verb is not None
     rest = re.split(r",| and (?=[a-z])", clause.rest)[0].strip()
     form = {"does": clause.verb.third, "did": clause.verb.past}.get(clause.auxiliary)

@@ -1,8 +1,8 @@
 """Candidate questions over several documents, from paths through an index: bridges, comparisons, and entities that two documents mention.
 
-A path leads from a document that the question names, over entities that it does not name, to the answer. Every hop goes to another
-document, and only if it is unambiguous. A bridge is a path to a thing that is described, not named; comparisons and shared entities
-are of things of the same type."""
+A path leads from a document that the question names, through entities that it does not name, to the answer. Every hop goes to another
+document and is unambiguous. A bridge is a path to a thing that is described, not named; comparisons and shared entities involve things of
+the same type."""
 
 import re
 from collections import defaultdict
@@ -18,7 +18,7 @@ from data_synth.questions.question_form import Step, named_in
 from graph.extract.entities import entity_key
 
 MAX_SHARING = 6
-"""An entity in more documents than these is no specific link between two of them."""
+"""An entity in more documents than this is no specific link between two of them."""
 T = TypeVar("T")
 
 
@@ -125,7 +125,7 @@ def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:
 def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
     """Two parallel hops, from two documents to the one entity that both mention, and the question that asks for it.
 
-    The documents are about things of the same type: what two films have in common is worth a question, for two topics it is not.
+    The documents are about things of the same type: what two films have in common is worth asking; what two topics have in common is not.
     """
     mentions = statements.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
@@ -263,7 +263,7 @@ class _Side:
 
 
 def comparison_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions which of two things of the same type has the smaller or larger value of an attribute; each is named, or described over a bridge.
+    """Questions that ask which of two things of one type has the smaller or larger value of an attribute; each is named, or described by a bridge.
 
     The two chains have `hops` steps (2 or more) in total, as equally as possible.
     """
@@ -282,7 +282,7 @@ def comparison_questions(statements: IndexStatements, hops: int, rng: Random) ->
 
 
 def intersection_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions for the one entity that two documents have in common. They have two steps, so there are none for other `hops`."""
+    """Questions that ask for the one entity that two documents have in common. They have two steps, so there are none for other `hops`."""
     for end, question in joint_starts(statements, rng) if hops == 2 else ():
         yield Candidate("intersection", question, end.name, end.chains, ())
 

@@ -32,7 +32,7 @@ ruler sailor scholar scientist screenwriter sculptor shipwright singer sister sk
 swimmer teacher tutor violinist wife wrestler writer
 """
 PEOPLE = frozenset(_PEOPLE.split())
-"""The same for people, who take "who"."""
+"""Head nouns for people, who take "who"."""
 
 _IRREGULAR = {
     "begun": "began",
@@ -51,7 +51,7 @@ _IRREGULAR = {
 _SAME = "bought brought built cut found held hit laid led made met run shot sold taught told won"
 _SAME_IN_BOTH = frozenset(_SAME.split())
 _WITHOUT_AGENT = frozenset(["bordered", "bounded", "caused", "followed", "preceded", "surrounded"])
-"""Participles of what no person does."""
+"""Participles of verbs whose agent is not a person."""
 _OPENERS = re.compile(
     r"(?:is|was|are|were|has|had|became|began|belongs|brought|built|came|consists|flows|gave|got|grew|held|hosts|"
     r"includes|keeps|kept|led|left|lies|lives|lost|made|makes|marks|meets|met|owns|plays|ran|rises|runs|sang|sells|sits|"

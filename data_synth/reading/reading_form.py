@@ -21,7 +21,7 @@ them contains the answer. Where a gold passage is missing, the answer is "not in
 
 
 def reading_problems(row: ReadingRow) -> list[str]:
-    """What makes a row unusable for training, in words; empty for a good row."""
+    """The problems that make a row unusable for training, in words; empty for a good row."""
     problems = []
     if not row.prompt or row.prompt[-1].role != "user":
         problems.append("the prompt does not end with a user's turn")

@@ -1,9 +1,9 @@
 """Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions over one shuffled set of passages, some without their gold passage.
 
-A context is made for one question: its gold passages (or, for a share, those without the answer) among passages of the same document and BM25's top hits.
-All questions that its passages answer become rows over it, so that training reads the passages once. Where the passages lack the answer, it
-is "not in the documents"; no distractor of a row contains its answer. A question with gold passages in several places is never refused:
-whether yet other passages answer it is unknown. Sets are published ones or a user's own index."""
+A context is made for one question: its gold passages (in a share of the contexts, only those without the answer) among passages of the same
+document and BM25's top hits. All questions that its passages answer become rows over it, so that training reads the passages once. Where the
+passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question with gold passages in
+several places is never refused: whether others answer it, too, is unknown. A set is a published one or a user's own index."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NO_GOLD = "the question names no gold passage"
 LEXICAL = 5
 """How many of BM25's top passages may be distractors."""
 PARTNERS = 20
-"""How many of the remaining questions are tried for one that may share a context."""
+"""How many of the remaining questions are tried to find one that can share the context."""
 SHARED = 0.5
 """How often another question's gold passages are the first distractors."""
 STATED = 0.8
@@ -103,7 +103,7 @@ def rows_of_sets(root: Path, settings: ReadingSettings) -> Iterator[ReadingRow |
 
 
 def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = ALL) -> Iterator[ReadingRow | Dropped]:
-    """The rows of a set, those of one context together; a question without a row comes as Dropped."""
+    """The rows of a set, those of one context together; Dropped for a question without a row."""
     finder = Distractors(source)
     for split in dict.fromkeys(question.split for question in source.questions):
         questions = [question for question in source.questions if question.split == split]
@@ -156,7 +156,7 @@ def states(answer: str, wording: Wording) -> bool:
 
 
 class Distractors:
-    """For each question of a set, its possible distractors: passages of its document, and BM25's top hits."""
+    """The possible distractors of each question of a set: passages of its document, and BM25's top hits."""
 
     def __init__(self, source: ReadingSet) -> None:
         self._ids = list(source.passages)
@@ -177,9 +177,9 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set has the question with other gold passages too, as in a form that is filled in for every document.
+        """Whether the set has the question with other gold passages too, as with a form that is filled in for every document.
 
-        Whether yet other passages answer it is not known.
+        Whether more passages answer it is unknown.
         """
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
@@ -188,7 +188,7 @@ class Distractors:
         return passage in self._gold_of_text[normalise_question(question.text)] or self.contains(passage, question)
 
     def contains(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage contains one of a question's answers other than yes and no; in other words, if no gold passage has it word for word."""
+        """Whether a passage contains an answer other than yes and no; if no gold passage has it word for word, a paraphrase counts."""
         return not question.is_yes_no and any(
             contains_answer(answer, self._words[passage])
             or (self._is_own_words(answer, question) and states(answer, self._wording(passage)))
@@ -196,7 +196,7 @@ class Distractors:
         )
 
     def may_answer(self, passages: Iterable[str], text: str) -> bool:
-        """Whether a passage has most stems of a question that may not be one of the set, or is gold for it."""
+        """Whether one of the passages has most stems of a question, or is gold for it. The question need not be in the set."""
         gold = self._gold_of_text.get(normalise_question(text), ())
         return any(passage in gold or states(text, self._wording(passage)) for passage in passages)
 
@@ -209,7 +209,7 @@ class Distractors:
         return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(of the same document, of BM25's top hits), none of them gold, with the answer, or gold in another split."""
+        """(distractors from the same document, from BM25's top hits): none is gold for the question or in another split, or contains the answer."""
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
         scores_P = np.zeros(len(self._ids), np.float32)
         for term in set(terms_of(question.text)):
@@ -330,7 +330,7 @@ def _rows_of_split(
 
 
 def balanced(usable: Sequence[_AnswerableQuestion]) -> tuple[list[_AnswerableQuestion], list[Dropped]]:
-    """The first questions with the answer yes and equally many with no, and all other questions; the surplus comes as Dropped."""
+    """The first questions with the answer yes and equally many with no, and all other questions; Dropped for the surplus."""
     total = {word: sum(item.answer == word for item in usable) for word in YES_NO}
     selected: list[_AnswerableQuestion] = []
     used = dict.fromkeys(YES_NO, 0)
@@ -351,7 +351,7 @@ def _rows_of_context(
     settings: ReadingSettings,
     without_gold: bool,
 ) -> list[ReadingRow]:
-    """The rows over one context, made for the first question in `waiting`, if possible without its answer; answered questions are removed from `waiting`."""
+    """The rows over one context, made for the first question in `waiting`, `without_gold` if possible; removes answered questions from `waiting`."""
     first = waiting.pop(next(iter(waiting)))
     others = [*first.near, *first.lexical]
     fits = settings.distractors > 0 and any(near.finder.words(passage) <= settings.context_words for passage in others)
@@ -383,7 +383,7 @@ def _rows_of_context(
 def _changed(
     answered: Sequence[ReadingQuestion], excerpts: Sequence[Excerpt], finder: Distractors, rng: random.Random
 ) -> list[ReadingQuestion]:
-    """The answered questions with a name, number or word changed, if the passages do not seem to answer that."""
+    """The answered questions with a name, number or word changed, where the passages do not seem to answer the changed question."""
     changed: list[ReadingQuestion] = []
     for question in rng.sample(answered, len(answered)):
         gold = " ".join(with_title(excerpt) for excerpt in excerpts if excerpt.id in question.gold_ids)
@@ -438,7 +438,7 @@ def _row(
     excerpts: Sequence[Excerpt],
     settings: ReadingSettings,
 ) -> ReadingRow:
-    """A row; a reason before the answer (`reasoned`) follows the order of the set's gold passages, that of the steps in multi-hop sets."""
+    """A row. In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps."""
     number_of = {excerpt.id: number for number, excerpt in enumerate(excerpts, start=1)}
     gold = [number_of[passage_id] for passage_id in question.gold_ids if passage_id in number_of]
     steps = gold if settings.form == "reasoned" else sorted(gold)

@@ -22,7 +22,7 @@ FEATURE_DIGITS = 6
 SplitBy = Literal["passages", "questions"]
 """What no two splits share: questions, passages and propositions, or only questions."""
 SPLIT_BY = "Split by"
-"""The key for it in a dataset's summary."""
+"""The key for this choice in a dataset's summary."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Legend: N propositions, P passages, U documents, M occurrences, n candidates."""
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +18,7 @@ from data_synth.relevance.relevance_form import FEATURE_DIGITS, FoundBy, GoldQue
 from data_synth.relevance.split import Split
 from data_synth.rows import Dropped
 from graph.documents.questions import Question
+from graph.index.index import row_of
 from graph.retrieve.learned.light import QuestionView, measure, view_of
 from graph.retrieve.learned.selectors import choices_of_model
 from graph.retrieve.parts.query import Caller, Query
@@ -75,10 +75,9 @@ SHOWN_AT_ONCE = 20
 
 
 def document_row(index: Index, source: str) -> int:
-    """The row of a document, by binary search over the sorted sources; KeyError when it is not in the index."""
-    sources = index.data.document_sources
-    row = bisect_left(sources, source, 0, len(sources))
-    if row == len(sources) or sources[row] != source:
+    """The row of a document; KeyError when it is not in the index."""
+    row = row_of(index.data, "document", source)
+    if row is None:
         raise KeyError(source)
     return row
 
@@ -139,7 +138,7 @@ def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
 
 
 def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
-    """For each candidate whether the query's model selects it, shown SHOWN_AT_ONCE at a time by descending cosine.
+    """For each candidate, whether the query's model selects it; the model sees SHOWN_AT_ONCE at a time, by descending cosine.
 
     Dropped where a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelUnavailable when the model does
     not answer.

@@ -2,7 +2,8 @@
 
 Questions with a common gold document go to one split as a group, unless their file states their splits; a document goes with the majority
 of the questions that it is gold for, else of those that it was published with, else by its hash. A proposition whose documents are in
-different splits belongs to none. With a split by questions, only questions in the same words belong together. Overlap between the datasets of one training run can be excluded.
+different splits belongs to none. If only questions are split, only those with the same words belong together. Overlap between the datasets
+of one training run can be excluded.
 Legend: U documents, N propositions."""
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def split_questions(questions: Sequence[GoldQuestion], seed: int, by: SplitBy = 
 
 
 def stated_splits(questions: Iterable[GoldQuestion]) -> dict[str, str]:
-    """The splits stated in the file, by question id; questions in the same words with several splits get the rarest, test before dev."""
+    """The splits stated in the file, by question id; questions with the same words but several splits all get the rarest, test before dev."""
     by_text: dict[str, str] = {}
     stated = [(one.question.text.casefold(), one.stated_split) for one in questions if one.stated_split is not None]
     for text, split in stated:
@@ -190,7 +191,7 @@ def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
 
 
 def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str, str]) -> list[GoldQuestion]:
-    """The questions; those whose words are in `earlier` get their split there."""
+    """The questions; those whose words are in `earlier` get the split stated there."""
     return [replace(one, stated_split=earlier.get(one.question.text.casefold(), one.stated_split)) for one in questions]
 
 

@@ -1,4 +1,4 @@
-"""Response rows: K responses of one policy to each prompt, distinct, with their rewards by component; a judging model's marks are one component.
+"""Response rows: K distinct responses of one policy to each prompt, with their rewards by component; a judging model's marks are one component.
 
 The prompts are those of preferences: every question over its growing contexts, or over selected sizes of them."""
 
@@ -41,7 +41,7 @@ PROMPTS_AT_ONCE = 16
 """Prompts whose responses are sampled together: enough to keep a server busy, and few enough for memory."""
 
 Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
-"""A draft and responses to it, to a reward of 0 to 1 each: a judging model."""
+"""A judging model: maps a draft and the responses to it to a reward of 0 to 1 for each."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SampledResponses:
 
 
 Reward = Callable[[SampledResponses], Mapping[str, tuple[float, ...]]]
-"""The responses to one prompt, to the rewards of each by component."""
+"""Maps the responses to one prompt to the rewards of each, by component."""
 
 
 def response_rows(
@@ -82,7 +82,7 @@ def make_rows(
     reward: Reward,
     sizes: Sequence[int] = (),
 ) -> Iterator[ResponseRow | Dropped]:
-    """Yield a row for each prompt in order; a prompt with fewer than two responses comes as Dropped."""
+    """Yield a row for each prompt in order; Dropped for a prompt with fewer than two responses."""
     for group in draft_groups(questions, find_contexts, sizes):
         remaining = iter(group)
         while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
@@ -110,7 +110,7 @@ class DrawnTexts:
 def draw_texts(
     prompts: Sequence[tuple[Sequence[str], tuple[Message, ...]]], policy: LanguageModel, sampling: Sampling
 ) -> list[DrawnTexts]:
-    """`sampling.samples` calls for each prompt, which comes with the key of its seeds."""
+    """The responses to `sampling.samples` calls for each prompt; `prompts` are pairs of the key for the seeds and the messages."""
     requests = [
         CompletionRequest(
             messages, sampling.max_tokens, sampling.temperature, seed=response_seed(sampling.seed, key, number)
@@ -123,7 +123,7 @@ def draw_texts(
 
 
 def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> DrawnTexts:
-    """The texts after any thinking, without refused and empty ones; unless `as_drawn`, in one line each, and without cut and repeated ones."""
+    """The texts after any thinking, without refused and empty ones. Unless `as_drawn`, each is on one line, and cut or repeated ones are left out."""
     tidy = inert if as_drawn else quote
     usable = [
         (text, one.finish_reason)
@@ -137,7 +137,7 @@ def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> D
 
 
 def response_seed(seed: int, key: Sequence[str], number: int) -> int:
-    """The seed of one response: distinct for each prompt, by its key, and number; the same in every run."""
+    """The seed of one response: it differs for each prompt (by its key) and number, and is the same in every run."""
     return int(content_id(str(seed), *key, str(number))[:8], 16) >> 1
 
 
@@ -200,7 +200,7 @@ def gold_numbers(draft: Draft) -> set[int]:
 
 
 def grounded_reward(support: Support) -> float:
-    """Similarity from 0 to 1, full from MIN_NEARNESS on, times the share of names found.
+    """Similarity scaled to [0, 1], 1 from MIN_NEARNESS on, times the share of names found.
 
     >>> grounded_reward(Support(normalised_similarity=0.225, named=1.0)), grounded_reward(Support(normalised_similarity=0.8, named=0.5))
     (0.5, 0.5)

@@ -30,7 +30,7 @@ LENGTH_WORDS = 120
 def answer_reward(response: str, golds: Sequence[str]) -> float:
     """1 when the answer equals a gold one (ignoring case, citations and outer punctuation), else half of the best word F1.
 
-    "Not in the documents" shares no words with an answer: it is worth 1 if it is gold, else 0, and where it is the only gold one, any answer 0.
+    "Not in the documents" shares no words with an answer: it gets 1 if it is gold, else 0; where it is the only gold answer, any other gets 0.
 
     >>> answer_reward("###Reason: So. ###Answer: Tarn.", ["tarn"]), answer_reward("in Tarn", ["Tarn"])
     (1.0, 0.3333333333333333)

@@ -1,6 +1,7 @@
 """Reward at equal KL, with its report: each system's runs (several strengths and seeds) form a frontier, read off at KLs that all systems reach.
 
-A method that moves a policy farther from the reference can always gain more reward, so systems are compared at the same KL. A frontier starts at the reference (KL 0) and is linear between its runs."""
+A method that moves a policy farther from the reference can always gain more reward, so systems are compared at the same KL. A frontier starts
+at the reference (KL 0) and is linear between its runs."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def kl_grid(runs: Sequence[MeasuredRun]) -> list[float]:
 def rewards_by_seed(
     runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float
 ) -> dict[int, list[float]]:
-    """One system's rewards at a KL: those of every prompt by seed, seeds in ascending order."""
+    """One system's reward on every prompt at a KL, by seed in ascending order."""
     seeds = sorted({run.seed for run in runs})
     return {seed: frontier_at([run for run in runs if run.seed == seed], reference_rewards, kl) for seed in seeds}
 
@@ -109,9 +110,9 @@ FIGURE_LABELS = {
 
 @dataclass(frozen=True)
 class Alignment:
-    """A complete measurement: the runs, their reference, answers that read nothing, and every system at equal KL.
+    """A complete measurement: the runs, their reference, constant answers, and every system at equal KL.
 
-    Differences within ±`margin` (None: not tested) are equal.
+    Differences within ±`margin` count as equal (None: not tested).
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -308,7 +309,7 @@ def draw_frontiers(alignment: Alignment) -> bytes:
 
 
 def _side(difference: SeedVerdict, margin: float | None) -> str:
-    """Where the first system is, seen from the other."""
+    """The position of the first system relative to the other."""
     if difference.shown:
         return "below" if difference.interval.mean > 0 else "above"
     return f"equal (within ±{margin:g}) to" if difference.equal else "not distinguishable from"

@@ -1,4 +1,4 @@
-"""Measure runs on held-out prompts: draw samples, reward them as the training data were, score them under the policy and its reference, and cache the figures.
+"""Measure runs on held-out prompts: draw samples, reward them like the training data, score them under the policy and its reference, and cache the figures.
 
 The cache key covers everything the figures depend on, so a killed command can resume and commands can share figures."""
 
@@ -54,7 +54,7 @@ METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA", "rloo": "RLOO", "sim
 
 
 def system_of(record: RunRecord) -> str:
-    """The label that a claim must name, without the strength of the tie to the reference: method, K, ε of pairs, and whether pairs come from scored responses."""
+    """The label that a claim must name: method, K, ε of pairs, and whether pairs come from scored responses; not the tie to the reference."""
     settings, smoothing = record.settings, record.label_smoothing
     method = METHODS.get(settings.get("loss", ""), record.stage.upper())
     per_token = " per token" if (settings.get("loss"), settings.get("trainer")) == ("ipo", "trl") else ""
@@ -74,7 +74,7 @@ class MeasuredRun:
 
     @property
     def system(self) -> str:
-        """The label that a claim must name (`system_of`)."""
+        """The label of the run's system (`system_of`)."""
         return system_of(self.record)
 
     @property
@@ -84,19 +84,19 @@ class MeasuredRun:
     @property
     def reward(self) -> float:
         """Mean reward over all prompts."""
-        return sum(one.reward for one in self.figures) / len(self.figures)
+        return fmean(one.reward for one in self.figures)
 
     @property
     def kl(self) -> float:
         """Mean KL to the reference over all prompts, in nats; an estimate, which may be a little below 0 near the reference."""
-        return sum(one.kl for one in self.figures) / len(self.figures)
+        return fmean(one.kl for one in self.figures)
 
 
 @dataclass(frozen=True)
 class RewardAtKl:
     """A system's reward at a given KL, and its difference from the first system's there (None: it is the first).
 
-    `by_seed` are the rewards of its seeds, each the mean over prompts: they show how much another seed may change.
+    `by_seed` has the mean reward over prompts of each seed: the spread shows how much the seed matters.
     """
 
     system: str
@@ -268,7 +268,7 @@ def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> floa
 def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dict[str, float]:
     """The reward weights of the runs trained on scored responses; runs on pairs record none and adopt these.
 
-    Runs on pairs alone are rewarded for correct answers. UserError when weights differ, or when a component cannot be measured.
+    If all runs were trained on pairs, correct answers are rewarded. UserError when weights differ, or when a component cannot be measured.
     """
     run_weights = [
         (folder, dict(record.settings.get("rewards") or {})) for folder, record in zip(folders, records, strict=True)

@@ -28,7 +28,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How samples are drawn: `count` of each prompt, of at most `max_tokens`, from `seed` on."""
+    """How samples are drawn: `count` for each prompt, of at most `max_tokens` each, reproducibly from `seed`."""
 
     count: int
     max_tokens: int
@@ -46,7 +46,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt by its id, as token ids."""
+    """The id and the token ids of a prompt."""
 
     id: str
     ids: tuple[int, ...]

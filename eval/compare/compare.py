@@ -62,7 +62,7 @@ def _run_policy(folder: Path, name: str) -> Policy:
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path, with as many parents as make the names unique; "untuned" is reserved for the base.
+    """The last part of each path, with as many parents as are needed to make the names unique; "untuned" is reserved for the base.
 
     >>> short_names([Path("a/ms"), Path("b/ms")])
     ['a/ms', 'b/ms']
@@ -91,7 +91,7 @@ SEQUENCES_PER_BATCH = 8
 
 
 def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> list[PairScore]:
-    """log π(y_w|x) and log π(y_l|x) of every row, in order; sequences of like length share a batch."""
+    """log π(y_w|x) and log π(y_l|x) of every row, in order; sequences of similar length share a batch."""
     completions = [(row.prompt, text) for row in rows for text in (row.chosen, row.rejected)]
     tokenized = [tokenize_row(tokenizer, prompt, text) for prompt, text in completions]
     logps = [0.0] * len(tokenized)
@@ -141,7 +141,7 @@ def compare(
 ) -> Comparison:
     """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy.
 
-    UserError, before anything is answered, for systems of several seeds that are not the same seeds.
+    UserError, before anything is answered, if systems with several seeds do not have the same ones.
     """
     systems = seed_systems(policies)
     if systems:
@@ -242,8 +242,8 @@ def compare_runs(
 ) -> tuple[Comparison, Appendix | None]:
     """Compare the runs and their untuned model on held-out rows; with `responses`, also reward, KL and entropy of the preference runs.
 
-    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is not a finished run, for data without such rows, and for
-    rows that a run was trained on (except for the split train).
+    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is
+    not a finished run, for data without such rows, and for rows that a run was trained on (except for the split train).
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

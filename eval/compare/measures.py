@@ -1,4 +1,5 @@
-"""Compute a comparison's measures from answers and log-probabilities, the margin of the implicit reward among them: one value per row for each policy that has it. No torch.
+"""A comparison's measures from answers and log-probabilities, among them the margin of the implicit reward: one value per row for each policy that
+has the measure. No torch.
 
 Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x."""
 
@@ -15,7 +16,7 @@ from graph.answer.match import normalise
 
 
 def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
-    """β (Δ_w − Δ_l), Δ = log π_θ(y|x) − log π_ref(y|x): above 0, the policy came to prefer the chosen side."""
+    """β (Δ_w − Δ_l), Δ = log π_θ(y|x) − log π_ref(y|x): above 0 if the policy prefers the chosen side more than its reference does."""
     chosen = policy.chosen_logp - reference.chosen_logp
     rejected = policy.rejected_logp - reference.rejected_logp
     return beta * (chosen - rejected)
@@ -119,7 +120,7 @@ def _margins(of: OfMargin, chosen_rows: Sequence[int], results: Sequence[PolicyR
 
 
 def differences_of(measures: Sequence[Measure], first: str, seed: int) -> dict[str, Mapping[str, Interval]]:
-    """For each measure that the policy `first` has: every other policy minus `first`, questions resampled in pairs, corrected over the policies."""
+    """For each measure that the policy `first` has: every other policy minus `first`, by a paired bootstrap over questions, corrected over policies."""
     return {
         measure.name: holm_intervals(
             {policy: (values, measure.values[first]) for policy, values in measure.values.items() if policy != first},
@@ -136,7 +137,7 @@ SAME_SYSTEM = ("seed", "output", "reference_cache")
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """Runs that differ in nothing but their seed, as one system: its name to the policy of each seed. Runs without another seed are left out."""
+    """Runs that differ only in their seed, as one system: its name to the policy of each seed. Runs that match no other are left out."""
     systems: dict[str, dict[int, str]] = {}
     for policy in policies:
         if policy.record is not None:
@@ -150,7 +151,7 @@ def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
 def differences_by_seed(
     measures: Sequence[Measure], systems: Mapping[str, Mapping[int, str]], seed: int
 ) -> dict[str, dict[str, SeedVerdict]]:
-    """For each measure that the first system has: every other system minus it, seeds in pairs. UserError for an unpaired seed."""
+    """For each measure that the first system has: every other system minus it, paired by seed. UserError for an unpaired seed."""
     found = {}
     for measure in measures if len(systems) > 1 else ():
         values = {

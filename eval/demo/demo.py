@@ -1,4 +1,5 @@
-"""One demo run: its steps in order, reusing those that are up to date; then counts over the test questions, and three of them with every model's answer side by side."""
+"""One demo run: its steps in order, reusing those that are up to date; then counts over the test questions, and every model's answers to three of
+them side by side."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ class AnswersToQuestion:
 def side_by_side(
     questions: Sequence[Question], models: Sequence[str], replies: Sequence[Mapping[str, Any]]
 ) -> tuple[AnswersToQuestion, ...]:
-    """Group `replies` of `modegraph ask --json`, each model's to all questions in turn, by question."""
+    """Group replies of `modegraph ask --json` by question; `replies` has all of one model's replies, then all of the next one's."""
     count = len(questions)
     return tuple(
         AnswersToQuestion(

@@ -1,4 +1,5 @@
-"""The demo's steps as command lines, their inputs and outputs, and which of them an earlier run has completed: same command line, inputs and code, results untouched.
+"""The demo's steps as command lines, their inputs and outputs, and which of them an earlier run has completed: same command line,
+inputs and code, results unchanged.
 
 Every step is a command that a user could type. Sizes and learning rates are in configs/demo/ and here; the steps take some six minutes on two idle cores."""
 
@@ -10,14 +11,13 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 
 from graph.errors import UserError
 from graph.models.catalogue import QWEN_CODER_05B, RECORD, SMOLLM2, folder_of, is_fetched
 from graph.shared.home import HOME
-from graph.shared.ids import checksum
+from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
 
 DOCUMENTS, QUESTIONS, CONFIGS = "examples/documents", "examples/questions.jsonl", "configs/demo"
@@ -135,7 +135,7 @@ def train_step(stage: str, base: Base, model: str, start: Path, data: Path, outp
 
 
 def command_step(words: Sequence[str], needs: Sequence[Path], makes: Path | None = None) -> PlannedStep:
-    """A command that writes `makes` by its --out."""
+    """A command that writes `makes`, given as its --out."""
     return PlannedStep((*words, *(["--out", str(makes)] if makes else [])), tuple(needs), makes)
 
 
@@ -216,16 +216,11 @@ def tree_checksum(path: Path) -> str:
     if path.is_file():
         return checksum(path)
     files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.endswith(READER_FILES))
-    return hash_of([f"{file.relative_to(path).as_posix()} {checksum(file)}" for file in files]) if files else ""
+    return content_id(*(f"{file.relative_to(path).as_posix()} {checksum(file)}" for file in files)) if files else ""
 
 
 def code_checksum() -> str:
     """A hash of our source, our prompts and the versions of the libraries that train."""
     files = sorted(file for name in CODE_FOLDERS for kind in ("*.py", "*.txt") for file in (HOME / name).rglob(kind))
     sources = [f"{file.relative_to(HOME).as_posix()} {checksum(file)}" for file in files]
-    return hash_of([*sources, *(f"{name} {version(name)}" for name in LIBRARIES)])
-
-
-def hash_of(lines: Sequence[str]) -> str:
-    """A 128-bit hash of the lines."""
-    return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+    return content_id(*sources, *(f"{name} {version(name)}" for name in LIBRARIES))

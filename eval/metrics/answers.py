@@ -33,14 +33,14 @@ _BRACKETED = r"^\s*\(({})\)"
 """Not from MIRAGE: the form in which our prompts show options."""
 
 
-def read_choice(answer: str, choices: Sequence[str] = CHOICES) -> str:
+def read_choice(answer: str) -> str:
     """The choice that an answer opens with, or "" when its first word is none of them (counted as wrong).
 
     >>> read_choice("Yes, since 1911."), read_choice("yesterday")
     ('yes', '')
     """
     first = (normalise(answer).split() or [""])[0]
-    return first if first in choices else ""
+    return first if first in CHOICES else ""
 
 
 def find_letter(answer: str, letters: Sequence[str]) -> str:

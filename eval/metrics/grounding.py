@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from eval.metrics.ranking import average_precision
 from graph.answer.citations import check_citations
 from graph.text.sentences import split_units
 from graph.types import Encode, Floats
@@ -54,14 +55,7 @@ def context_precision(relevant_P: Sequence[bool]) -> float | None:
     >>> context_precision([True, False, True])
     0.8333333333333333
     """
-    if not relevant_P:
-        return None
-    hits, total = 0, 0.0
-    for rank, relevant in enumerate(relevant_P, start=1):
-        if relevant:
-            hits += 1
-            total += hits / rank
-    return total / hits if hits else 0.0
+    return average_precision(relevant_P, max(sum(relevant_P), 1)) if relevant_P else None
 
 
 def claims_of(text: str) -> list[str]:

@@ -20,6 +20,18 @@ def reciprocal_rank(ranked: Sequence[str], gold: Sequence[str]) -> float:
     return next((1.0 / rank for rank, source in enumerate(ranked, start=1) if source in relevant), 0.0)
 
 
+def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
+    """Σ of precision at k over the relevant ranks k, divided by the number of relevant items; items not ranked add nothing.
+
+    >>> average_precision([True, False, True], 2)
+    0.8333333333333333
+    >>> average_precision([True], 2)
+    0.5
+    """
+    ranks = [rank for rank, is_relevant in enumerate(relevant, start=1) if is_relevant]
+    return sum(hits / rank for hits, rank in enumerate(ranks, start=1)) / total_relevant
+
+
 def ndcg_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
     """Normalised discounted cumulative gain, binary gains: Σ 1/log2(rank + 1) over the same sum of a perfect ranking."""
     relevant = set(gold)

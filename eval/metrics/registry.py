@@ -114,7 +114,7 @@ METRICS: dict[str, Metric] = {
 
 
 def find_metric(name: str) -> Metric:
-    """The metric called `name`; UserError with the nearest name."""
+    """The metric called `name`; UserError suggesting the nearest name."""
     if name not in METRICS:
         near = nearest(name, METRICS)
         expected = f"did you mean '{near}'?" if near else ""

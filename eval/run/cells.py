@@ -1,7 +1,7 @@
 """The cells that a configuration asks for, and their files on disk.
 
-A cell is one JSON file, written atomically and named by the hash of its settings and of the contents behind every name in them: a killed run loses only unfinished
-cells, a changed input is another cell. The code is no part of the name; the file says which revision of it wrote the cell."""
+A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of everything that they name: a killed run loses
+only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the revision that wrote it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ FILES = ("import_file", "extractor_examples", "selector", "reranker")
 
 
 def contents_of(open_encoder: OpenEncoder) -> Contents:
-    """A function from settings to the same with the fingerprints of what they name: an encoder, models, files. Each is read once."""
+    """A function that adds to settings the fingerprints of what they name: an encoder, models, files. Each is read once."""
 
     @cache
     def fingerprint(key: str, name: str) -> str:
@@ -158,7 +158,7 @@ def content_hash(path: Path) -> str:
 
 
 def write_cell(cell: Cell, filled: Filled, seconds: float) -> None:
-    """Write a finished cell, with a head that describes it to readers."""
+    """Write a finished cell, preceded by fields that describe it to readers."""
     cell.file.parent.mkdir(parents=True, exist_ok=True)
     retrieve = cell.system.retrieve
     head: dict[str, Any] = {
@@ -173,7 +173,7 @@ def write_cell(cell: Cell, filled: Filled, seconds: float) -> None:
 
 
 def read_cell(cell: Cell) -> Filled:
-    """A finished cell, its results in the order of the task's questions; UserError for a file that is not such a cell."""
+    """A finished cell, its results in the order of the task's questions; UserError for any other file."""
     try:
         content = json.loads(cell.file.read_text(encoding="utf-8"))
         results = {row["id"]: _question_result(row) for row in content["results"]}

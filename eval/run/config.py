@@ -1,4 +1,5 @@
-"""The settings of `modegraph eval run`, and the data model of a run: systems (indexes × retrievers × models), tasks with their data, cells and their results."""
+"""The settings of `modegraph eval run`, and the data model of a run: systems (indexes × retrievers × models), tasks with their data, cells with
+their results."""
 
 from __future__ import annotations
 
@@ -96,8 +97,8 @@ class Cell:
 class QuestionResult:
     """A system's result for one question.
 
-    `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
-    their batch. `layers` counts the passages and summaries found, by their layer of the hierarchy, passages being layer 0. Of `calls`,
+    `values` are the metrics that need passages' texts. `seconds` exclude the encoder's; `answer_seconds` are those of the batch, divided
+    equally. `layers` counts the passages and summaries found in each layer of the hierarchy, passages in layer 0. Of `calls`,
     `replayed` came from the helper's ledger and count with their original tokens and time; the time of the `untimed` ones is unknown.
     `evidence` (title, source, text) and `steps` are only stored for the questions that the report shows.
     """

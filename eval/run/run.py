@@ -2,7 +2,7 @@
 
 To fill cells: make or open their index, retrieve for every question, then answer with every model; each finished cell is written at once.
 
-Cells of a task that share an index follow one another, and of these the cells that share a model.
+Within a task, cells with the same index are filled one after another, and among these, cells with the same model.
 Legend: N texts, D dims."""
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def fill_cells(run: RunContext) -> tuple[Failure, ...]:
 
 
 def _groups(cells: Sequence[Cell], key: Callable[[Cell], object]) -> list[list[Cell]]:
-    """The cells that have a key in common, for each key in the order of its first cell."""
+    """The cells grouped by key, in the order in which the keys first occur."""
     groups: dict[object, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
@@ -119,7 +119,7 @@ def _groups(cells: Sequence[Cell], key: Callable[[Cell], object]) -> list[list[C
 
 @contextmanager
 def _noting(failures: list[Failure], cells: Sequence[Cell]) -> Iterator[None]:
-    """Make a UserError in the block a failure of `cells`, and say so."""
+    """Record a UserError raised in the block as a failure of `cells`, and report it."""
     try:
         yield
     except UserError as problem:
@@ -209,7 +209,7 @@ def results_of(
 def _retrieved(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
-    """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is billed to no question."""
+    """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is not timed."""
     retrieve_many(index, [questions[0].text], settings, helper)
     evidences: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):

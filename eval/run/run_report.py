@@ -1,4 +1,5 @@
-"""The report of a run: each metric of each system on each task, with intervals; differences from the baseline, corrected together; and the layers of the hierarchy that evidence came from (GraphMPA's Tables 5 and 6).
+"""The report of a run: each metric of each system on each task, with intervals; differences from the baseline, corrected together; and the layers
+of the hierarchy that evidence came from (GraphMPA's Tables 5 and 6).
 
 Files: report.json, report.md, report.html, every question's values, answers/ for `modegraph eval judge`, and ragas/ for ragas."""
 
@@ -146,7 +147,7 @@ def count_layers(evidence: Evidence) -> tuple[int, ...]:
 
 
 def layer_shares(results: Sequence[QuestionResult]) -> list[tuple[float, ...]]:
-    """The percentage of each layer for every question that found something, all of one length."""
+    """For every question that found something, the percentage of it in each layer; all tuples have the same length."""
     layer_counts = [result.layers for result in results if sum(result.layers)]
     depth = max(map(len, layer_counts), default=0)
     return [

@@ -1,6 +1,8 @@
-"""`modegraph serve check`: compare one server with one run in prompts, log-probabilities of training's answers, and greedy replies, one at a time and sixteen at once.
+"""`modegraph serve check`: compare a server with a run in prompts, log-probabilities of the training answers, and greedy replies, one at a
+time and sixteen at once.
 
-Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF file), the check, and its report for the terminal."""
+Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF
+file), the check, and its report for the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +20,6 @@ from eval.server_parity.faults import (
     Report,
     ServedLogps,
     Tolerance,
-    adapter_effect,
     gaps_between,
     greedy_fault,
     logps_fault,
@@ -127,7 +128,7 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
     check.model(name, probes, "trained")
     if policy.has_adapter:
         rows = [probe.row for probe in probes]
-        effect = adapter_effect(policy.score_completion(rows, "trained"), policy.score_completion(rows, "bare"))
+        effect = gaps_between(policy.score_completion(rows, "trained"), policy.score_completion(rows, "bare")).token
         if effect <= tolerance.token:
             check.faults.append(no_effect_fault(str(run), effect))
         if base_name := base or parents[name]:
@@ -171,7 +172,7 @@ class _Check:
             self._greedy(name, probes, expected, batch, same_prompts is None)
 
     def _training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
-        """Compare log-probabilities of training's answers, one at a time; False when the server does not return them."""
+        """Compare log-probabilities of the training answers, one at a time; False when the server does not return them."""
         say(f"{name}: {len(probes)} conversations of training")
         served: list[ServedLogps] = []
         for row in (probe.row for probe in probes):

@@ -23,7 +23,7 @@ class ServedLogps:
 
 @dataclass(frozen=True)
 class Gaps:
-    """How far log-probabilities are apart, in nats.
+    """How far apart log-probabilities are, in nats.
 
     `conversation` is the largest |Σ_t Δ_t|, `token` the mean |Δ_t| over all tokens, `largest` the largest |Δ_t|.
     """
@@ -47,7 +47,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the report: a served model, sent `batch` conversations at a time, for training's answers or for greedy replies.
+    """One line of the report: the gaps of a served model, sent `batch` conversations at a time, on training's answers or on greedy replies.
 
     `likeliest` is the share of the tokens of greedy replies that are also the run's first choice.
     """
@@ -75,10 +75,10 @@ class Report:
 
 
 EXPLAINED_SHARE = 0.25
-"""Another state of the run explains a gap if it leaves less than this share of it."""
+"""Another state of the run explains a gap if less than this share of the gap remains."""
 
 
-def gaps_between(served: Sequence[ServedLogps], ours: Sequence[CompletionScores]) -> Gaps:
+def gaps_between(served: Sequence[ServedLogps | CompletionScores], ours: Sequence[CompletionScores]) -> Gaps:
     """The gaps between a server and the run, over conversations of one token or more.
 
     >>> from train.model.logps import TokenizedRow
@@ -93,18 +93,8 @@ def gaps_between(served: Sequence[ServedLogps], ours: Sequence[CompletionScores]
     return Gaps(max(abs(sum(row)) for row in differences), sum(tokens) / len(tokens), max(tokens))
 
 
-def adapter_effect(trained: Sequence[CompletionScores], bare: Sequence[CompletionScores]) -> float:
-    """The mean |log π with adapter − log π without| of a token, in nats."""
-    gaps = [
-        abs(a - b)
-        for with_it, without in zip(trained, bare, strict=True)
-        for a, b in zip(with_it.logps, without.logps, strict=True)
-    ]
-    return sum(gaps) / len(gaps)
-
-
 def explained_by(expected: How, near: Mapping[How, Gaps]) -> How | None:
-    """The other state of the run that a server's log-probabilities are close to; None if there is none."""
+    """The state of the run, other than `expected`, that a server's log-probabilities are close to; None if there is none."""
     nearest = min(near, key=lambda how: near[how].token)
     return nearest if nearest != expected and near[nearest].token < EXPLAINED_SHARE * near[expected].token else None
 
@@ -142,7 +132,7 @@ def no_effect_fault(run: str, effect: float) -> str:
 
 
 def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> str:
-    """The line for a prompt that the server's chat template writes as other tokens."""
+    """The line for a prompt that the server's chat template turns into tokens other than training's."""
     position, ours_text, theirs_text = first_difference(ours, theirs, tokenizer)
     return (
         f"{name}: another chat template: the prompt of conversation {number} has {len(theirs)} tokens, training's {len(ours)}; "
@@ -151,7 +141,7 @@ def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs
 
 
 def template_count_fault(name: str, run: str, number: int, ours: int, theirs: int) -> str:
-    """The same if the server returns no tokens, only how many it read."""
+    """As `template_fault`, for a server that returns only how many tokens it read."""
     return (
         f"{name}: another chat template: the server reads {theirs} tokens in the prompt of conversation {number}, "
         f"training {ours}; {_template_remedy(run)}"

@@ -1,6 +1,7 @@
 """The benchmarks by name; their questions and documents, read from published files, from modegraph's own layout or from the hub, and written in that layout.
 
-A source is a file (.jsonl, .json) or a folder. In a folder, questions.jsonl (and corpus.jsonl) are read in modegraph's layout; otherwise every .json and .jsonl file in it is read row by row."""
+A source is a file (.jsonl, .json) or a folder. In a folder, questions.jsonl (and corpus.jsonl) are read in modegraph's layout; otherwise every .json
+and .jsonl file in it is read row by row."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES}
 
 
 def find_task(name: str) -> Task:
-    """The task called `name`; UserError with the nearest name."""
+    """The task called `name`; UserError suggesting the nearest name."""
     if name not in TASKS:
         near = nearest(name, TASKS)
         expected = f"did you mean '{near}'?" if near else ""
@@ -68,7 +69,7 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def load_task(task: Task, source: Path) -> Loaded:
-    """Everything in `source`; UserError for a missing source (saying how to get it) and for a row of another form."""
+    """Everything in `source`; UserError for a missing source (saying how to get it) and for a malformed row."""
     if not source.exists():
         hub = f", or --source {HUB}" if task.hub is not None else ""
         raise UserError(f"{task.name}: {source} is not there", "its data", f"get {task.get}{hub}")
@@ -159,7 +160,7 @@ def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
 
 
 def task_json(task: Task) -> dict[str, Any]:
-    """The same as JSON data."""
+    """A task as JSON data."""
     return {
         "name": task.name,
         "title": task.title,

@@ -62,16 +62,12 @@ def tasks(
 
     With a TASK and --source, reads its data; --out is the folder for questions.jsonl and corpus.jsonl.
     """
-    from eval.tasks.catalogue import task_json, task_lines, write_task
+    from eval.tasks.catalogue import TASKS, find_task, task_json, task_lines, write_task
 
     if name is None:
-        from eval.tasks.catalogue import TASKS
-
         listed = list(TASKS.values())
         print_json({"tasks": [task_json(task) for task in listed]}) if as_json else print("\n".join(task_lines(listed)))
         return
-    from eval.tasks.catalogue import find_task
-
     task = find_task(name)
     if source is None:
         print_json(task_json(task)) if as_json else print("\n".join(task_lines([task])))

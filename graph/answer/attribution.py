@@ -1,4 +1,4 @@
-"""The passage sentences that best support the sentences of an answer: of the passages that it cites, or, if it cites none, of all passages.
+"""The passage sentences that best support each sentence of an answer, among the passages that it cites or, if it cites none, among all.
 
 Support is the weighted share of a sentence's words that occur in a passage sentence. It shows where to look; the verifier judges whether
 the passage supports the sentence (support.py)."""
@@ -24,7 +24,7 @@ AROUND = 0.7
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
 """Weight of the question's words in the score of a fragment, and of a full sentence, where they only break ties."""
 LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
-"""Below these shares of the words of a sentence, and of its question if it is a fragment, nothing supports it."""
+"""A passage sentence must contain at least these shares of the words of the sentence that it supports and, for a fragment, of the question."""
 MOST_STATEMENTS = 100
 """Later sentences of an answer are not attributed."""
 _REFUSING = frozenset(
@@ -33,12 +33,12 @@ _REFUSING = frozenset(
         *("know", "mention", "mentioned", "provide", "provided", "specified", "specify", "stated"),
     ]
 )
-"""With a negator, these say that the passages do not have the answer."""
+"""Words that, together with a negator, say that the passages do not contain the answer."""
 
 
 @dataclass(frozen=True)
 class Quote:
-    """A sentence of a passage, characters start to end of its text, and the sentence of the answer that it supports (`statement`)."""
+    """A passage sentence (characters start to end of the passage's text) and the sentence of the answer that it supports (`statement`)."""
 
     statement: str
     text: str
@@ -48,16 +48,16 @@ class Quote:
 
 @dataclass(frozen=True)
 class Citation(Excerpt):
-    """A cited excerpt, and its sentences that support the answer's best.
+    """A cited excerpt, with those of its sentences that best support the answer's.
 
-    `attributed`: found by modegraph, since the model cited nothing.
+    `attributed` means that modegraph found it, because the model cited nothing.
     """
 
     attributed: bool = False
     quotes: tuple[Quote, ...] = ()
 
     def sentence(self, quote: Quote) -> Excerpt:
-        """A quoted sentence as an excerpt, at its characters of the document; at those of the whole where the text is a restatement."""
+        """A quoted sentence as an excerpt, with its own offsets in the document, or those of the whole excerpt if the text is a restatement."""
         sentence = replace(self, text=quote.text)
         if self.end - self.start != len(self.text):
             return sentence
@@ -67,8 +67,9 @@ class Citation(Excerpt):
 def cite_excerpts(
     question: str, reason: str, answer: str, excerpts: Sequence[Excerpt], unsupported: Collection[str] = ()
 ) -> dict[int, Citation]:
-    """The excerpts that a reason and its answer, both with checked citations, cite, by number in order of first use; if they cite none,
-    those attributed to the sentences of the answer that are not among the `unsupported`.
+    """The excerpts that a reason and its answer (both with checked citations) cite, by number in order of first use.
+
+    If they cite none, the excerpts attributed to the sentences of the answer, except to those among the `unsupported`.
     """
     parts = (reason, answer)
     cited = dict.fromkeys(number for part in parts for number in check_citations(part, len(excerpts)).cited)
@@ -86,9 +87,9 @@ def cite_excerpts(
 def attribute(
     question: str, answer: str, excerpts: Sequence[Excerpt], unsupported: Collection[str] = ()
 ) -> dict[int, Citation]:
-    """The excerpts, by number in the order of the answer, that support its sentences best; none for a refusal.
+    """The excerpts that best support the sentences of an answer, by number in the order of those sentences; none for a refusal.
 
-    Only excerpts of documents count: no summary, and no finding of a model; and MOST_CHARS of them.
+    Only excerpts of documents count, not summaries or a model's findings, and at most MOST_CHARS characters of excerpts are read.
 
     >>> passages = [Excerpt("1", "Tarn", "Tarn is a village.", "a.md"), Excerpt("2", "Ferry", "It was built in Tarn. It sank.", "b.md")]
     >>> [(number, found.quotes[0].text) for number, found in attribute("Where was the ferry built?", "Tarn", passages).items()]
@@ -111,7 +112,7 @@ def _citation(excerpt: Excerpt, quotes: Sequence[Quote], attributed: bool = Fals
 
 
 def _refuses(statement: Statement) -> bool:
-    """Whether a statement says, in whichever words, that the passages do not have the answer."""
+    """Whether a statement says, in whatever words, that the passages do not have the answer."""
     words = Words.of(statement.words)
     return refuses(statement.words) or bool(words.negators and _REFUSING.intersection(words.lower))
 
@@ -137,7 +138,7 @@ def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
 
 
 class _Finder:
-    """Finds the sentence of some excerpts that shares most words with a statement and the question that it answers."""
+    """Finds the excerpt sentence that shares the most words with a statement and the question that it answers."""
 
     def __init__(self, question: str, excerpts: Sequence[Excerpt]) -> None:
         self._candidates = [
@@ -147,7 +148,7 @@ class _Finder:
         self._question = self._weights(question)
 
     def best(self, statement: Statement, numbers: Collection[int]) -> tuple[int, Quote] | None:
-        """The number of the excerpt and its sentence, among excerpts `numbers`; None where nothing shares enough."""
+        """The best sentence of the excerpts `numbers`, after the number of its excerpt; None if no sentence shares enough words."""
         claim = self._claim(statement)
         question = {word: weight for word, weight in self._question.items() if word not in claim}
         of_question = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
@@ -165,12 +166,12 @@ class _Finder:
         return chosen.number, Quote(statement.text, chosen.unit.text, chosen.unit.start, chosen.unit.end)
 
     def _claim(self, statement: Statement) -> dict[str, float]:
-        """The words of a statement; those of its question for a yes or no."""
+        """The words of a statement; for a yes or no, those of its question."""
         is_polar = statement.is_fragment and bool(POLAR.intersection(Words.of(statement.words).lower))
         return self._weights(statement.words) or (self._question if is_polar else {})
 
     def _weights(self, text: str) -> dict[str, float]:
-        """The forms of the content words of a text, weighted by rarity, names and numbers more."""
+        """The forms of the content words of a text, weighted by rarity; names and numbers weigh more."""
         words = Words.of(text)
         return {
             form(words.stems[at]): self._rarity(form(words.stems[at]))

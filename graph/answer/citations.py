@@ -1,4 +1,4 @@
-"""Citations in a text: the numbers that a bracket cites, removal of those without a passage, and those that do not repeat the prompt."""
+"""Citations in a text: reads the numbers in brackets, removes those without a passage, and ignores those that only repeat the prompt."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class CitationGate:
         return shown
 
     def _read(self, text: str, at: int, final: bool, output: _Output) -> int:
-        """Write what can be decided of text[at:] to `output`; returns the offset where the undecided part begins."""
+        """Write the part of text[at:] that can be decided to `output`; returns the offset where the undecided part begins."""
         end = len(text)
         if not final:
             undecided = _UNDECIDED.search(text, max(at, end - _TAIL_CHARS))
@@ -228,7 +228,7 @@ class CitationGate:
         return end
 
     def _read_fenced(self, text: str, at: int, end: int, output: _Output) -> int:
-        """Copy a line of a fenced code block, which the closing fence ends; returns the end of the line."""
+        """Copy a line of a fenced code block, and end the block if the line is its closing fence; returns the end of the line."""
         line_end = text.find("\n", at, end) + 1 or end
         line_start = text.rfind("\n", 0, at) + 1
         if re.fullmatch(rf" {{0,3}}{self._fence[0]}{{{len(self._fence)},}}{_SPACE}*\n?", text[line_start:line_end]):
@@ -304,8 +304,8 @@ class CitationGate:
 class _LinkGuard:
     """The state that decides whether the next character would turn a citation into a Markdown link.
 
-    `depth` brackets are open, the outermost `citing` of which contain a citation; `closed`: one that is or contains a
-    citation has just closed. `last` is the last character of the output.
+    `depth` brackets are open, and the outermost `citing` of them contain a citation. `closed` is true right after the end of a
+    bracket that is, or contains, a citation. `last` is the last character of the output.
     """
 
     def __init__(self) -> None:
@@ -360,7 +360,7 @@ class _Output:
         self._guard.citing, self._guard.closed = self._guard.depth, True
 
     def remove(self) -> None:
-        """Append nothing, or an ellipsis where the neighbours could join: into a citation in a bracket, into code between backticks."""
+        """Append nothing, or an ellipsis where the neighbours could join: into a citation within brackets, or into code after a backtick."""
         if self._guard.depth or self._guard.last == "`":
             self.put(_ELLIPSIS)
 
@@ -390,10 +390,10 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 
 REPEATED_WORDS = 4
-"""A citation after this many consecutive words of the prompt repeats the prompt; so does one after fewer, at least two, that begin a text."""
+"""A citation after this many consecutive words of the prompt repeats the prompt; at the beginning of a text, two such words are enough."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
-"""A citation with nothing but a joint between it and the next."""
+"""A citation separated from the next only by punctuation, "and" or "or"."""
 _BEFORE_CHARS = 300
 
 

@@ -24,7 +24,7 @@ def token_budget(max_tokens: int | None, count_tokens: Callable[[str], int]) -> 
 
 
 def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
-    """The excerpts of a prompt, in prompt order. UserError if there are excerpts and none fits the budget."""
+    """The excerpts of a prompt, in prompt order. UserError if there are excerpts but none fits the budget."""
     return in_prompt_order(rank_excerpts(evidence, limit, budget), evidence)
 
 
@@ -40,7 +40,7 @@ def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...
 
 
 def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `count` that fits, if every smaller one fits too; 0 is not tried.
+    """The largest number up to `count` that fits, given that all smaller ones then fit too; 0 counts as fitting.
 
     >>> largest_fitting(5, lambda number: number <= 3)
     3
@@ -51,11 +51,11 @@ def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
 
 
 def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
-    """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
+    """The best excerpts, at most `limit`: passages and summaries by score; propositions in place of passages if the mode ranks them.
 
-    Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt that is longer than what
+    Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt longer than what
     remains of it is skipped; later ones may still fit. Empty if the documents are judged to contain nothing on the question
-    (`absence`). UserError if there are excerpts and none fits.
+    (`absence`). UserError if there are excerpts but none fits.
     """
     if evidence.absence is not None and evidence.absence.abstained:
         return ()

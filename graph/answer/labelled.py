@@ -1,5 +1,5 @@
-"""Labelled sentences, as in public datasets of support: rows of passages, a sentence and whether the passages support
-it."""
+"""Labelled sentences, as in public datasets of supported and unsupported sentences: each row has passages, a sentence, and
+whether the passages support it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SupportRow:
 
 
 def support_row(row: Mapping[str, Any], where: str) -> SupportRow:
-    """The typed row, a short sentence after its question (`claim_of`); UserError that names `where` for a malformed row."""
+    """Parse a row; its question precedes a short sentence (`claim_of`). UserError naming `where` for a malformed row."""
     passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
     texts = [text for text in passages if isinstance(text, str)] if isinstance(passages, list) else []
     if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):

@@ -27,9 +27,9 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
-    """The best F1 over gold answers of the bags of normalised words; two empty bags agree fully.
+    """F1 between the bags of normalised words of the answer and of the best-matching gold answer; 1 for two empty bags.
 
-    As in SQuAD 2.0's and MuSiQue's scripts; SQuAD 1.1's differs only there, and gives two empty bags 0.
+    As in the scripts of SQuAD 2.0 and MuSiQue; that of SQuAD 1.1 differs only in giving two empty bags 0.
 
     >>> token_f1("built in 1911 in Saltmere", ["in 1911"])
     0.5714285714285714
@@ -38,7 +38,9 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def f1_beyond_question(question: str, answer: str, golds: Sequence[str]) -> float:
-    """`token_f1` over the words that the question lacks: repeating the question gains nothing. Over all words for a gold answer without others.
+    """`token_f1` over the words that are not in the question, so that repeating the question gains nothing.
+
+    A gold answer that has no such words is compared by all of its words.
 
     >>> question, golds = "Which cancer of the lung is most common?", ["NSCLC is the most common cancer of the lung."]
     >>> [token_f1(answer, golds) for answer in ("NSCLC", "Lung is the most common cancer of the lung.")]

@@ -1,9 +1,9 @@
 """The overlap of a sentence's wording with passages: the shares of its stems, of its pairs of adjacent stems and of its
 pairs of content stems that occur there.
 
-Terms are BM25's, a stem is what all forms of a term have in common, content stems are those of terms that are not
-function words. Shares of n-grams found in a source are ROUGE's precision (Lin 2004), pairs with a gap its skip-bigrams
-(ROUGE-S)."""
+Terms are BM25's; a stem is what all forms of a term have in common; content stems are those of terms that are not
+function words. The share of n-grams found in a source is ROUGE's precision (Lin 2004); pairs with a gap are its
+skip-bigrams (ROUGE-S)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _MIN_PREFIX_CHARS = 3
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a section's text, empty at its start; sections are numbered in text order."""
+    """A piece of a section's text, empty where a marker starts the section; sections are numbered in text order."""
 
     section: int
     kind: Kind
@@ -172,7 +172,7 @@ class CitedSentence:
 
 
 def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm = "reasoned") -> tuple[Message, ...]:
-    """The chat that asks `question` over numbered excerpts (1-based) for an answer in `form`; without excerpts, the question alone."""
+    """The chat that asks `question` about excerpts (numbered from 1), for an answer in `form`; without excerpts, the question alone."""
     quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
@@ -209,7 +209,7 @@ def numbered(number: int, excerpt: Excerpt) -> str:
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether a one-line reply states that there is no answer, in whichever words.
+    """Whether a one-line reply states, in whatever words, that there is no answer.
 
     >>> is_no_answer("Not in the documents."), is_no_answer("Unknown Pleasures")
     (True, False)
@@ -225,9 +225,9 @@ def format_answer(reason: str, answer: str) -> str:
 def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
     """Parse "###Reason: … ###Answer: …" as the server shows it to clients, ignoring a thinking block before it.
 
-    Well formed means one of each marker, text after each, and an answer of one line. The answer of a text that is cut before it is empty;
-    of several answers, the first counts. In the form "cited", one line that cites, or states that there is no answer, is well formed;
-    in "quoted" the parts are in reverse order.
+    Well formed means one of each marker, text after each, and an answer of one line. If the text is cut before the answer, the answer
+    is empty; if there are several answers, the first counts. In the form "cited", one line that cites, or states that there is no answer,
+    is well formed; in "quoted" the parts are in reverse order.
     """
     parts = [part for part in split_form(text) if part.kind != "thinking"]
     reason = "\n\n".join(part.text for part in parts if part.kind == REASON_IS[form] and part.text)

@@ -1,9 +1,9 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
-A sentence with citations is checked against the cited passages, any other against all, a short one together with its
-question (`claim_of`). Sentences that say too little, have more than MOST_WORDS words, are in another language than their
-passages, or have more than MOST_CHARS of passages are not checked: verifiers are not trained on such sentences. Removing a sentence removes the blanks it leaves: an empty list
-item, the empty line after a paragraph."""
+A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
+with its question (`claim_of`). Verifiers are not trained on sentences that say too little, have more than MOST_WORDS words,
+are in a language other than that of their passages, or have passages of more than MOST_CHARS characters: these are not
+checked. Removing a sentence also removes the blanks that it leaves: an empty list item, the empty line after a paragraph."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ HANDLINGS = get_args(Handling)
 Obstacle = Literal["says too little", "is too long", "is in another language", "has too much to be compared with"]
 """Why a sentence cannot be checked."""
 POLAR = frozenset({"yes", "no", "maybe"})
-"""Answers whose truth no words of a passage show."""
+"""Answers whose truth cannot be judged by the words of a passage."""
 
 
 @dataclass(frozen=True)
 class Unsupported:
     """A sentence that its passages do not seem to support: characters start to end of `part` of the answer.
 
-    Of a dropped sentence, both are the offset where it was. `probability` is the verifier's; `cited` are the passages that the sentence
-    cites; `missing` its names and numbers that occur in none of the passages that it was checked against.
+    For a dropped sentence, both are the offset where it was. `probability` is the verifier's; `cited` are the passages that the sentence
+    cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
     """
 
     part: str
@@ -67,8 +67,8 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence of a text: characters start to end, its `words` (the text without citations), its `claim` (`claim_of` these), and the
-    passages it cites.
+    """A sentence of a text: characters start to end, its `words` (the text without citations), its `claim` (from `claim_of`), and
+    the passages it cites.
     """
 
     text: str
@@ -117,7 +117,7 @@ class SupportChecker:
         ]
 
     def not_checked(self, part: str, checked: str) -> list[NotChecked]:
-        """The sentences of such a text that cannot be judged, without statements that something is not in the documents."""
+        """The sentences of a text with checked citations that cannot be judged, except those that say that something is not in the documents."""
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
             for sentence in self._statements(checked)
@@ -125,13 +125,13 @@ class SupportChecker:
         ]
 
     def checked(self, checked: str) -> int | None:
-        """How many sentences of such a text can be judged; None without a verifier or excerpts."""
+        """How many sentences of a text with checked citations can be judged; None without a verifier or excerpts."""
         if self._verifier is None or not self._excerpts:
             return None
         return sum(self._obstacle(sentence) is None for sentence in self._statements(checked))
 
     def share_supported(self, response: str) -> float | None:
-        """The share of judged sentences of a response, reason and answer, that the excerpts support; None if there are none."""
+        """The share of the judged sentences of a response (reason and answer) that the excerpts support; None if none was judged."""
         parsed = parse_answer(response)
         parts = (check_citations(part, len(self._excerpts)).text for part in (parsed.reason, parsed.answer))
         judged = [probability for part in parts for _, probability in self._judged(part)]
@@ -169,7 +169,7 @@ class SupportChecker:
         return self._verifier is not None and probability >= self._verifier.threshold
 
     def _passages(self, sentence: Statement) -> Sequence[Excerpt]:
-        """Those that the sentence is checked against."""
+        """The passages that the sentence is checked against."""
         return [self._excerpts[number - 1] for number in sentence.cited] or self._excerpts
 
     def _ground(self, sentence: Statement) -> Ground:
@@ -181,7 +181,7 @@ class SupportChecker:
 
 
 def read_numbers(excerpts: Iterable[Excerpt]) -> Iterator[int]:
-    """The numbers of the excerpts, in order, without any that exceeds what then remains of MOST_CHARS."""
+    """The numbers of the excerpts to read, in order: each one that still fits into the rest of MOST_CHARS."""
     remaining = MOST_CHARS
     for number, excerpt in enumerate(excerpts, start=1):
         if _chars(excerpt) <= remaining:
@@ -204,7 +204,7 @@ def ground_of(title: str, text: str) -> Ground:
 
 
 def statements_of(checked: str, passages: int, question: str = "") -> Iterator[Statement]:
-    """The sentences of a text with checked citations, which answers `question`, without headings and sentences without words."""
+    """The sentences of a text that answers `question` and has checked citations, except headings and sentences without words."""
     for unit in split_units(checked):
         gate = CitationGate(0)
         words = gate.feed(unit.text) + gate.finish()
@@ -243,7 +243,7 @@ def _is_foreign_script(words: Words) -> bool:
 
 
 def _is_foreign(words: Words, ground: Ground) -> bool:
-    """Whether most words of a sentence occur nowhere in the passages, and either of both is in another language than English."""
+    """Whether most words of a sentence occur nowhere in the passages, and the sentence or the passages are not in English."""
     if 2 * sum(form(stem) in ground.forms for stem in words.stems) >= len(words.stems):
         return False
     passages = ground.words_N
@@ -337,7 +337,7 @@ class SupportGate:
 
 
 def without_unsupported(checked: str, unsupported: Sequence[Unsupported]) -> tuple[str, tuple[Unsupported, ...]]:
-    """The text without the unsupported sentences, and these, each at the offset where it was.
+    """The text without the unsupported sentences, and those sentences, each at the offset where it was.
 
     >>> without_unsupported("It burned. It sank. It is gone.", [Unsupported("reason", "It sank.", 11, 19, 0.9, (), ())])[0]
     'It burned. It is gone.'
@@ -350,10 +350,10 @@ def without_unsupported(checked: str, unsupported: Sequence[Unsupported]) -> tup
 
 
 def settled_length(text: str) -> int:
-    """The number of leading characters of an unfinished text that are complete paragraphs, headings, list items, and tables with what
+    """How many characters at the start of an unfinished text are complete blocks: paragraphs, headings, list items, and tables with what
     follows them.
 
-    The empty lines after each belong to it.
+    The empty lines after a block belong to it.
     """
     end, is_closed, in_table = 0, False, False
     for match in _LINE.finditer(text):
@@ -367,7 +367,7 @@ def settled_length(text: str) -> int:
 
 
 def spans_to_cut(text: str, sentences: Sequence[Unsupported], before: str) -> list[Span]:
-    """The spans to cut in order to remove these sentences, in order; `before` is the output that precedes the text."""
+    """The spans to cut, in order, so that these sentences are removed; `before` is the output that precedes the text."""
     spans: list[Span] = []
     for sentence in sentences:
         end = _SPACES.match(text, sentence.end).end()  # type: ignore[union-attr]

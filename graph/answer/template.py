@@ -1,7 +1,7 @@
 """Prompts and answers rendered by a model's chat template, in the same way in training and in serving.
 
-A template that supports thinking is rendered with it off (`enable_thinking`): an empty thinking block that it then writes
-belongs to the prompt. If the prompt leaves a block open all the same, the answer closes it."""
+A template that supports thinking is rendered with thinking off (`enable_thinking`). If it then writes an empty thinking
+block, the block belongs to the prompt; if the prompt leaves a block open all the same, the answer closes it."""
 
 from __future__ import annotations
 
@@ -36,17 +36,12 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     return _ids(tokenizer, prompt_text(tokenizer, messages))
 
 
-def answer_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
-    """The tokens of `answer` after `prompt_ids`, with what the template writes around it, except an empty thinking block.
-
-    UserError as for `prompt_text`, and if the template writes the head of the assistant's turn only with the answer: the head would be
-    learned as part of the answer.
-    """
-    return chat_ids(tokenizer, [(messages, answer)])[0][1]
-
-
 def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> list[tuple[list[int], list[int]]]:
-    """(`prompt_ids`, `answer_ids`) of each chat and its answer, tokenised together; a prompt of several chats once."""
+    """(prompt, answer) of each chat as tokens: `prompt_ids`, and the answer with what the template writes around it, except an empty thinking block.
+
+    All are tokenised together, a prompt that several chats share once. UserError as for `prompt_text`, and if the template writes the
+    head of the assistant's turn only with the answer: the head would be learned as part of the answer.
+    """
     texts = [_parts(tokenizer, messages, answer) for messages, answer in chats]
     both = _ids_of_each(tokenizer, [prompt + written for prompt, written in texts])
     before = dict.fromkeys(prompt for prompt, _ in texts)
@@ -58,7 +53,7 @@ def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> 
 
 
 def _parts(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[str, str]:
-    """A prompt, and all that follows it with an answer."""
+    """A prompt, and everything that follows it once `answer` is given."""
     prompt = prompt_text(tokenizer, messages)
     turns = [*_turns(tokenizer, messages), _turn("assistant", _PLACEHOLDER)]
     before, _, after = _render(tokenizer, turns).partition(_PLACEHOLDER)

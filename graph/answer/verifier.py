@@ -1,8 +1,8 @@
-"""A verifier: the probability that passages do not support a sentence, from the words that both share.
+"""A verifier: the probability that passages do not support a sentence, from the words that they share.
 
-Boosted trees, trained on sentences broken on purpose, read FEATURES: missing words, names or numbers, surplus or
+Boosted trees, trained on deliberately falsified sentences, read FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
-that people labelled, reads their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). It
+that people labelled, reads their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). A verifier
 calls no encoder and no language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
@@ -29,17 +29,17 @@ from graph.types import Floats
 
 _BRACKETS = re.compile(r"\([^()]*\)")
 NAME_WEIGHT, TITLE_WEIGHT = 2.0, 0.25
-"""Weights relative to other words: of a name or number that a source sentence shares, and of a word of a title."""
+"""The weights of a shared name or number, and of a word of a title, relative to other words."""
 MIN_GAIN = 2
 """Words that a second sentence must add to become part of the source."""
 REFERRING = frozenset(["he", "she", "it", "they", "his", "her", "its", "their", "him", "them", "this", "these"])
 OPENING_WORDS = 3
-"""A sentence with one of REFERRING among this many first words refers to what another sentence names."""
+"""A sentence with one of REFERRING among its first words (this many) refers to something that another sentence names."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The words of the best one or two passage sentences for a claim. `added` counts the words that the second adds, `aside` are the
+    """The words of the best one or two passage sentences for a claim. `added` counts the words that the second adds; `aside` are the
     stems in brackets.
 
     `joint` is the position of the first word of a sentence that refers back to the one before it; 0 if there is none. The second
@@ -53,7 +53,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str, following: str = "", added: int = 0) -> Source:
-        """The source made of one text, or of two, `following` from somewhere after the first."""
+        """The source made of one text, or of two: `following` comes from somewhere after the first."""
         both = f"{text} {following}".strip()
         aside = (stem for match in _BRACKETS.finditer(both) for stem in Words.of(match[0]).stems)
         refers = REFERRING.intersection(Words.of(following).lower[:OPENING_WORDS])
@@ -89,9 +89,9 @@ def asides_last(text: str) -> str:
 def best_source(
     claim: Words, sentences: Sequence[str], words_N: Sequence[Words], titled: Collection[str] = ()
 ) -> Source:
-    """The sentence that shares most of a claim's words, with the one that adds most to it if that is MIN_GAIN or more words.
+    """The sentence that shares the most words with a claim, joined by the one that adds the most, if that is at least MIN_GAIN words.
 
-    Words of titles (stems) weigh little: all sentences of a passage are about its title, and may not name it.
+    Words of titles (the stems `titled`) weigh little: every sentence of a passage is about its title, but need not name it.
     """
     if not sentences:
         return Source.of("")
@@ -116,7 +116,7 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Maps positions of the claim's content words to positions of the same words in the source, the closest to where the last match ends.
+    """Maps the position of each content word of the claim to that of the same word in the source: of several, the closest to the end of the last match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -140,7 +140,7 @@ _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
 
 
 WINDOW_CHARS = 10_000
-"""A longer passage is read in windows of this many characters, none of which has more than one of them in a unit."""
+"""A longer passage is read in windows of this many characters; no unit spans two windows."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Ground:
 
 
 def _units(text: str) -> Iterator[Unit]:
-    """The units of each window of a text, which ends at a blank if it has one."""
+    """The units of a text, window by window; a window ends at a blank if it contains one."""
     start = 0
     while start < len(text):
         end = start + WINDOW_CHARS
@@ -214,7 +214,7 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     titled: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, titled)
-    # A title that the source does not name in full, or names and then refers to, replaces a pronoun, so it is not aligned.
+    # A title that the source does not name in full, or names and then refers back to, replaces a pronoun of the source: it is not aligned.
     full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
     unaligned = titled - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}
@@ -241,7 +241,7 @@ def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator
 
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of negators of both, and of those whose neighbours the other has without a negator."""
+    """Counts of the negators of claim and source, and of those whose neighbours the other one has without a negator."""
 
     def negated(text: Words) -> list[set[str]]:
         return [text.neighbours(at, 1, 2) for at in text.negators]
@@ -401,7 +401,7 @@ class SecondStage:
 
 @dataclass(frozen=True)
 class Verifier:
-    """A forest of logits, what turns them into probabilities (the second stage if there is one, else the temperature),
+    """A forest that predicts logits, what turns these into probabilities (the second stage if there is one, else the temperature),
     and the lowest probability at which a sentence is marked as unsupported.
     """
 

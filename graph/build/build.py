@@ -42,10 +42,11 @@ from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
-"""Share of the passages: when more were added or removed since communities were detected, they are detected again in any case."""
+"""Share of the passages: if more were added or removed since communities were detected, communities are detected again in any case."""
 
 PATCHED_FROM_PASSAGES, MAX_PATCHED_SHARE = 20_000, 0.02
-"""From this number of passages on, edits are written as patches next to the arrays, until more than this share of the documents has changed; then all arrays are rewritten."""
+"""From this number of passages on, edits are written as patches next to the arrays, until more than this share of the documents has
+changed; then all arrays are rewritten."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,12 @@ def build_index(
     open_model: OpenModel = no_model,
     workers: Workers = THIS_PROCESS,
 ) -> BuildReport:
-    """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, others left.
+    """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, others left as they are.
 
     The index does not depend on where `workers` split, read and encode.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
-    differ from the index's own; also when a model stops answering: `resume` then continues.
+    differ from the index's own. Also raises UserError when a model stops answering; `resume` then continues.
     """
     folder = Path(folder)
     created = _prepare_folder(folder)
@@ -148,7 +149,10 @@ def open_tools(
     workers: Workers = THIS_PROCESS,
     again: bool = False,
 ) -> Tools:
-    """The encoder, extractor and summariser that the settings name, checked against the index; `again` also reads the quarantine."""
+    """The encoder, extractor and summariser that the settings name, checked against the index.
+
+    With `again`, quarantined passages need the extractor too.
+    """
     encoder = open_encoder(settings.encoder)
     check_own_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
@@ -162,7 +166,7 @@ def open_tools(
 
 
 def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
-    """The steps after documents were put or deleted: extract, encode, derive, save the next generation.
+    """The steps after documents have been stored or deleted: extract, encode, derive, save the next generation.
 
     With `compact`, communities are detected again regardless of `layers_on_edit`, and vectors are merged into one segment.
     """
@@ -213,7 +217,7 @@ class _LastGeneration:
 
 
 def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGeneration:
-    """The current generation; UserError if a file of it that is to be rewritten is damaged."""
+    """The current generation; UserError if one of its files that will be rewritten is damaged."""
     if not (folder / MANIFEST).exists():
         return _LastGeneration()
     manifest = read_manifest(folder)
@@ -255,7 +259,10 @@ def _stale_passages(store: Store, last: _LastGeneration) -> int:
 
 
 def _prepare_folder(folder: Path) -> bool:
-    """Create the folder if absent; whether it is new or empty. UserError if it holds anything but an index or the ledger and lock left of one."""
+    """Create the folder if absent; returns whether it is new or empty.
+
+    UserError if it holds anything but an index, or the ledger and lock left over from one.
+    """
     if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
         raise UserError(
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
@@ -278,7 +285,7 @@ def _without_nul(document: Document) -> Document:
 
 
 def put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
-    """Put all documents; (written, unchanged). If one cannot be read, the caller's transaction undoes all of it."""
+    """Store all documents; returns how many were (written, unchanged). If one cannot be read, the caller's transaction undoes all of it."""
     written = unchanged = 0
     for document in documents:
         if store.put_document(_without_nul(document), read_from.get(document.source, "")):
@@ -314,7 +321,7 @@ def edit_index(
 ) -> list[EditResult]:
     """Apply the edits in order and derive the index once; `take` returns them when this writer's turn has come.
 
-    Raises what `build_index` raises, for all of them; IndexBusy once `give_up` returns True (graph/store/lock.py).
+    Raises what `build_index` raises, for all edits together; IndexBusy once `give_up` returns True (graph/store/lock.py).
     """
     started = time.perf_counter()
     with open_for_writing(folder, give_up) as store:

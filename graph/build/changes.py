@@ -200,7 +200,7 @@ class Propositions:
 
 @dataclass(frozen=True)
 class PropositionLinks:
-    """What was read of some propositions: pairs (proposition, key of the entity or topic), and the ids of these keys."""
+    """The links read for some propositions: pairs (proposition, key of the entity or topic), and the ids of these keys."""
 
     proposition_X: Ints
     key_X: Ints

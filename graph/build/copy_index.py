@@ -133,7 +133,7 @@ def _copy(table: str, columns: Iterable[str], direction: str) -> sql.Composed:
 
 
 def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of an SQLite table into PostgreSQL's; how many."""
+    """Copy all rows of an SQLite table into the PostgreSQL table of the same name; returns how many."""
     columns, count = _columns(file, table), 0
     names = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor().copy(_copy(table, columns, "FROM STDIN")) as rows:
@@ -152,7 +152,7 @@ def _check_row(table: str, row: Row) -> None:
 
 
 def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of a PostgreSQL table into SQLite's; how many."""
+    """Copy all rows of a PostgreSQL table into the SQLite table of the same name; returns how many."""
     columns = _columns(file, table)
     placeholders = ", ".join("?" * len(columns))
 

@@ -109,8 +109,8 @@ class LayerReuse:
     """What is reused of the last generation's layers.
 
     With `communities`, new nodes join the existing ones (graph/hierarchy/communities.py); else communities are detected again. With
-    `graphs`, unchanged nodes are not searched again: up to graph/hierarchy/similarity.py's FLAT_LIMIT nodes the result has the same bits.
-    With `summaries`, those with unchanged members are reused: the same result if no model wrote them and none is to write.
+    `graphs`, unchanged nodes are not searched again: up to FLAT_LIMIT nodes (graph/hierarchy/similarity.py) the result is the same bit
+    for bit. With `summaries`, those with unchanged members are reused: the result is the same if no model wrote them or will write new ones.
     """
 
     communities: bool = False
@@ -276,7 +276,7 @@ def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
 def _positions_of_new_occurrences(
     base: IndexData, propositions: RowMap, passages: RowMap, proposition_M: Ints, passage_M: Ints
 ) -> Ints:
-    """The last occurrence that each new one precedes; propositions and (new) passages are given by their current rows."""
+    """For each new occurrence, the one of the last generation that it precedes; propositions and (new) passages are given by current rows."""
     last_M = propositions.previous_or_next(proposition_M)
     known_M = propositions.previous_rows(proposition_M) >= 0
     first_M, end_M = (numbers_below(base.occurrence_proposition_M, last_M + known_M * more) for more in (0, 1))
@@ -324,7 +324,7 @@ def _chunks(
 ) -> list[Ints]:
     """Runs of at least two neighbouring passages of one document, together at most `max_tokens` long.
 
-    Summaries of layer 0 are those of chunks, so the chunks of unchanged documents are known.
+    The chunks of unchanged documents are known: they are the members of the summaries of layer 0.
     """
     summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
     members = np.split(passages.merge.current_rows(summaries.indices), summaries.indptr[1:-1])

@@ -1,7 +1,7 @@
 """What a run of `modegraph index` would do: no model is called, no network used, nothing written.
 
-Counts of documents and passages are exact. For extractor llm the propositions, and so the texts to encode, are estimated by
-those that rules extract; tokens are counted by the encoder's tokenizer, and reply lengths are estimated from the passages.
+Counts of documents and passages are exact. For the extractor llm the propositions, and so the texts to encode, are estimated from
+those that rules extract; the encoder's tokenizer counts tokens, and reply lengths are estimated from the passages.
 """
 
 from collections import Counter
@@ -48,9 +48,9 @@ class Prices:
 class BuildPlan:
     """The work ahead: documents by kind, passages to read, texts to encode (without summaries), model calls and tokens.
 
-    `waiting` documents were put by a run that did not finish; calls already in its ledger are counted all the same, so for
-    them calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that these
-    figures leave out, "" if none.
+    `waiting` documents were stored by a run that did not finish; calls already in its ledger are counted too, so for these
+    documents calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that
+    these figures leave out, "" if none.
     """
 
     new: int
@@ -159,7 +159,7 @@ def _classify(
 
 
 def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
-    """Ids of the texts that a document, read without a model, gives the encoder."""
+    """Ids of the texts to encode for a document that is read without a model."""
     ids = {passage.id for passage in item.passages}
     for reading in read_imported(item, rows):
         for occurrence in reading.occurrences:

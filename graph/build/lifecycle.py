@@ -60,7 +60,7 @@ class IndexStatus:
 
     `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
     BuildReport (graph/build/build.py). `changed_passages` were added or removed since the communities were detected. `ann_recall` is,
-    for each kind with ANN indexes, the lowest share of the ten nearest neighbours that one found when it was built.
+    for each kind with ANN indexes, the lowest share of the ten nearest neighbours that one of them found when it was built.
     """
 
     folder: str
@@ -303,8 +303,9 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 
 
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
-    """Write the next generation, of the same arrays, with the missing ANN indexes; if `compact`, with one segment of vectors and its due
-    ANN indexes for each kind, or no generation at all if that is already so.
+    """Write the same arrays as the next generation, with the missing ANN indexes.
+
+    With `compact`, each kind gets one segment of vectors and the ANN indexes due for it; if it already has them, nothing is written.
     """
     check_arrays(folder, manifest)
     data, settings = load_arrays(folder, IndexData, manifest), read_settings(folder)

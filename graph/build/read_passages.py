@@ -50,7 +50,7 @@ def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Wor
 def open_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
 ) -> Extractor:
-    """The extractor of an index, whose version is stored there; UserError if another one read the other documents."""
+    """The extractor of an index, whose version is stored there; UserError if the documents already read were read by another."""
     extractor = _choose_extractor(folder, store, settings, split, open_model, workers)
     stored = store.get_meta("extractor")
     if stored is not None and stored != extractor.version and store.count("passages"):
@@ -83,7 +83,7 @@ def _choose_extractor(
 
 
 def imported_hashes(settings: IndexSettings) -> dict[str, str]:
-    """By document: the hash of its row in the imported extraction. Empty for other extractors."""
+    """The hash of each document's row in the imported extraction, by source; empty for other extractors."""
     if settings.extractor != "import":
         return {}
     return {source: row.hash for source, row in load_extraction(Path(settings.import_file)).items()}
@@ -158,7 +158,7 @@ def reading_facts(store: Store) -> ReadingFacts:
 def _read_each(
     workers: Workers, read_one: Callable[[PendingDocument], list[Reading]], waiting: Iterable[PendingDocument]
 ) -> Iterator[list[Reading]]:
-    """Readings of whole documents, in groups of at least `GROUP_PASSAGES` but the last. (A `ReadDocuments` when bound.)"""
+    """Readings of whole documents, in groups of at least `GROUP_PASSAGES`, except the last. (A `ReadDocuments` once its arguments are bound.)"""
     groups = _batches(waiting, lambda item: len(item.passages), GROUP_PASSAGES)
     yield from workers.map(partial(_read_group, read_one), groups)
 

@@ -41,7 +41,7 @@ def store_name(folder: Path) -> str:
 
 
 def open_store(folder: Path) -> Store:
-    """The store, for reading. DiskFull when SQLite has no room for the file that readers share with writers."""
+    """The store, for reading. DiskFull when there is no space for the file that SQLite's readers share with writers."""
     if has_database(folder):
         from graph.postgres.connect import dsn_of
         from graph.postgres.store import PostgresStore
@@ -56,8 +56,8 @@ def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[St
     """The store, for exclusive writing: writers take turns, first come, first served. UserError, before anything is written, if it is
     damaged; DiskFull when the disk fills up within the block.
 
-    `give_up` is as in graph/store/lock.py. Writers of a database take turns by graph/postgres/turn.py, those of a folder by its lock; the
-    latter leave it sealed (graph/store/seal.py) on success.
+    `give_up` is as in graph/store/lock.py. Writers of a database take turns through graph/postgres/turn.py, writers of a folder through
+    its lock; the latter leave the folder sealed (graph/store/seal.py) on success.
     """
     with report_full_disk(folder), _open_exclusively(folder, give_up) as store:
         yield store

@@ -1,4 +1,4 @@
-"""A folder of documents that an index follows: files added, changed or removed while it is watched, one edit each time it has settled."""
+"""Keeps an index in step with a folder: when files have been added, changed or removed and the folder has settled, one edit applies the changes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class FolderEdit:
 
 
 class WatchedFolder:
-    """A folder, watched from construction on."""
+    """A folder that is watched from the moment this object is created."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known = self._last = stamps_of(folder, {})
 
     def changes(self) -> Changes:
-        """What changed since the last non-empty result; none until two consecutive calls see the same files.
+        """The changes since the last non-empty result; empty until two consecutive calls see the same files.
 
         A folder that is suddenly empty is taken for an unmounted disk: nothing counts as removed.
         """

@@ -1,6 +1,6 @@
 """Questions with their gold answers, the input of synthesis, training data and evaluation.
 
-One JSON object a line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
+One JSON object per line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
 "split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.
 """
 
@@ -56,7 +56,7 @@ def read_questions(source: Path | str) -> list[Question]:
 
 
 def question_files(source: Path) -> list[Path]:
-    """A file itself; of a folder, its questions.jsonl, or else the splits that `synth questions` wrote."""
+    """A file itself; for a folder, its questions.jsonl, or else the splits that `synth questions` wrote."""
     if not source.is_dir():
         return [source]
     whole, splits = source / "questions.jsonl", [source / f"{split}.jsonl" for split in SPLITS]
@@ -70,7 +70,7 @@ def question_files(source: Path) -> list[Path]:
 
 
 def read_question_rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a file of questions, each with its file and line; of a folder, those of its questions.jsonl or else of its splits."""
+    """The rows of a file of questions, each with its file and line; for a folder, those of its questions.jsonl or else of its splits."""
     for file in question_files(source):
         for line, row in read_jsonl(file):
             yield f"{file} line {line}", row
@@ -119,7 +119,7 @@ def _is_quote(value: object) -> bool:
 
 
 def split_by_hash(key: str) -> str:
-    """train, dev or test for 80, 10 and 10 of 100 keys, always the same for a key."""
+    """train, dev or test, for about 80, 10 and 10 % of keys; always the same for the same key."""
     bucket = int(content_id("split", key)[:8], 16) % 10
     return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
 

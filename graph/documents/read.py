@@ -1,6 +1,6 @@
 """The first step: a folder, a file or a .jsonl to documents. parse/formats.py lists the formats; `.modegraphignore` files exclude files.
 
-Plain text and source code stay unchanged, so that offsets slice the file itself (after its front matter, if any); other formats are read
+Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); other formats are read
 in a child process (sandbox.py). Nothing is skipped silently: `note` gets each file and the reason."""
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Note = Callable[[str], None]
 
 
 class SkipLog:
-    """A `note` that passes each line on to `note` and collects it in `lines`."""
+    """A `note` that collects each line in `lines` and passes it on to another `note`."""
 
     def __init__(self, note: Note) -> None:
         self.lines: list[str] = []
@@ -126,7 +126,7 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
 
 
 def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, source: str) -> Iterator[Document]:
-    """Documents from rows {id, title, text, metadata}, each with its location for errors; notes and errors as of `read_documents`."""
+    """Documents from rows {id, title, text, metadata}, each with its location for errors; notes and errors as in `read_documents`."""
     yield from _with_text(_documents_of_rows(rows), note, source, "rows with an id and a text")
 
 

@@ -1,4 +1,4 @@
-"""Untrusted files are read in a child process (parse/child.py) with limits on time and memory, which can be killed."""
+"""Reads untrusted files in a child process (parse/child.py), which has limits on time and memory and can be killed."""
 
 import json
 import os
@@ -24,7 +24,7 @@ LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
 
 
 class ParseWorker:
-    """Reads files that are not plain text, one at a time; starts its process for the first file, and again after it ended.
+    """Reads files that are not plain text, one at a time; starts its process for the first file, and again whenever it has ended.
 
     Use it in a `with` statement, whose end kills the process, even while another thread waits for it in `parse`.
     """
@@ -117,7 +117,7 @@ class ParseWorker:
         return str(_accepted(body)["text"])
 
     def _ask(self, head: bytes, data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:
-        """The reply of the child process; LATE or its exit code, and no body, if there is none."""
+        """The reply of the child process; if there is none, LATE or a report of its exit code, and an empty body."""
         process, started = self._running_process(), time.monotonic()
         assert process.stdin is not None and process.stdout is not None
         watchdog = Timer(patience_s, _kill, [process])
@@ -156,7 +156,7 @@ def _accepted(body: bytes) -> dict[str, Any]:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    """A child process with this one's module path, and nothing else of its environment, such as API keys."""
+    """A child process with this one's search paths but nothing else from its environment, such as API keys."""
     environment = {
         name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX") if name in os.environ
     }

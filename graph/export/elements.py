@@ -21,7 +21,7 @@ Value = str | int
 
 @dataclass(frozen=True)
 class Node:
-    """`key` is unique over all kinds: the kind and the id. `values` has the same keys in every node of a kind."""
+    """`key` is unique across all kinds: the kind and the id. `values` has the same keys in every node of a kind."""
 
     key: str
     kind: NodeKind
@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """From node to node by their keys; `weight` counts occurrences or is a cosine (synonym, similar)."""
+    """An edge from one node to another, by their keys; `weight` counts occurrences or is a cosine (synonym, similar)."""
 
     kind: EdgeKind
     source: str

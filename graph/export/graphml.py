@@ -35,7 +35,7 @@ NODE_FIELDS = {
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
-    """Write all nodes and edges; how many of each.
+    """Write all nodes and edges; returns how many of each.
 
     Characters that XML cannot hold become U+FFFD in texts, and U+FFFD with their code point in keys, which stay unique.
     """

@@ -37,7 +37,7 @@ EDGE_COLUMNS = {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": pa.float
 
 
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
-    """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; how many rows were written.
+    """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; returns how many rows were written.
 
     Nodes with vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", the columns of occurrences are
     ids. Tables have different columns, so a reader opens them one by one.
@@ -67,7 +67,7 @@ def _write_rows(rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataTyp
 
 
 def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:
-    """Write the tables one after another, with one in memory at a time; how many rows were written."""
+    """Write the tables one after another, with one in memory at a time; returns how many rows were written."""
     first = next(tables)
     count = 0
     with pq.ParquetWriter(file, first.schema) as out:

@@ -40,7 +40,7 @@ _EXPORT_TABLE = """CREATE TABLE export (format int4 NOT NULL, index text COLLATE
 
 @dataclass(frozen=True)
 class ExportReport:
-    """Rows written by table, and the server's maintenance_work_mem while it built the vector indexes."""
+    """The number of rows in each table, and the server's maintenance_work_mem while it built the vector indexes."""
 
     rows: dict[str, int]
     maintenance_work_mem: str
@@ -88,7 +88,7 @@ def _check_pgvector(connection: Connection, database: str) -> str:
 
 
 def _check_schema(connection: Connection, database: str, schema: str) -> bool:
-    """Whether the schema holds a previous export to replace; UserError if it may not be replaced, or is being exported to."""
+    """Whether the schema holds a previous export to replace; UserError if it may not be replaced, or if another export is writing to it."""
     lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
     if lock.fetchone() != (True,):
         raise UserError(
@@ -117,7 +117,7 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
 
 
 def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, int]:
-    """Create and fill the tables, then build indexes, then analyse for the planner; rows by table."""
+    """Create and fill the tables, build their indexes, analyse them for the planner; return the number of rows by table."""
     halfvec = TypeInfo.fetch(connection, "halfvec")
     assert halfvec is not None
     halfvec.register(connection)
@@ -141,7 +141,7 @@ def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, in
 
 
 def _copy(connection: Connection, index: Index, table: str) -> int:
-    """Copy rows in binary format, frozen: possible as the table is created in the same transaction."""
+    """Copy the rows in binary format, already frozen (possible because the same transaction creates the table); return their number."""
     count = 0
     with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary, FREEZE)") as rows:
         rows.set_types(list(TABLES[table].values()))
@@ -166,7 +166,7 @@ def _drop(connection: Connection, database: str, schema: str) -> None:
 
 
 def _run(connection: Connection, statement: str, *names: str) -> None:
-    """Run a statement with quoted names for each {}."""
+    """Run a statement, each {} in it replaced by a quoted name."""
     connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
@@ -176,12 +176,12 @@ _REPLACEMENT = "\ufffd"
 
 
 def storable(text: str) -> str:
-    """The text with U+FFFD for NUL, which PostgreSQL cannot hold."""
+    """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
     return text.replace("\0", _REPLACEMENT)
 
 
 def storable_key(key: str) -> str:
-    """The same for a key, with a number, so that different keys stay different.
+    """As `storable`, for a key: "0;" follows U+FFFD, so that different keys stay different.
 
     >>> storable_key("a\\x00b")
     'a\ufffd0;b'
@@ -255,7 +255,7 @@ INDEXES = (
     "CREATE INDEX edges_by_target ON edges (target, kind)",
     *(f"CREATE INDEX {table}_by_vector ON {table} USING hnsw (vector halfvec_cosine_ops)" for table in VECTOR_FIELDS),
 )
-"""Built when the tables are full: inserting row by row under an HNSW index takes many times as long."""
+"""Built once the tables are filled: inserting row by row into an HNSW index takes many times as long."""
 Row = tuple[object, ...]
 
 

@@ -1,12 +1,11 @@
 """Entities in a sentence by rules (capitalised runs, quoted titles, dates, quantities), and spellings of one person.
 
 `find_entities` uses no corpus statistics: the same sentence in the same document gives the same entities. In scripts without case,
-graph/extract/terms.py finds the rest. An ambiguous name gives no alias."""
+graph/extract/terms.py finds the rest. A short name that fits several people is matched to none."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 
 from graph.text.scripts import UNSPACED, is_caseless
 
@@ -18,7 +17,7 @@ _LINK = re.compile(
 _ABBREVIATED = frozenset(
     ["dr", "mr", "mrs", "ms", "st", "jr", "sr", "prof", "capt", "col", "gen", "lt", "rev", "hon", "no", "mt", "ft"]
 )
-_FUNCTION_WORDS = """
+_TO_SPLIT = """
 a about above according additionally after afterwards again all also although among an and another any anything are
 around as at away because before behind being below besides between both but by can could currently despite did do
 does during each earlier eight either else even eventually every everyone everything few finally first five for
@@ -32,6 +31,7 @@ three through throughout thus to today together too toward towards two under unl
 we were what when where whereas whether which while who whom whose why will with within without would yes yet you
 your
 """
+_FUNCTION_WORDS = frozenset(_TO_SPLIT.split())
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DATE = re.compile(
     rf"\b(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})\b"
@@ -53,7 +53,7 @@ _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
 def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     """Entities as written, in order of first appearance, without repetition.
 
-    `known` are keys (`entity_key`) of the document's entities, which count even as a sentence's single first word.
+    `known` are keys (`entity_key`) of the document's entities: these count even as a single word that begins the sentence.
 
     >>> find_entities("In 1911 the ferry Lantern of Port Ellery carried J. Brandt over 12 km.")
     ('Lantern of Port Ellery', 'J. Brandt', '12 km')
@@ -103,7 +103,7 @@ def entity_key(spelling: str) -> str:
 def title_keys(title: str) -> tuple[str, ...]:
     """Keys by which a text may name a document: its title, and the part before a comma ("Quill, Port Ellery").
 
-    Two letters are too short for a key; two characters of a script where they form words are not.
+    Two letters are too short for a key, except in scripts in which two characters form words.
 
     >>> title_keys("West Quill, Port Ellery"), title_keys("Lantern (ferry)"), title_keys("IT"), title_keys("东京")
     (('west quill, port ellery', 'west quill'), ('lantern',), (), ('东京',))
@@ -119,7 +119,7 @@ def _capitalised_runs(sentence: str, words: re.Pattern[str]) -> Iterator[tuple[i
     for match in words.finditer(sentence):
         word = match[0]
         joins = run is not None and _joins(sentence[: run[1]], sentence[run[1] : match.start()])
-        capital = word[0].isupper() and (joins or word.casefold() not in _function_words())
+        capital = word[0].isupper() and (joins or word.casefold() not in _FUNCTION_WORDS)
         numeral = joins and word.isdigit() and len(word) <= 4
         if not (capital or numeral):
             continue
@@ -131,11 +131,6 @@ def _capitalised_runs(sentence: str, words: re.Pattern[str]) -> Iterator[tuple[i
             run = match.span()
     if run is not None:
         yield run
-
-
-@cache
-def _function_words() -> frozenset[str]:
-    return frozenset(_FUNCTION_WORDS.split())
 
 
 def _joins(before: str, gap: str) -> bool:
@@ -156,7 +151,7 @@ national new north of old on port republic river royal saint san santa south st 
 upper west east
 """
 _OF_NO_PERSON = frozenset(_PLACES_AND_PEOPLES.split())
-"""Words of places, peoples and titles: a name with one of them is no person's ("New York" is no one called York)."""
+"""Words of places, peoples and titles: a name with one of them is not a person's ("New York" is not a person called York)."""
 _MONTHS = frozenset(MONTHS.casefold().split("|"))
 
 Person = tuple[str, ...]
@@ -195,7 +190,7 @@ def surname_of_initials(key: str) -> str:
 
 
 def people_by_surname(names: Iterable[str]) -> dict[str, str]:
-    """The full name behind each surname (`entity_key`) that only one of a document's people has.
+    """The full name for each surname (`entity_key`) that only one of a document's people has.
 
     >>> people_by_surname(["Ada Marlow", "A. Marlow", "Jonas Reed", "L. Reed", "New York", "Great Orrin"])
     {'marlow': 'Ada Marlow'}

@@ -1,6 +1,6 @@
 """The results of extraction: facts, occurrences of propositions, readings of passages, failures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from graph.types import Document, Passage
@@ -55,9 +55,6 @@ class Reading:
     dropped: int = 0
     failure: Failure | None = None
 
-
-Extract = Callable[[Document, Sequence[Passage]], list[tuple[Occurrence, ...]]]
-"""A document and all its passages -> the occurrences of each passage, in order."""
 
 ReadDocuments = Callable[[Iterator[PendingDocument]], Iterator[list[Reading]]]
 """An extractor: it pulls pending documents as it has capacity, and yields groups of readings, each to be stored at once."""

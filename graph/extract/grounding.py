@@ -17,7 +17,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, case folded; in scripts without spaces every character is one.
+    """The words of a text, case folded; in scripts without spaces every character is a word.
 
     >>> sorted(words_of("At 10:30, fooBar_baz")), len(words_of("東京都"))
     (['10', '30', 'at', 'baz', 'foobar'], 3)
@@ -36,10 +36,10 @@ def share_supported(text: str, source: str) -> float:
 
 
 def best_span(proposition: str, passage: str) -> tuple[int, int]:
-    """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) that shares most words with the proposition.
+    """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) that shares the most words with the proposition.
 
-    A shared word counts one over the number of sentences with it; the first of equal sentences wins. The whole passage if
-    no word is shared.
+    A shared word weighs 1 ÷ the number of sentences that contain it; of equally good sentences, the first wins. The whole
+    passage if no word is shared.
     """
     units = list(split_units(passage))
     words = [words_of(unit.text) for unit in units]

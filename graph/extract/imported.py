@@ -1,8 +1,8 @@
 """Propositions from an external extraction: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
-A triple is a fact of the sentence that it came from, which is matched by its words: the sentence, made self-contained by the
-rules, is the proposition, with the entities of the extraction. (Bare triples "s p o" as propositions are too short for a question to
-find, docs/log.md.) Documents without a row are read by rules.
+Each triple is matched by its words to the sentence that it came from and becomes a fact of it. The sentence, made self-contained by
+the rules, is the proposition; its entities are those of the extraction. (As propositions, bare triples "s p o" are too short for
+questions to find: docs/log.md.) Documents without a row are read by rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Row:
 
 
 def load_extraction(file: Path) -> dict[str, Row]:
-    """The rows by document; UserError naming the line of a row that is not of the form above."""
+    """The rows by document; UserError naming the line of a malformed row."""
     rows: dict[str, Row] = {}
     for line, row in read_jsonl(file):
         where = f"{file} line {line}"
@@ -58,7 +58,7 @@ def load_extraction(file: Path) -> dict[str, Row]:
 
 
 def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Reading]:
-    """The readings of one document, all of whose passages are pending: by its row's triples, or by rules without a row."""
+    """The readings of a document whose passages are all pending: from its row's triples, or by rules if it has no row."""
     row = rows.get(item.document.source)
     if row is None:
         return read_by_rules(item)
@@ -71,9 +71,9 @@ def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Readin
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
     """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
-    A triple belongs to the passage with most of its words, and there to the sentence with most of them, the first of equals;
-    if no sentence has any of its words, "s p o" becomes a proposition of its own. A subject or object that is no entity ("a politician",
-    "1960") is omitted, because it would link unrelated documents, and its triple is no fact.
+    A triple belongs to the passage that has most of its words, and in it to the sentence that has most of them (the first, on a tie);
+    if no sentence has any, "s p o" becomes a proposition of its own. A subject or object that is not an entity ("a politician", "1960")
+    would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)
     entities = tuple(filter(is_entity, row.entities))
@@ -94,7 +94,7 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
 
 
 def is_entity(text: str) -> bool:
-    """Whether an extracted entity, subject or object is one by the rules: capitalised inside a sentence, a full date or a quantity.
+    """Whether an extracted entity, subject or object is an entity by the rules: capitalised inside a sentence, a full date or a quantity.
 
     >>> [is_entity(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
     [True, False, False, True]
@@ -103,13 +103,13 @@ def is_entity(text: str) -> bool:
 
 
 def _closest(text: str, candidates: Sequence[str]) -> int:
-    """The row of the candidate with the largest share of the words of `text`; the first of equals."""
+    """The row of the candidate with the largest share of the words of `text`; on a tie, the first."""
     shares = [share_supported(text, candidate) for candidate in candidates]
     return shares.index(max(shares))
 
 
 def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
-    """The sentence with its facts, and as its entities their subjects and objects and the `entities` in its text."""
+    """The sentence with its facts; its entities are the facts' subjects and objects, and those of `entities` that are in its text."""
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
     found = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
     return replace(sentence, entities=found, facts=tuple(fact for fact in facts if ends_within(fact, found)))
@@ -122,7 +122,7 @@ def _triple_alone(fact: Fact, text: str, entities: Sequence[str], passage: Passa
 
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:
-    """A list of non-empty strings as a tuple of lines; UserError otherwise."""
+    """A list of non-empty strings as a tuple, each on one line; UserError for anything else."""
     if not isinstance(value, list) or not all(isinstance(item, str) and item.split() for item in value):
         raise UserError(f"{where} is {value!r:.80}", "a list of non-empty strings", "fix the row")
     return tuple(" ".join(item.split()) for item in value)

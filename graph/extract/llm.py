@@ -1,7 +1,8 @@
 """Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
-Calls run in waves, two at a time. An unusable reply is requested once more, in the next wave; a second one is a Failure. Only those parts of
-a reply are used that the passage supports. Every attempt has its own seed, so that a ledger of finished calls never answers a new one."""
+Calls run in waves, two at a time. After an unusable reply, the call is repeated once, in the next wave; a second unusable reply is a Failure.
+Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that the ledger of finished calls never answers
+a new attempt."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -63,10 +64,10 @@ def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
 MIN_SUPPORT = 0.5
 """The least share of a proposition's words that must be in its passage or the document's title."""
 MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
-"""Bounds of lists, because a small model may repeat one name without end. By rules, no passage of HotpotQA (8,256 of up to 200 tokens) has
-more than 13 propositions, and no inspected proposition more than 27 names."""
+"""Bounds of lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
+HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
 MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
-"""A proposition of so many sentences is no statement but a copy, which a small model makes of a passage."""
+"""A proposition of this many sentences is not a statement but a copy of the passage, as small models make."""
 Name = Annotated[str, at_most("maxLength", 80)]
 
 
@@ -119,7 +120,7 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
 
 
 def goes_in_circles(text: str) -> bool:
-    """Whether a cut reply repeats a proposition: all that it would have said is in front of the repetition.
+    """Whether a cut reply repeats a proposition: everything that it has to say then precedes the repetition.
 
     >>> goes_in_circles('{"propositions": [{"text": "It rains."}, {"text": "It rains."}, {"text": "It ra')
     True
@@ -132,7 +133,7 @@ def goes_in_circles(text: str) -> bool:
 
 
 def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
-    """The proposition; its sentences if they are so many that it is a copy of the passage, without one cut at the end."""
+    """The proposition itself, or its sentences (without one cut at the end) if there are so many that it is a copy of the passage."""
     texts = [unit.text for unit in split_units(proposition.text)]
     if texts and len(proposition.text) >= MAX_PROPOSITION_CHARS and not is_complete(texts[-1]):
         texts = texts[:-1]
@@ -210,7 +211,10 @@ class Prompt:
 
 
 def _count_sentences(text: str) -> int:
-    """The number of complete sentences in a text, at most MAX_PROPOSITIONS: a small model would merge them into one proposition."""
+    """The number of complete sentences in a text, at most MAX_PROPOSITIONS.
+
+    At least as many propositions are requested, because a small model would merge all sentences into one.
+    """
     return min(MAX_PROPOSITIONS, sum(is_complete(unit.text) for unit in split_units(text)))
 
 

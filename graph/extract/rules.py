@@ -35,7 +35,7 @@ _PLURAL_PRONOUNS = frozenset({"They", "Their"})
 _DETERMINER = re.compile(r"\A(?:The|A|An) ", re.IGNORECASE)
 _PLURAL = re.compile(r"[^s]s\b|\band\b")
 _MAX_EXTRA_WORDS = 4
-"""Most extra words between the first and the last word of a name: "Ada Jane (Lovett) Marlow"."""
+"""The maximum number of extra words between the first and the last word of a name: "Ada Jane (Lovett) Marlow"."""
 _OBJECT_AFTER_HER = re.compile(r"^Her (?:was|is|had|has|were)\b")
 _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
 _PLACED = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
@@ -44,7 +44,7 @@ CHARACTERS_A_WORD = 2
 
 
 def read_by_rules(item: PendingDocument) -> list[Reading]:
-    """The readings of one document by rules, all of whose passages are pending."""
+    """The readings by rules of a document all of whose passages are pending."""
     occurrences = extract_by_rules(item.document, item.passages)
     return [
         Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
@@ -52,7 +52,7 @@ def read_by_rules(item: PendingDocument) -> list[Reading]:
 
 
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
-    """The occurrences of every passage, from this document alone (an `Extract`)."""
+    """The occurrences of every passage, from this document alone."""
     titled = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
     inner = _inner_entities(passages)
@@ -99,7 +99,7 @@ def is_name(title: str, inner: Collection[str]) -> bool:
 
 
 def opens_with(sentence: str, name: str) -> bool:
-    """Whether a name is the subject of a sentence: it begins with the name, or with its first word and, a few words later, its last.
+    """Whether a name is the subject of a sentence: the sentence begins with the name, or with its first word and, a few words later, its last.
 
     >>> opens_with("Ada Jane Marlow (1881–1950) built boats.", "Ada Marlow"), opens_with("The Lantern is a ferry.", "Lantern")
     (True, True)

@@ -3,7 +3,7 @@
 All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
 without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions have it, if
 it is rarer than a function word, and if no longer candidate covers all its occurrences. A document's title is an entity wherever it
-occurs. All of it follows from the contents of the index, independent of the order in which documents were added.
+occurs. All of this depends only on the contents of the index, not on the order in which documents were added.
 """
 
 import re
@@ -120,7 +120,7 @@ def _grams(units: Sequence[str], joint: str, shortest: int, longest: int) -> Ite
 
 
 def _long_enough(term: str) -> bool:
-    """Two syllables of Korean or three letters of anything else."""
+    """Whether a term has at least two Korean syllables or three letters of any script."""
     return len(term) > 2 or len(re.findall("[가-힣]", term)) == 2
 
 

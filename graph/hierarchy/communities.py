@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from graph.types import Ints
 
 MOST_ITERATIONS = 10
-"""Graphs of real documents converge in 3 to 9 (8k nodes); one of invented documents takes dozens, and is then .4 % below its final modularity."""
+"""Graphs of real documents (8k nodes) converge in 3 to 9; one of invented documents takes dozens, and after 10 is .4 % below its final
+modularity."""
 _GENERATOR = Lock()
 """igraph has one random number generator for the whole process."""
 
@@ -67,7 +68,7 @@ def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
     """The communities of a graph with new nodes, without detecting them again: int64[N], numbered as in `find_communities`.
 
     Nodes keep their known communities. New ones (−1) are assigned in order, each to the community with the largest sum of edge weights
-    (of equals the lowest), or to one of its own if it has no edge to any.
+    (the lowest of several equal ones), or to a community of its own if it has no edge to any.
     """
     community_N = known_N.copy()
     for node in np.flatnonzero(known_N < 0).tolist():

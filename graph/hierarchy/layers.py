@@ -26,7 +26,7 @@ from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, IdBytes, Ints
 
 MOST_CHANGED_MEMBERS = 0.1
-"""Share of a carried community's members: when one edit adds and removes more, it is summarised again."""
+"""Share of a carried community's members: if one edit adds and removes more than this, the community is summarised again."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class LastHierarchy:
 
 
 MOST_READ = 8_192
-"""Sentence vectors to read from files before their memory is released: whole pages are read with each."""
+"""Sentence vectors to read from files before their memory is released: reading one brings in whole pages."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; texts already encoded under the same id are not encoded again."""
 
@@ -296,7 +296,7 @@ def _add_summaries(
     write: WriteSummaries | None,
     last: LastHierarchy | None,
 ) -> None:
-    """Summarise each group that has propositions; reusable summaries of the last hierarchy are kept."""
+    """Summarise each group that has propositions, reusing summaries of the last hierarchy where possible."""
     same = np.full(len(groups), -1) if last is None else last.same_summaries(groups, builder.last_X, layer)
     pools = iter(builder.pools([group for group, summary in zip(groups, same.tolist(), strict=True) if summary < 0]))
     added: list[SummaryNode] = []

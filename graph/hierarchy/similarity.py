@@ -1,8 +1,8 @@
 """The similarity graph of one layer: k nearest neighbours by cosine, from τ up (GraphMPA §3.1, Eq. 1 and 3).
 
-Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit by bit: every deciding cosine is computed pair by pair, so
-when nodes are added or removed only those are searched. Above, candidates come from an inverted file of faiss (at the end of this file),
-some neighbours are missed, and edges of remaining nodes are kept: the graph depends on its history until it is rebuilt.
+Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every deciding cosine is computed pair by pair, so
+when nodes are added or removed only those are searched. Above that limit, candidates come from an inverted file of faiss (at the end of this
+file), some neighbours are missed, and edges of remaining nodes are reused: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs."""
 
 import math
@@ -31,7 +31,7 @@ BATCH_ROWS, BATCH_PAIRS = 64, 8_192
 
 @dataclass(frozen=True)
 class KnownGraph:
-    """A similarity graph of T nodes, built with the same k and τ, as part of a block that it starts at node `first` of.
+    """A similarity graph of T nodes, built with the same k and τ: the part of the block `edges` that starts at node `first`.
 
     `merge` maps its nodes to the current ones.
     """
@@ -171,7 +171,7 @@ def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similari
 
 
 def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
-    """The nodes that had k nearest and lost one."""
+    """The nodes that had k nearest neighbours and have lost one."""
     near_gone = _own_nearest(known, known.neighbours(known.merge.deleted_G), neighbours)
     full_T = np.bincount(near_gone.row_X, minlength=known.merge.previous_count) == neighbours
     gone_X = known.merge.current_rows(near_gone.other_X) < 0
@@ -197,7 +197,10 @@ def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
 
 
 def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
-    """The k nearest of some nodes of a graph. A row also has the nodes that the node is among the nearest of; the first k are its own."""
+    """The k nearest neighbours of some nodes of a graph.
+
+    The row of a node also has the nodes that count it among their own nearest; the k with the largest cosines are its own (ties go to the first).
+    """
     rows = known.rows(rows_T)
     starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
     row_X = np.repeat(np.arange(len(rows_T)), degree_B)
@@ -217,7 +220,9 @@ def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The lowest cosine at which a node may be among the nearest of an unsearched one: the lowest of its row, or τ with fewer than k."""
+    """The lowest cosine at which a node may be among the nearest of an unsearched one: the lowest in the row of the latter, or τ if it has
+    fewer than k.
+    """
 
     known: KnownGraph
     searched: Ints
@@ -225,7 +230,7 @@ class _Bounds:
     min_similarity: float
 
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
-        """Whether a node with this cosine may be among the nearest of each of these."""
+        """For each of these nodes, whether a node with this cosine to it may be among its nearest."""
         others, place_X = np.unique(other_X, return_inverse=True)
         rows = self.known.rows(np.maximum(self.known.merge.previous_rows(others), 0))
         degree_O = np.diff(rows.indptr)
@@ -269,7 +274,7 @@ def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: fl
 
 
 def _measured(vectors_ND: Matrix, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
-    """The sufficiently similar pairs with their cosines; a pair's bits do not depend on the others, nor on its direction."""
+    """The sufficiently similar pairs with their cosines, whose bits depend neither on the other pairs nor on the direction of a pair."""
     cosine_X = np.empty(len(row_X), np.float32)
     for start in range(0, len(row_X), BATCH_PAIRS):
         part = slice(start, start + BATCH_PAIRS)
@@ -289,12 +294,12 @@ def _k_nearest(pairs: _Pairs, neighbours: int) -> _Pairs:
 
 
 PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
-"""Lists probed for a node, and fewer if only cosines from NEAR up count, as such neighbours are in few lists. They contain .995 of the
-edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
+"""Lists probed for a node; fewer if only cosines from NEAR up count, because such neighbours are in few lists. The probed lists contain
+.995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
 ROUGH = 0.2
-"""Upper bound on how much these codes underestimate a cosine, except for one in thousands."""
+"""Upper bound on how much the codes of the inverted file underestimate a cosine, except for one cosine in thousands."""
 TRAINED_PER_CODE = 64
-"""Training vectors per code, of 16 codes for two dimensions."""
+"""Training vectors for each of the 16 codes that represent two dimensions."""
 SEARCHED_ROWS = 8_192
 
 

@@ -77,7 +77,7 @@ WORDS_PER_TOKEN = 0.75
 MAX_LENGTH_FACTOR = 2
 """A reply is cut at this many times the requested length."""
 SENTENCE_WORDS, MAX_SENTENCES = 15, 50
-"""Words of a sentence, for the number of sentences that a summary may have."""
+"""Assumed words per sentence, to limit the number of sentences of a summary; and the upper bound of that number."""
 
 
 class SummaryReply(ReplyModel):

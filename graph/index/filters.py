@@ -28,7 +28,7 @@ class Condition:
     value: str
 
     def holds(self, value: object) -> bool:
-        """Whether a document's value meets it; numbers compare as numbers, all else as text. A missing value meets only !=."""
+        """Whether a document's value meets the condition; numbers compare as numbers, all else as text. A missing value meets only !=."""
         if value is None:
             return self.operator == "!="
         if isinstance(value, list):

@@ -1,7 +1,7 @@
 """The reader's view of an index: arrays in memory, objects on demand, and the encoder that made its vectors.
 
-An Index is read-only, so any number of threads may share it. Before it: lookup of rows by name, and BM25 over all passages, with scores
-of frequent terms cached. After it: an index that is reopened when it has been written.
+An Index is read-only, so any number of threads may share it. Before it, this file has lookup of rows by name, and BM25 over all passages,
+with scores of frequent terms cached; after it, an index that is reopened when it has been written.
 Legend: P passages, W terms."""
 
 from bisect import bisect_left
@@ -83,7 +83,7 @@ class TermScores:
         self._lock = Lock()
 
     def sum(self, rows: Sequence[int]) -> Floats:
-        """BM25 of every passage for the terms in `rows`, counted as often as they are repeated: float32[P]."""
+        """BM25 of every passage for the terms in `rows`, each counted as often as it occurs there: float32[P]."""
         scores_P = np.zeros(self._count_WP.shape[1], np.float32)
         for row in rows:
             if FREQUENT_SHARE * self._texts_W[row] >= len(scores_P):
@@ -135,7 +135,7 @@ class Index:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """The unit vectors [Q, D] of queries, by the index's own encoder (loaded at the first call)."""
+        """The unit vectors [Q, D] of queries, by the index's own encoder (loaded on the first call)."""
         return unit_rows(self.encoder_source.get().encode_queries(texts))
 
     def encode_texts(self, texts: Sequence[str]) -> Floats:
@@ -147,9 +147,9 @@ class Index:
         return self.encoder_source.get().count_tokens(text)
 
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
-        """The index of only the documents that meet all conditions; itself when there are none.
+        """The index of only the documents that meet all conditions; this index itself if there are no conditions.
 
-        The most recently used are cached, as many as fit MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
+        The most recently used are cached, as many as fit into MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
         """
         if not conditions:
             return self
@@ -167,7 +167,7 @@ class Index:
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index for a reader with access to only the documents that meet all conditions; empty if none does.
 
-        Unlike `where`, it has no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
+        Unlike that of `where`, this index has no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_rest(self.data, part))
@@ -217,7 +217,7 @@ class Index:
         return key
 
     def rows_of(self, passages: Sequence[Passage]) -> Ints:
-        """The rows of passages that `passage` made: int64[R]."""
+        """The rows of passages that `passage` returned: int64[R]."""
         documents = [row_of(self.data, "document", each.source) or 0 for each in passages]
         first_R = np.searchsorted(self.data.passage_document_P, documents)
         return first_R + np.array([each.order for each in passages], np.int64)
@@ -343,7 +343,7 @@ class EncoderSource:
         self._encoder: Encoder | None = None
 
     def get(self) -> Encoder:
-        """The encoder; UserError when the one that the index names has other weights or prompts than the index."""
+        """The encoder; UserError when its weights or prompts are not those that the index was made with."""
         with self._lock:
             if self._encoder is None:
                 encoder = self._open(self._spec)
@@ -362,7 +362,7 @@ def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> 
 
 
 def _load(folder: Path) -> tuple[Manifest, IndexData]:
-    """The manifest and its arrays; of a later generation if a writer removed the files meanwhile."""
+    """The manifest and its arrays; those of a later generation if a writer has removed the files in the meantime."""
     manifest = read_manifest(folder)
     try:
         return manifest, load_arrays(folder, IndexData, manifest)

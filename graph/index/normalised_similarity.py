@@ -21,7 +21,7 @@ the median as u Recall@5 is lower (docs/log.md)."""
 MOST_USUAL = 0.99
 """Upper bound on u, for an index whose texts are all the same."""
 LEAST_SQUARE = 0.05
-"""As of two vectors of similarity −.9."""
+"""The value for two vectors of equal weight and similarity −.9."""
 
 
 def usual_cosine(index: Index) -> float:
@@ -35,7 +35,7 @@ def normalised_similarity(index: Index, cosines: Floats) -> Floats:
 
 
 def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -> Floats:
-    """The same for cosines with a query's vector [D], or those of queries [n, D], which are the last axis of `cosines`.
+    """As `normalised_similarity`, for cosines with a query's vector [D], or with those of queries [n, D], the last axis of `cosines`.
 
     u is at most the median of a query's cosines with the propositions: where these are more similar to each other than to any question
     (turns of one conversation, an encoder with separate prompts), their own quantile would be too high for a question.

@@ -67,7 +67,7 @@ class Pretrained:
 class PretrainedModel(Pretrained):
     """A language model as GGUF, stored next to its conversion, whose greedy reply to `question` must be `reply_ids`.
 
-    The reply has wide margins, so that engines with other rounding give it, too.
+    Every token of the reply wins by a wide margin, so engines with other rounding give it, too.
 
     `precision` is the number format of the converted weights.
     """
@@ -251,7 +251,7 @@ RECORD = "pretrained.json"
 
 
 def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
-    """The folder of a model in `among` (the language models of the catalogue) or of a shipped adapter; any other name or path unchanged.
+    """The folder of a model in `among` (the language models of the catalogue) or of a shipped adapter; any other name or path is returned unchanged.
 
     A folder of that name in the working directory takes precedence. UserError for a model that is not fetched yet, or damaged.
     """
@@ -273,7 +273,7 @@ def gguf_of(model: PretrainedModel) -> Path:
 
 
 def name_of(folder: str) -> str:
-    """The name of the catalogue's model in `folder`; any other folder or name unchanged."""
+    """The name of the catalogue's model in `folder`; any other folder or name is returned unchanged."""
     return next((known.name for known in CATALOGUE.values() if Path(folder) == folder_of(known)), folder)
 
 
@@ -283,7 +283,7 @@ def folder_of(model: Pretrained) -> Path:
 
 
 def is_fetched(model: Pretrained) -> bool:
-    """Whether a model is in the cache, converted from the catalogue's file, which must be there, too, for a language model."""
+    """Whether a model is in the cache, converted from the catalogue's file; for a language model, that file must be there, too."""
     record = read_record(model)
     return record.get("sha256") == model.sha256 and (
         not isinstance(model, PretrainedModel) or model.file in record.get("files", {})

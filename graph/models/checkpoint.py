@@ -1,6 +1,6 @@
 """A checkpoint's properties without loading it: the fingerprint of its weights, an adapter's base, its number format and answer form.
 
-Ledgers, data and caches are keyed by the fingerprint. That of large files is cached by their sizes and times in the user's cache."""
+Ledgers, data and caches are keyed by the fingerprint. For large files it is stored in the user's cache, keyed by their sizes and times."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SHOWN_DIGITS = 12
 def model_name(target: str) -> str:
     """A model's folder, or a GGUF file, as `name#fingerprint` of its weights, tokenizer and chat template, without its path.
 
-    A hub name unchanged.
+    A hub name is returned unchanged.
     """
     path = Path(target).expanduser()
     if path.is_file():
@@ -132,9 +132,14 @@ def adapter_base(source: str) -> str:
     return base
 
 
+def base_of(source: str) -> str:
+    """The base model of an adapter; any other model itself."""
+    return adapter_base(source) if is_adapter(source) else source
+
+
 def base_weights(source: str) -> str:
-    """The fingerprint of a model's weights, or of an adapter's base; a hub name unchanged."""
-    base = Path(resolve(adapter_base(source) if is_adapter(source) else source))
+    """The fingerprint of a model's weights, or of an adapter's base; a hub name is returned unchanged."""
+    base = Path(resolve(base_of(source)))
     return weights_fingerprint(base) if base.is_dir() else str(base)
 
 

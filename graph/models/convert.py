@@ -92,7 +92,7 @@ def check_reply(folder: Path, known: PretrainedModel) -> None:
 
 
 MAGIC = b"E5S1"
-BLOCK, BLOCK_BYTES = 32, 18
+BLOCK_BYTES = 18
 QUANTISED = 1
 """The kind of a tensor in blocks; 0 is float32."""
 PROMPTS = {"query": "query: ", "document": "passage: "}

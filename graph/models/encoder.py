@@ -1,7 +1,7 @@
-"""Sentence encoders: a SPEC (a folder, a hub name, "minilm", "e5-small") to unit vectors, with the prompts and pooling of its folder.
+"""Sentence encoders: open a SPEC (a folder, a hub name, "minilm", "e5-small") and encode texts as unit vectors, with its prompts and pooling.
 
-Encoders trained for retrieval put different prompts before questions and texts. The folder has them in the format of sentence-transformers;
-models published without them are recognised by their names."""
+Encoders trained for retrieval put different prompts before questions and texts. The folder states them in the format of sentence-transformers;
+models published without prompts are recognised by their names."""
 
 import json
 import re
@@ -106,8 +106,8 @@ FINGERPRINTED = (".safetensors", ".json")
 class SentenceEncoder:
     """The encoder in a SentenceTransformer folder: float32 unit vectors, bf16 weights if the processor has instructions for them.
 
-    Pooling and normalisation are the folder's; so are prompts, unless `name` ends with that of a known family. The model is loaded
-    at the first call that needs it; counting tokens and the fingerprint need only the files.
+    Pooling, normalisation and prompts are the folder's; without prompts there, they are those of the family that `name` ends with, if it is
+    known. The model is loaded at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
     def __init__(self, folder: Path, name: str = "") -> None:
@@ -205,7 +205,7 @@ class SentenceEncoder:
 
         model = self._read_model()
         model = model.to(torch.bfloat16) if computes_in_bfloat16() else model
-        # Enables truncation and padding of its tokenizer, which would fail in a thread while another one uses it.
+        # Enables the tokenizer's truncation and padding now: later, that would fail while another thread uses the tokenizer.
         model.encode([""], show_progress_bar=False)
         return model
 

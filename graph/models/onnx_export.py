@@ -70,7 +70,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
 
 
 def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
-    """Write the export into `folder`; whether that succeeds and its vectors equal those of the model's own `encode`."""
+    """Write the export into `folder`; True if that succeeds and its vectors equal those of the model's own `encode`."""
     try:
         write_export(model, tokenizer_file, folder)
         return same_vectors(model, folder, prompt)
@@ -82,7 +82,7 @@ def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path, 
 
 
 def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> None:
-    """Export the model into `folder` by torch, with its tokenizer."""
+    """Export the model into `folder` with torch, and its tokenizer."""
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.max_seq_length)

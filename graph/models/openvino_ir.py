@@ -124,7 +124,8 @@ _UNSUPPORTED = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", 
 def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
     """The change of each matrix of the model in `base`, by GGUF name: float32[O, I].
 
-    (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), with rank-stabilised LoRA (α / √r) B A. UserError for an adapter with other changes, or of a family whose matrices GGUF reorders.
+    (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), with rank-stabilised LoRA (α / √r) B A. UserError for an adapter with other
+    changes, or of a family whose matrices GGUF reorders.
     """
     architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
@@ -149,7 +150,7 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
 
 
 def read_safetensors(file: Path) -> Mapping[str, NDArray[np.float32]]:
-    """The tensors of a file in float32, which NumPy has no bfloat16 for; UserError for another number format."""
+    """The tensors of a file in float32, because NumPy has no bfloat16; UserError for any other number format."""
     from safetensors import deserialize
 
     return {name: _float32(tensor, f"{file}: {name}") for name, tensor in deserialize(file.read_bytes())}  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The ledger of model calls in the database of an index: serve/ledger.py's, but written by several processes at once."""
+"""The ledger of model calls in the database of an index: as in serve/ledger.py, but several processes may write it at once."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s"
 
 
 class PostgresCalls:
-    """The table `calls` in the database of the index in a folder. UserError if it cannot be reached, and as `check_schema`."""
+    """The table `calls` in the database of the index in a folder. UserError if it cannot be reached, and as in `check_schema`."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)
@@ -28,7 +28,7 @@ class PostgresCalls:
         return self._run(_GET, (key,)).fetchone()  # type: ignore[return-value]
 
     def put(self, row: CallRow) -> None:
-        """Commit a row, unless one with its key exists, or a text in it has a NUL, which PostgreSQL cannot hold."""
+        """Commit a row, unless one with its key exists, or a text in it has a NUL, which PostgreSQL cannot store."""
         if not any(isinstance(value, str) and "\0" in value for value in row):
             self._run(_PUT, row)
 

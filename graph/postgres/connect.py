@@ -44,7 +44,7 @@ def connect(dsn: str) -> Connection:
 
 @contextmanager
 def report_refusals(dsn: str) -> Iterator[None]:
-    """Turn PostgreSQL's errors into UserErrors: `Unavailable`, except for text that it cannot hold."""
+    """Turn PostgreSQL's errors into UserErrors: `Unavailable`, except for text that it cannot store."""
     try:
         yield
     except psycopg.Error as problem:
@@ -89,7 +89,7 @@ def dsn_of(folder: Path) -> str:
 
 
 def _parse_dsn(dsn: str) -> dict[str, str]:
-    """The parameters of a connection string; UserError, quoting nothing of it, when it is invalid or a password spilt into the address."""
+    """The parameters of a connection string; UserError, which quotes no part of it, when it is invalid or part of a password is in the address."""
     with suppress(psycopg.ProgrammingError):
         parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
         if not any("@" in parameters.get(name, "") for name in ADDRESS_PARAMETERS):

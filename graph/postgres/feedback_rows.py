@@ -17,7 +17,7 @@ FeedbackRow = tuple[str, str, str, int, str, str, str]
 
 
 class PostgresFeedback:
-    """The table `feedback` of the index in a folder; Unavailable if it cannot be reached, and as `check_schema`."""
+    """The table `feedback` of the index in a folder; Unavailable if it cannot be reached, and as in `check_schema`."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)
@@ -41,7 +41,7 @@ class PostgresFeedback:
         return self._read(_READ.format('WHERE "user" = %s'), (user,))
 
     def delete_user(self, user: str) -> int:
-        """Delete the rows of a user; how many there were."""
+        """Delete the rows of a user; returns how many there were."""
         with transaction(self._dsn) as connection:
             check_schema(connection, database_of(self._dsn))
             return connection.execute(_DELETE, (user,)).rowcount

@@ -30,7 +30,7 @@ def enter_schema(connection: Connection) -> None:
 
 
 def migrate(connection: Connection, database: str) -> None:
-    """Create the schema if it is missing, and run pending migrations. Unavailable as `check_schema`, or if another role owns the schema."""
+    """Create the schema if it is missing, and run pending migrations. Unavailable as in `check_schema`, or if another role owns the schema."""
     enter_schema(connection)
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
@@ -63,7 +63,7 @@ def check_schema(connection: Connection, database: str) -> None:
 
 
 def _check_newest(connection: Connection, database: str) -> int:
-    """The number of the newest migration that was run, 0 for none; Unavailable as `check_schema`."""
+    """The number of the newest migration that was run, 0 for none; Unavailable as in `check_schema`."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
         remedy = "create one: modegraph copy INDEX DATABASE"
         raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
@@ -76,7 +76,7 @@ def _check_newest(connection: Connection, database: str) -> int:
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
-    """Make a new folder the index with its rows in this database, and create the tables there; an existing index is unchanged.
+    """Make a new folder an index whose rows are in this database, and create the tables there; an existing index is left unchanged.
 
     UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and
     when the connection string contains a password.

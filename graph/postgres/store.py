@@ -32,7 +32,7 @@ _TABLE_NAME = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
 class PostgresStore(Store):
-    """The store of an index in a database: a writer's with `turn`, else read-only. UserError as `check_schema`."""
+    """The store of an index in a database: a writer's with `turn`, else read-only. UserError as in `check_schema`."""
 
     def __init__(self, dsn: str, turn: Turn | None = None) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _Statements:
 
 @cache
 def to_psycopg(statement: str) -> str:
-    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables: a search_path would outlive it in a pooler.
+    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables: a search_path would outlive the statement in a pooler.
 
     >>> to_psycopg("SELECT row FROM topics WHERE id = ?")
     'SELECT row FROM modegraph_index.topics WHERE id = %s'
@@ -182,5 +182,5 @@ def _copy_rows(connection: Connection, table: str, columns: Sequence[str], rows:
 
 
 def _without_nul(text: str) -> str:
-    """A model's reply without NUL, which PostgreSQL cannot hold."""
+    """A model's reply without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", INSTEAD_OF_NUL)

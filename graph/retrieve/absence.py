@@ -1,6 +1,6 @@
 """The probability of absence: that the documents do not cover a question, estimated from the passages retrieved for it. No model is called.
 
-Three values from 0 to 1 measure how far the retrieved passages are about the question (`signs`), independent of the encoder's and the collection's
+Three values from 0 to 1 measure how well the retrieved passages match the question (`signs`), independent of the encoder's and the collection's
 scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`), with
 half of the questions run on a collection without their documents.
 
@@ -48,8 +48,8 @@ def absence(signs_F: Floats) -> float:
 
 
 def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
-    """How far passages are about a question: the share of its words in the passage that has most of them, the share in all passages
-    together, and the similarity of the nearest: float32[3].
+    """How well passages match a question: the share of its words in the passage that has most of them, the share in all passages
+    together, and the similarity of the nearest passage: float32[3].
     """
     weights = word_weights(index, query.text)
     forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in passages]
@@ -58,7 +58,7 @@ def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
 
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
-    """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index counts as one in no passage."""
+    """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index counts as a word in no passage."""
     data = index.data
     weights: dict[str, float] = {}
     for term in terms_of(question):

@@ -5,13 +5,12 @@ goes to `hierarchy`; all others go to `hops`. It calls no model. Scoring belongs
 
 import json
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 from graph.errors import UserError
-from graph.index.index import Index
+from graph.index.index import Index, row_of
 from graph.retrieve.absence import judge_absence
 from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
@@ -73,10 +72,8 @@ def _sources_of(evidence: Evidence) -> Iterable[str]:
 
 def _metadata_of(data: IndexData, source: str) -> dict[str, Any]:
     """The metadata of a document; {} if the index, or this part of it, has no document of that source."""
-    row = bisect_left(range(len(data.document_sources)), source, key=lambda each: data.document_sources[each])
-    if row == len(data.document_sources) or data.document_sources[row] != source:
-        return {}
-    return dict(json.loads(data.document_metadata[row]))
+    row = row_of(data, "document", source)
+    return {} if row is None else dict(json.loads(data.document_metadata[row]))
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

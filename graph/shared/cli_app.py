@@ -28,7 +28,7 @@ OTHER_WORDS = {
 
 
 class Group(TyperGroup):
-    """A group of commands; a misspelt one names the nearest."""
+    """A group of commands; the error for a misspelt command names the nearest one."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """typer's --help, with our text."""
@@ -74,7 +74,7 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command; `command` makes one with several values to an option, or settings."""
+    """A command; `command` makes one whose options take several values, or that has settings."""
 
     several: ClassVar[Collection[str]] = ()
     """Options that take several values in a row."""
@@ -151,7 +151,7 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
 
 
 def namesakes_with(option: str, group: Any, name: str, path: tuple[str, ...] = ()) -> list[str]:
-    """The commands below a group whose last word is `name` and that have an option, by their words."""
+    """The words of the commands below a group that end in `name` and have this option."""
     found = []
     for words, inner in getattr(group, "commands", {}).items():
         if words.split()[-1] == name and any(option in param.opts for param in inner.params):
@@ -172,7 +172,7 @@ def _in_our_words(option: Any, panel: str | None = None) -> Any:
 
 
 def _tell(problem: typer.TyperException, ctx: Any, command: Any) -> NoReturn:
-    """A UserError that names the nearest option, for an unknown option; any other problem unchanged."""
+    """Raise a UserError that names the nearest option, if an option is unknown; any other problem is raised unchanged."""
     if not hasattr(problem, "possibilities"):
         raise problem
     given = str(getattr(problem, "option_name", ""))

@@ -197,14 +197,13 @@ _RERANKER = typer.Option(
     metavar="NAME", rich_help_panel=RETRIEVAL, help="Cross-encoder that reranks the results, as a folder or hub name."
 )
 Reranker = Annotated[str, _RERANKER]
-Verifier = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=MODEL,
-        help="Trained verifier, as a folder or hub name; by default the one shipped with modegraph.",
-    ),
-]
+_VERIFIER = typer.Option(
+    metavar="NAME",
+    rich_help_panel=MODEL,
+    help="Trained verifier, as a folder or hub name; by default the one shipped with modegraph.",
+)
+Verifier = Annotated[str, _VERIFIER]
+SomeVerifier = Annotated[str | None, _VERIFIER]
 _UNSUPPORTED = typer.Option(
     "--unsupported",
     metavar="WHAT",
@@ -213,14 +212,6 @@ _UNSUPPORTED = typer.Option(
 )
 UnsupportedAs = Annotated[str, _UNSUPPORTED]
 SomeUnsupportedAs = Annotated[str | None, _UNSUPPORTED]
-SomeVerifier = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=MODEL,
-        help="Trained verifier, as a folder or hub name; by default the one shipped with modegraph.",
-    ),
-]
 SomeReranker = Annotated[str | None, _RERANKER]
 Abstain = Annotated[
     float | None,

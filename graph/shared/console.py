@@ -136,7 +136,7 @@ def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], in
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    """Log progress in lines; the pace is measured after the first item, which often includes start-up time, and not by those that come with it."""
+    """Log progress in lines; the pace is measured after the first item, which often includes start-up time, and the rest of its batch."""
     done = first = 0
     begun = last = started = time.monotonic()
     for item in items:

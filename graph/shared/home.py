@@ -13,7 +13,7 @@ from graph.shared.ids import checksum, content_id
 
 HOME = Path(__file__).resolve().parents[2]
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
-"""A scheme of at least two letters, since one is a drive; a Path keeps one slash of the two."""
+"""A scheme of at least two letters, since a single letter is a drive; a Path keeps only one of the two slashes."""
 
 
 def installed_version(package: str) -> str:

@@ -1,6 +1,6 @@
 """Progress of a folder while it is filled: `progress.jsonl` in it, deleted when the work is done.
 
-Its first line describes the work, each further one its progress. The working process holds a lock on the file, which ends with the process:
+Its first line describes the work, each further one its progress. The working process holds a lock on the file, which is released when the process ends:
 an unlocked file belongs to interrupted work. Resumed work appends another description.
 """
 

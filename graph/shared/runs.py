@@ -163,7 +163,7 @@ class Course:
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """A figure of a set of questions, of the untuned and of the tuned model."""
+    """A figure on a set of questions, for the untuned and for the tuned model."""
 
     of: str
     figure: str
@@ -172,7 +172,7 @@ class BeforeAfter:
 
 
 def course_of(folder: Path, run: FoundRun) -> Course:
-    """The course of a run that `find_runs` found in `folder`; without curves if it logged no rows. Every n-th point of a curve longer than MOST_POINTS."""
+    """The course of a run that `find_runs` found in `folder`; without curves if it logged no rows. Curves longer than MOST_POINTS keep every n-th point."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in logged_rows(folder, run):
         for name, value in only_numbers(row).items():
@@ -197,7 +197,7 @@ def logged_rows(folder: Path, run: FoundRun) -> Iterable[Mapping[str, Any]]:
 
 
 def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
-    """The whole rows of a file; none for a missing one and for a link that leads out of `root`."""
+    """The complete rows of a file; none for a missing file and for a link that leads out of `root`."""
     if not file.resolve().is_relative_to(root.resolve()) or not file.is_file():
         return []
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -205,7 +205,7 @@ def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
 
 
 def states_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:
-    """The rows in a checkpoint; none if it is not whole."""
+    """The rows in a checkpoint; none if it is incomplete or outside `root`."""
     try:
         if not file.resolve().is_relative_to(root.resolve()):
             return []
@@ -215,7 +215,7 @@ def states_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:
 
 
 def before_and_after(folder: Path, run: FoundRun) -> list[BeforeAfter]:
-    """The figures of the untuned and the tuned model on each set, of a finished `tune`; none of another run."""
+    """The figures of the untuned and the tuned model on each set, for a finished `tune`; none for any other run."""
     if run.stage != "tune" or run.state != "finished":
         return []
     record = json.loads((folder / run.name / "recommended.json").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """Approximate nearest neighbours (ANN) of the vectors of one segment: a faiss inverted file (IVF, 8 bits per number), next to the segment.
 
-Vectors are in lists around centroids; a search probes the lists nearest to the query. Their number is chosen when the file is built: the
-smallest with which a sample of the vectors reaches a recall of RECALL_AIMED. A search returns candidates, which the caller ranks by exact cosine.
+Vectors are in lists around centroids; a search probes the lists nearest to the query. How many is chosen when the file is built: the
+smallest number with which a sample of the vectors reaches a recall of RECALL_AIMED. A search returns candidates, which the caller ranks by exact cosine.
 
 Legend: R rows of a segment, Q queries, K results of each, X compared rows, L lists, D dimensions.
 """

@@ -25,9 +25,9 @@ from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
 from graph.store.vectors import Vectors
 
 ROWS = ".rows"
-"""Suffix of a field of vectors, of which only the rows in the segments are stored."""
+"""Suffix of a field of vectors: only their rows in the segments are stored."""
 MAY_BE_MOVED: tuple[Any, ...] = (Strings, Block)
-"""Types of fields that stay unassembled: base and changes."""
+"""Types of fields that stay unassembled, as a base and its changes."""
 D = TypeVar("D", bound=AssembledWhenRead)
 
 
@@ -44,7 +44,7 @@ def save_arrays(
     """Write every field of the dataclass `data` under `folder`; return the manifest, which `publish` makes current.
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (four .npy) or Vectors (their rows in the segments, .rows.npy). With a `base`,
-    only the changes of moved fields are written (.moved.npz, graph/store/columns/column_files.py), else all of them. `facts` go into the
+    moved fields are written as their changes to it (.moved.npz, graph/store/columns/column_files.py), all others in full. `facts` go into the
     manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/vector_files.py.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
@@ -120,7 +120,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
 
 
 def _assemble_when_read(kind: type[D], values: Mapping[str, Any], hints: Mapping[str, Any]) -> D:
-    """The columns as `kind`, which assembles moved ones when they are first read, except those that stay unassembled."""
+    """The columns as a `kind` that assembles moved ones when they are first read, except types in MAY_BE_MOVED."""
     moved = {
         name: value
         for name, value in values.items()
@@ -153,7 +153,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def check_arrays(folder: Path, manifest: Manifest, but: str = "") -> None:
-    """UserError when a file of the arrays, or of their base, has a changed byte; segments and files in the folder `but` are not checked."""
+    """UserError when a file of the arrays, or of their base, has a changed byte; segments, and files in a folder named `but`, are not checked."""
     for file, facts in files_in(folder, manifest).items():
         if file.parent.name != but and not has_sum(file, facts["checksum"]):
             found = f"{file}: a changed byte"
@@ -170,7 +170,7 @@ def _ann_facts(ann: Ann) -> dict[str, Any]:
 
 
 def _names_in_use(folder: Path) -> list[str]:
-    """`names_in` the current manifest; none without a valid one."""
+    """The names in the current manifest (`names_in`); none if there is no valid manifest."""
     try:
         return names_in(read_manifest(folder))
     except UserError:

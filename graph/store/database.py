@@ -1,6 +1,6 @@
-"""database.json in the folder of an index: its rows are in PostgreSQL, and these are the connection parameters, without a password.
+"""database.json in an index's folder: how to connect to the PostgreSQL database that holds the index's rows, without a password.
 
-Arrays, segments and the manifest are still in the folder, where readers on every machine find them.
+Arrays, segments and the manifest stay in the folder, where readers on every machine find them.
 """
 
 import json
@@ -20,7 +20,7 @@ def has_database(folder: Path) -> bool:
 
 
 def read_database(folder: Path) -> dict[str, str]:
-    """The connection parameters, with libpq's names; UserError if the file has none."""
+    """The connection parameters, under libpq's names; UserError if they cannot be read."""
     file = folder / DATABASE_FILE
     try:
         parameters = json.loads(file.read_text(encoding="utf-8"))[KEY]

@@ -76,7 +76,7 @@ class PendingVectors:
         self._add(file, _open_batch(file)[0])
 
     def take(self, ids: IdBytes, dtype: np.dtype[Any]) -> StoredVectors:
-        """The vectors [N, D] of ids, at least one, all of which must be stored. float16 rounds them.
+        """The vectors [N, D] of at least one id; all ids must be stored. float16 rounds them.
 
         Reads file by file, so only one batch at a time is in memory.
         """

@@ -54,7 +54,7 @@ def is_damage(problem: sqlite3.Error) -> bool:
 
 
 def is_cut(file: Path) -> bool:
-    """Whether a file is shorter than its header says (sqlite.org/fileformat.html, 1.3): SQLite opens it and finds the missing rows absent.
+    """Whether a file is shorter than its header says (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the other rows.
 
     Also true for a moment while another process folds its write-ahead log.
     """

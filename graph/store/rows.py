@@ -25,7 +25,7 @@ _SHARED = (
     ("entities", "SELECT entity FROM mentions JOIN held USING (occurrence)", "mentions", "entity"),
     ("topics", "SELECT topic FROM occurrence_topics JOIN held USING (occurrence)", "occurrence_topics", "topic"),
 )
-"""Shared tables: the rows that the occurrences `held` refer to, and the table and column of all references to it."""
+"""Shared tables: the rows that the occurrences `held` refer to, and the table and column that refer to the table."""
 
 
 def document_hash(document: Document, read_from: str) -> str:

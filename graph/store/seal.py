@@ -1,4 +1,4 @@
-"""The seal of index.sqlite: its checksums by block, as the last finished run left it.
+"""The seal of index.sqlite: its checksums by block, as of the last finished run.
 
 A missing seal means that a run did not finish (`modegraph resume` finishes it); a seal that does not match means damage. After a few writes
 to the file, only the changed blocks are read to seal it again."""
@@ -32,7 +32,7 @@ class BlockSums:
         return cls(0, ()).updated(file, ())
 
     def updated(self, file: Path, written: Iterable[int]) -> "BlockSums":
-        """The current checksums of the file, if only the blocks `written`, the last one and later ones have changed."""
+        """The current checksums of the file, if only the blocks `written`, the last known one and later ones have changed."""
         count = -(-file.stat().st_size // BLOCK_BYTES)
         changed = {*written, *range(max(0, len(self.blocks) - 1), count)}
         old = dict(enumerate(self.blocks[:count]))

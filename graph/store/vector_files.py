@@ -1,8 +1,8 @@
 """Writes a matrix of vectors to files and opens it: new vectors go into a new segment, small segments are merged.
 
-At the end, the policy: which segments are rewritten and which have an ANN index, so that there are few segments of each order of magnitude,
+The policy is at the end: which segments are rewritten and which get an ANN index, so that there are few segments of each order of magnitude
 and few vectors outside ANN indexes.
-Legend: N rows of a matrix, R rows of its segments, concatenated, S segments, K segments that are not rewritten."""
+Legend: N rows of a matrix, R rows of its concatenated segments, S segments, K segments that are not rewritten."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
 
 
 def _renumbered(vectors: Vectors, unchanged: Sequence[int]) -> tuple[Ints, Numbers]:
-    """The rows in no unchanged segment, and the position of every row once they follow the unchanged segments."""
+    """The rows to write (those in no unchanged segment), and the position of every row once the written rows follow the unchanged segments."""
     row_N, segment_K = np.array(assembled_numbers(vectors.row_N)), np.array(unchanged, np.int64)
     shift_S, segment_N = np.zeros(len(vectors.segments), np.int64), vectors.segment_of(row_N)
     ends = np.cumsum([0, *(len(vectors.segments[place].ids_R) for place in unchanged)])
@@ -59,7 +59,7 @@ def _renumbered(vectors: Vectors, unchanged: Sequence[int]) -> tuple[Ints, Numbe
 
 
 def with_ann(folder: Path, vectors: Vectors, ann_rows: int, merge_factor: int, compact: bool = False) -> Vectors:
-    """The same vectors, with an ANN index for each segment of `segments_to_index`; if `compact`, for no other."""
+    """The same vectors, with an ANN index for each segment of `segments_to_index`; if `compact`, no other segment has one."""
     due = segments_to_index([len(segment.ids_R) for segment in vectors.segments], len(vectors), ann_rows, merge_factor)
     segments = list(vectors.segments)
     for place, segment in enumerate(segments):
@@ -77,7 +77,7 @@ def has_ann_due(vectors: Vectors, ann_rows: int, merge_factor: int) -> bool:
 
 
 def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[str, Ann] | None = None) -> Vectors:
-    """The vectors in segment files, memory-mapped; `ann` has the ANN indexes of segments by name."""
+    """The vectors in segment files, memory-mapped; `ann` maps names of segments to their ANN indexes."""
     segments = (open_segment(folder / SEGMENT_FOLDER / name) for name in names)
     return Vectors(tuple(replace(segment, ann=(ann or {}).get(segment.name)) for segment in segments), row_N)
 
@@ -85,8 +85,10 @@ def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[s
 def segments_to_merge(
     rows_S: Sequence[int], live_S: Sequence[int], new: Collection[int], merge_factor: int
 ) -> set[int]:
-    """The segments to rewrite: those with more than half of their rows deleted, and those smaller than `merge_factor` times the rows written, if
-    with the new one they are at least `merge_factor`. So there are few: about `merge_factor` of each order of magnitude.
+    """The segments to rewrite, besides the `new` ones: those with more than half of their rows deleted, and those smaller than `merge_factor`
+    times the rows to write, once there are `merge_factor` of them, counting the one being written.
+
+    So about `merge_factor` segments of each order of magnitude remain.
 
     >>> segments_to_merge([100, 1, 1, 1], [100, 1, 1, 1], {3}, 3), segments_to_merge([100, 8], [49, 8], set(), 3)
     ({1, 2}, {0})
@@ -104,7 +106,7 @@ def segments_to_merge(
 
 
 def segments_to_index(rows_S: Sequence[int], live: int, ann_rows: int, merge_factor: int) -> set[int]:
-    """The segments that have an ANN index: with at least `ann_rows` vectors in use, all with at least `ann_rows / merge_factor` rows.
+    """The segments that get an ANN index: if at least `ann_rows` vectors are in use, those of `ann_rows / merge_factor` rows or more.
 
     Smaller segments are few (`segments_to_merge`), so exact search covers at most about `ann_rows` vectors.
 

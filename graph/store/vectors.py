@@ -20,6 +20,7 @@ from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
 from graph.store.columns.moved import MovedNumbers, Numbers, assembled_numbers, numbers_from
+from graph.store.columns.strings import follow_one_another
 from graph.store.float16 import StoredVectors, as_float32, product, release_memory
 from graph.types import Floats, IdBytes, Ints
 
@@ -211,7 +212,7 @@ class Vectors:
 
     def only(self, rows: Ints) -> "Vectors":
         """The given rows in memory: shared if they are consecutive rows of a single segment, else copied."""
-        consecutive = self.is_one_segment and len(rows) > 0 and bool((np.diff(rows) == 1).all())
+        consecutive = self.is_one_segment and follow_one_another(rows)
         return Vectors.of(self.stored(slice(rows[0], rows[-1] + 1) if consecutive else rows))
 
 

@@ -27,7 +27,7 @@ aan dat de door een het niet op te van voor werd
 av att det ett för med och på som
 """
 FOREIGN_FUNCTION_WORDS = frozenset(_FOREIGN.split()) - FUNCTION_WORDS - {"no"}
-"""Of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English words too."""
+"""Function words of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English words too."""
 _NEGATORS = """
 not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked
 """
@@ -62,7 +62,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
 _SHORTEST_STEM = 4
 _SHARED_LETTERS = 5
-"""Two words that share this many initial letters count as forms of one; shorter words must be equal."""
+"""Two words that share this many initial letters count as forms of one word; shorter words must be equal."""
 
 
 @dataclass(frozen=True)

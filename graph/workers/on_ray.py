@@ -27,7 +27,7 @@ from graph.workers import worker
 CONNECT_S = 2.0
 """Timeout for a TCP connection to the address."""
 ANSWER_S = 2.5
-"""Timeout for it to answer as Ray."""
+"""Timeout for an answer from Ray at the address."""
 NO_STATISTICS = {"RAY_USAGE_STATS_ENABLED": "0"}
 LOCAL_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 """Environment of a cluster started here. The first variable, which Ray reads at import, makes it use 127.0.0.1 on Linux as elsewhere."""
@@ -141,7 +141,7 @@ def _is_ray(address: str) -> bool:
 
 @contextmanager
 def _silenced_stderr() -> Iterator[None]:
-    """Redirect this process's standard error to /dev/null: Ray's native code writes there, past Python, what another service answered."""
+    """Redirect this process's standard error to /dev/null: Ray's native code, bypassing Python, writes another service's answer there."""
     stderr = os.dup(2)
     with Path(os.devnull).open("wb") as null:
         os.dup2(null.fileno(), 2)
@@ -187,7 +187,7 @@ class _RunningWorker:
 
 
 class Pool:
-    """At most one worker in each of these slots, of which there is at least one."""
+    """Workers in one or more slots, at most one in each."""
 
     def __init__(self, cluster: Cluster, slots: Sequence[Slot]) -> None:
         self._cluster, self.slots = cluster, slots
@@ -214,7 +214,7 @@ class Pool:
             return key, [self._functions[key]]
 
     def send(self, function: tuple[str, list[Any]], batch: Any) -> Any:
-        """A reference to the result of a batch, which goes to the least busy worker once that has room for it."""
+        """A reference to the result of a batch, which goes to the least busy worker as soon as that can take it."""
         with self._lock:
             while (least := self._least_busy()).load >= BATCHES_AHEAD:
                 self._ready([*self._starting, *self._pending()], POLL_S)
@@ -223,7 +223,7 @@ class Pool:
             return reference
 
     def _least_busy(self) -> _RunningWorker:
-        """The worker with the fewest batches per thread. When every thread is busy, as many workers again are started for the batches to come."""
+        """The worker with the fewest batches per thread. When every thread is busy, the number of workers is doubled for the batches to come."""
         self.wait_for_one()
         done = set(self._ready(self._pending()))
         for each in self._running:
@@ -322,7 +322,7 @@ class RayWorkers:
         self._cluster.close()
 
     def map(self, function: Callable[[T], R], batches: Iterable[T], needs: Needs = "code") -> Iterator[R]:
-        """Results in the order of the batches, which are consumed as fast as the workers have room for them.
+        """Results in the order of the batches, which are consumed as fast as the workers can take them.
 
         Raises what the function raises, and UserError when a batch lost its worker too often.
         """
@@ -341,7 +341,7 @@ class RayWorkers:
 
 
 def encoder_slots(cluster: Cluster) -> list[Slot]:
-    """One slot per CPUS_PER_ENCODER processors of a machine; it reserves none of them, as the workers that do wait for its vectors."""
+    """One slot per CPUS_PER_ENCODER processors of a machine; it reserves none of them, as the workers that do are idle while they wait for vectors."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     slots = []

@@ -13,7 +13,7 @@ class ThisProcess:
     models = 1
 
     def map(self, function: Callable[[T], R], batches: Iterable[T], needs: Needs = "code") -> Iterator[R]:
-        """The builtin."""
+        """The builtin `map`."""
         del needs
         return map(function, batches)
 

@@ -10,7 +10,7 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
-"""Most additional refusals, as a share; most loss of F1 beyond the question, and on the general set."""
+"""The largest increase allowed in the share of refusals; the largest loss allowed in F1, without the question's words and on the general set."""
 ROUNDING = 1e-9
 
 
@@ -34,25 +34,22 @@ class AnswerPair:
 
     def difference_from_constant(self, seed: int) -> Interval:
         """Mean F1 of the tuned model minus that of the best constant answer, which reads nothing."""
-        constant = constant_answers([answer.task for answer in self.tuned])
-        return bootstrap_difference(
-            [answer.score.f1 for answer in self.tuned], [answer.score.f1 for answer in constant], seed=seed
-        )
+        return AnswerPair(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
 
     def more_refusals(self) -> float:
-        """How much larger the share of refused questions is after tuning, of those that have an answer."""
+        """By how much tuning increases the share of refused questions, among those that have an answer."""
         pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
         return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
 
     def refusal_difference(self, seed: int) -> Interval:
-        """How much larger the share of refused questions is after tuning, paired over questions."""
+        """By how much tuning increases the share of refused questions, paired over questions."""
         tuned, untuned = ([answer.score.refuses for answer in side] for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of the gate: what was found, what it takes, and whether it is met."""
+    """One condition of the gate: what is measured, what was found, the limit, and whether it is met."""
 
     what: str
     found: str
@@ -73,7 +70,7 @@ class Gate:
 
     @property
     def why(self) -> str:
-        """What decided: the conditions that are not met, or else all of them."""
+        """The conditions that decided: those that are not met, or all if the gate is passed."""
         decisive = [check for check in self.checks if check.passed == self.passed]
         return "; ".join(f"{check.what}: {check.found} ({check.limit})" for check in decisive)
 

@@ -1,4 +1,6 @@
-"""The plan of a tuning run: the longest time of each step, from a few training steps and an answer of the model over the documents' text. Nothing is written."""
+"""The plan of a tuning run: the most time that each step takes, estimated from a few training steps and one answer over the documents' text.
+
+Nothing is written."""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from graph.answer.prompt import CitedSentence, answer_messages, write_answer
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.catalogue import MODELS
-from graph.models.checkpoint import adapter_base, is_adapter
+from graph.models.checkpoint import base_of, is_adapter
 from graph.shared.console import duration
 from graph.shared.jsonl import write_jsonl
 from graph.text.prompting import quote
@@ -32,16 +34,16 @@ from train.run.settings import SftSettings
 
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
-"""Share of the time for a teacher's questions, and for answers, if there are enough questions; share of what remains that training may use."""
+"""Shares of the time for a teacher's questions and for answers (if there are enough questions), and of the remaining time for training."""
 MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
 UNANSWERED_EVERY = 3
 """Every third test question is also answered over passages without its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
-"""Of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
+"""The first two are of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
-"""Seconds of a prompt of the round of MS (eight responses, the reference, the training), in those of a training row: 28 and 9 s on stories."""
+"""How many times as long as a training row a prompt of the round of MS takes (eight responses, the reference, the training): 28 s against 9 s on stories."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
-"""Disk: of an index (3.2 MB for the 12,500 words of examples/documents); room for an adapter, its optimiser and a checkpoint."""
+"""Disk space of an index (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 
 
 def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
-    """How many test and general questions both models can answer in some seconds, a third of them general.
+    """How many test and general questions both models can answer in `seconds`; a third of the answers are general.
 
     Every third test question is answered again over passages that lack its answer.
 
@@ -170,13 +172,13 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 
 
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
-    """The settings of the training: an adapter continues training, any other model gets a new one."""
+    """The settings of the training: an adapter is trained further, any other model gets a new adapter."""
     of_model: dict[str, Any] = {"precision": "auto", "lora": None if is_adapter(settings.model) else {}}
     return parse_settings(SftSettings, settings.training(data, output) | of_model, "tune")
 
 
 def model_to_train(spec: str) -> str:
-    """The model of a SPEC as training takes it; UserError for the SPEC of an engine that only answers."""
+    """The model that a SPEC names, as training takes it; UserError for an engine that can only answer."""
     kind, _, target = spec.partition(":")
     if kind in KINDS and kind != "hf" and target:
         raise UserError(
@@ -186,7 +188,7 @@ def model_to_train(spec: str) -> str:
 
 
 def spec_to_ask(model: str) -> str:
-    """A model, tuned or not, with the engine that serves it fastest here, the same before and after training."""
-    base = adapter_base(model) if is_adapter(model) else model
+    """The SPEC of a model with the engine that serves it fastest here: the same engine for the untuned and the tuned model."""
+    base = base_of(model)
     kind = "openvino" if base in MODELS and fastest_kind() == "openvino" else "hf"
     return f"{kind}:{model}"

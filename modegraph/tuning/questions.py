@@ -1,4 +1,6 @@
-"""The questions of a tuning run, made by rules, by a teacher or given by the user, in two parts without common documents or facts: for training and for testing."""
+"""The questions of a tuning run, made by rules, written by a teacher or given by the user.
+
+They have two parts, for training and for testing, without common documents or facts."""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ Row = dict[str, Any]
 """A question as `read_questions` reads it."""
 HOPS, UNANSWERABLE_SHARE = (1, 2), 0.2
 LARGER_SHARES = (0.4, 0.5)
-"""Shares of documents to test on, if the one in the settings gives too few questions."""
+"""Shares of documents to test on, tried if the share in the settings gives too few questions."""
 PASSAGES_SEARCHED = 10
 NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
@@ -57,7 +59,7 @@ class SplitQuestions:
 
 
 def split_questions(index: Index, settings: TuneSettings, taught: Sequence[Row | Dropped] = ()) -> SplitQuestions:
-    """The questions for training and testing, `taught` ones besides those by rules; UserError when there are too few documents or questions."""
+    """The questions for training and testing: the user's, or the teacher's (`taught`) and those by rules; UserError for too few documents or questions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
     }
@@ -94,7 +96,7 @@ def check_distinct(count: int, what: str) -> None:
 
 
 def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: int, share: float) -> dict[str, str]:
-    """The split of each document, copies of one text together: a `share` of the askable texts is for the test.
+    """The split of each document, the same for copies of one text: a `share` of the askable texts is for testing.
 
     >>> split_documents({"a": "x", "b": "y", "c": "x"}, ["x", "y"], 0, 0.5)
     {'a': 'train', 'b': 'test', 'c': 'train'}
@@ -120,7 +122,7 @@ def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -
 
 
 def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
-    """Questions about one passage each that `teacher` writes within some `seconds`; their answers, found again by retrieval, are words of that passage."""
+    """Questions that `teacher` writes within `seconds`, each about one passage; retrieval finds the answer again, and the passage has it word for word."""
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     ends = time.monotonic() + seconds
@@ -140,7 +142,7 @@ def taught_row(index: Index, row: QuestionRow) -> Row | Dropped:
 
 
 def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """A user's questions, each with its documents: as given, those of its evidence, or that of the first passage found that has the answer."""
+    """The user's questions, each with its documents: those given and those of its evidence, or else that of the first passage found that has the answer."""
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
     gold_of = {
@@ -163,7 +165,7 @@ def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
 
 
 def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
-    """The document of the best passage with the answer for each question, "" for none."""
+    """For each question, the document of the best passage that has the answer; "" if none has it."""
     settings = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     evidences = retrieve_many(index, [question.text for question in questions], settings)
     found = (
@@ -174,7 +176,7 @@ def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
 
 
 def own_rows_split(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Iterator[Row | Dropped]:
-    """The questions with the split of their documents; unanswerable ones, without documents, are for the test."""
+    """The questions with the split of their documents; unanswerable ones without documents are for testing."""
     for row in rows:
         if isinstance(row, Dropped):
             yield row
@@ -209,9 +211,9 @@ def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, st
 
 
 def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
-    """The test questions whose evidence a training document states word for word, or that training has with the same answer.
+    """The test questions whose evidence a training document states word for word, or that are also in training with the same answer.
 
-    The same question with another answer stays: a form is filled in for every document.
+    The same question with another answer stays: each document may be the same form, filled in differently.
     """
     passages = [passage for passage in source.passages.values() if splits[passage.source] == "train"]
     text = folded(" ".join(passage.text for passage in passages))
@@ -232,5 +234,5 @@ def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
 
 
 def folded(text: str) -> str:
-    """A text without case and differences in white space."""
+    """A text with case folded and white space reduced to single spaces."""
     return " ".join(text.casefold().split())

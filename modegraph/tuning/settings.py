@@ -1,4 +1,4 @@
-"""The settings of `modegraph tune`, and those of its training. Imports no torch, because the help page shows them."""
+"""The settings of `modegraph tune`, and those of its training. Does not import torch, because the help page shows these settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SFT: dict[str, Any] = {
     "logging_steps": 5,
     "save_steps": 20,
 }
-"""What the reader was trained with (its card is in graph/models/reader), a row at a time: activations of four took 14 GB in float32."""
+"""The settings that the reader was trained with (its card is in graph/models/reader), but one row at a time: activations of four took 14 GB in float32."""
 
 
 MS_ROUND: dict[str, Any] = {
@@ -30,10 +30,10 @@ MS_ROUND: dict[str, Any] = {
     "rewards": {"correct": 1.0, "gold": 0.5, "format": 0.25},
     "precision": "auto",
 }
-"""Of the round of MS (docs/log.md, "A round of MS on top")."""
+"""The settings of the round of MS (docs/log.md, "A round of MS on top")."""
 MS_RATE, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
-"""Its learning rate, as a share of the training's; responses to each prompt, and their longest, in tokens; share of prompts whose passages
-lack the answer: with a tenth, a round unlearned refusing; with a third, it learned little else."""
+"""The round's learning rate, as a share of the training's; responses per prompt, and the longest response in tokens; share of prompts whose
+passages lack the answer: with a tenth, a round unlearned refusing; with a third, it learned little else."""
 
 
 class TuneSettings(Settings):

@@ -103,7 +103,7 @@ class Tuning:
         limits, seed = self.limits(), self.settings.seed
         everything = self.all_questions()
         held_out = pick_questions(everything, "test", limits[HELD_OUT], seed)
-        # One split, so that a passage that answers a training question may be a distractor, and a question that both parts have recurs.
+        # All in one split, so that a passage that answers a training question may be a distractor, and a question in both parts recurs.
         source = replace(everything, questions=tuple(replace(each, split="test") for each in everything.questions))
         tasks = {
             HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
@@ -115,7 +115,7 @@ class Tuning:
         return {name: found for name, found in tasks.items() if found}
 
     def limits(self) -> dict[str, int]:
-        """The most questions of each set: those of the plan, or as many more as the time allows that training left."""
+        """The most questions of each set: as many as planned, or more if training left time for them."""
         spent = step_seconds(self.out)
         left = self.settings.hours * SECONDS_AN_HOUR - sum(spent.get(step, 0.0) for step in BEFORE_ANSWERS)
         pace, least = self.plan.pace.answer_s, self.settings.least_test
@@ -134,7 +134,7 @@ class Tuning:
 
 
 def step_seconds(out: Path) -> dict[str, float]:
-    """The recorded seconds of each step, all attempts together; one that was killed leaves none."""
+    """The recorded seconds of each step, all attempts together; a killed attempt records none."""
     seconds: Counter[str] = Counter()
     for _, row in read_jsonl(out / SECONDS) if (out / SECONDS).exists() else ():
         seconds[row["step"]] += row["seconds"]
@@ -153,7 +153,7 @@ def write_index(tuning: Tuning, folder: Path) -> None:
 
 
 def write_questions(tuning: Tuning, folder: Path) -> None:
-    """The questions of both parts, the part of each document, and how many questions were left out."""
+    """Write the questions of both parts, the part of each document, and how many questions were left out."""
     settings, index = tuning.settings, Index(tuning.out / INDEX).current()
     taught: list[Row | Dropped] = []
     if settings.teacher is not None:
@@ -166,7 +166,7 @@ def write_questions(tuning: Tuning, folder: Path) -> None:
 
 
 def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Path) -> None:
-    """The answers of one model to all sets; the ledger replays those of an interrupted run."""
+    """Write the answers of one model to all sets; the ledger replays those of an interrupted run."""
     spec = spec_to_ask(model_of(tuning))
     model = open_model(spec, tuning.out / LEDGER)
     for name, tasks in tuning.tasks().items():
@@ -175,7 +175,7 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
-    """Training rows in the form of the reader's, with a share from the general set; UserError if no question gives one."""
+    """Write training rows in the form of those of the reader, with a share from the general set; UserError if no question gives a row."""
     settings = row_settings(tuning.settings)
     rows = list(reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))
@@ -281,7 +281,7 @@ def halves(source: ReadingSet, seed: int) -> GeneralSet:
 
 
 def short_examples(documents: Sequence[Document]) -> ReadingSet | None:
-    """modegraph's examples that a short answer can be right on; None if they are not installed, or are the documents."""
+    """modegraph's example questions that have a short answer; None if the examples are not installed, or if `documents` share a text with them."""
     folder = HOME / "examples"
     if not (folder / QUESTIONS_FILE).is_file():
         return None

@@ -125,7 +125,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
 
 
 def run_steps(tuning: Tuning) -> None:
-    """Run each step whose folder is missing, and note its seconds, also where it is interrupted."""
+    """Run each step that is not done, and record its seconds, even if it is interrupted."""
     steps = tuning.steps
     for number, name in enumerate(steps, start=1):
         if is_done(tuning, name):
@@ -142,7 +142,7 @@ def run_steps(tuning: Tuning) -> None:
 
 
 def is_done(tuning: Tuning, name: str) -> bool:
-    """Whether a step is complete: its folder is there, which rounds make at their start and end with a record."""
+    """Whether a step is complete: its folder exists; for MS, whose folder exists from the start, the record that is written at the end."""
     folder = tuning.out / name
     return (folder / RECORD).is_file() if name == MS else folder.exists()
 

@@ -13,7 +13,7 @@ from eval.report import Sample, escape_markdown, report_html, sections
 from eval.tables import NONE, Table
 from graph.documents.questions import read_questions
 from graph.models.catalogue import MODELS
-from graph.models.checkpoint import adapter_base, is_adapter
+from graph.models.checkpoint import base_of
 from graph.shared.jsonl import read_jsonl, write_json, write_text
 from modegraph.tuning.gate import AnswerPair, Gate
 from modegraph.tuning.plan import spec_to_ask
@@ -126,7 +126,7 @@ def cost_table(tuning: Tuning) -> Table:
 
 
 def training_table(tuning: Tuning, name: str) -> Table:
-    """What the run of a step trained on what, and with which settings."""
+    """The model, the settings and the figures of a step's training run."""
     run = read_run(tuning.out / name)
     steps, settings = run.metrics["train_steps"], run.settings
     rounds = settings.get("rounds")
@@ -149,7 +149,7 @@ def training_table(tuning: Tuning, name: str) -> Table:
 
 def licence_of(model: str) -> str:
     """The licence of a model, or of an adapter's base, if it is in the catalogue."""
-    base = adapter_base(model) if is_adapter(model) else model
+    base = base_of(model)
     return f"{MODELS[base].licence} ({MODELS[base].title})" if base in MODELS else f"see the card of {base}"
 
 

@@ -1,4 +1,4 @@
-"""The prompt of a conversation's last turn, and how much of it the model's window holds.
+"""The prompt of a conversation's last turn, and how it is cut to fit the model's window.
 
 Passages matter more than earlier turns, but a follow-up means nothing without the turn before it: earlier turns may take a quarter of the
 space, then come the best passages, then as many more turns as fit. The oldest turns and the worst passages are left out. A chat client's own

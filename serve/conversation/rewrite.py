@@ -17,7 +17,7 @@ from serve.conversation.turn_rules import Intent, dependence, intent, is_short
 
 MAX_TURNS, MAX_TURN_CHARS = 3, 1_000
 MAX_CARRIED_CHARS = 300
-"""Characters taken from an earlier question, and from its answer, so that they do not drown the new question."""
+"""Most characters taken from an earlier question, and from its answer: more would outweigh the new question."""
 MAX_ENTITIES = 6
 MAX_TOKENS = 160
 MAX_GROWTH_CHARS = 300
@@ -64,9 +64,9 @@ def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Q
 
 
 def carry(history: Sequence[Exchange], question: str) -> str:
-    """By rule: a question that depends on the conversation, preceded by the question before it and its answer, as one text.
+    """A question made to stand alone by rule: if it depends on the conversation, the previous question and its answer precede it.
 
-    Where that question depends on others in turn, the entities of those follow in brackets.
+    If the previous question in turn depends on earlier ones, the entities of their exchanges follow in brackets.
 
     >>> carry([Exchange("Who built the Lantern?", "The Marlow Yard.")], "When was that?")
     'Who built the Lantern? The Marlow Yard. When was that?'
@@ -85,7 +85,7 @@ def carry(history: Sequence[Exchange], question: str) -> str:
 
 
 def _topic(history: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """The last question that was searched for and those that it depends on, back to one that stands alone."""
+    """The last exchange that asked a question, and those that it depends on, back to a question that stands alone; at most MAX_TURNS."""
     exchanges: list[Exchange] = []
     for exchange in reversed(history):
         if intent(exchange.question) == "question":
@@ -101,7 +101,7 @@ def _exchange_text(exchange: Exchange) -> str:
 
 
 def _rewritten(history: Sequence[Exchange], question: str, model: LanguageModel) -> str:
-    """The question as `model` rewrites it to stand alone; "" where its reply cannot be used."""
+    """The question as `model` rewrites it to stand alone; "" if its reply cannot be used."""
     system, window = read_prompt("serve/rewrite.txt"), model.window()
 
     def user_message(last: int) -> str:

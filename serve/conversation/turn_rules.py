@@ -185,7 +185,7 @@ def is_short(question: str) -> bool:
 
 
 def _is_fragment(words: Sequence[str], content_words: int, opened: bool) -> bool:
-    """Whether the question has no verb that the word lists know, nor, without an opening such as "and", enough words for a keyword search."""
+    """Whether the question lacks a verb of the word lists and, unless it has an opening such as "and", enough words for a keyword search."""
     if not AUXILIARY.isdisjoint(words) or (words and words[0] in IMPERATIVES):
         return False
     if content_words >= FEW_WORDS and not opened:

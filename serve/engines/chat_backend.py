@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 from starlette.responses import Response
 
@@ -14,6 +16,11 @@ TOO_LONG = "prompt_too_long"
 """The code of an ApiError for a prompt longer than the engine's window; a shorter one may fit."""
 Body = Mapping[str, Any]
 """A chat completion, a chunk of one or a request for one, in OpenAI's form: JSON that is passed on unchanged."""
+
+
+def head_of(body: Body, kind: str) -> dict[str, Any]:
+    """The first fields of a completion for a request, or of its chunks, by the `kind` of object."""
+    return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": body["model"]}
 
 
 P = TypeVar("P")
@@ -81,13 +88,13 @@ class NoModelBackend:
     models: tuple[str, ...] = ()
 
     async def start(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def check(self) -> None:
-        """Nothing: there is no engine to fail."""
+        """Do nothing: there is no engine that could fail."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
         raise no_model()

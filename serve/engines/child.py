@@ -176,7 +176,7 @@ class SupervisedServer:
 
 
 class OwnServer:
-    """A server for one command, until `close` or the end of this process, however that comes (process_group_guard.py).
+    """A server for one command, until `close` or the end of this process, whatever ends it (process_group_guard.py).
 
     It starts at once; `wait` returns when it answers, so that the command can load other things meanwhile.
     """

@@ -24,7 +24,7 @@ LLAMA_UNSUPPORTED = frozenset(
     | {"allowed_token_ids", "length_penalty", "use_beam_search", "truncate_prompt_tokens", "return_token_ids"}
     | {"thinking_token_budget", "spaces_between_special_tokens", "add_special_tokens", "skip_special_tokens"}
 )
-"""Fields that it would ignore silently."""
+"""Fields that llama.cpp's server would ignore silently."""
 
 
 class ChildBackend(OpenAIBackend):
@@ -53,7 +53,7 @@ class VllmBackend(ChildBackend):
     """vLLM; special tokens are those of the model's tokenizer."""
 
     def __init__(self, spec: VllmSpec) -> None:
-        # Imported here because it brings transformers.
+        # Imported here because it imports transformers.
         from graph.models.load import read_tokenizer
 
         tokenizer = read_tokenizer(spec.model, spec.spec_text)

@@ -1,8 +1,9 @@
 """The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
 Batches are padded on the left. Requests with the same prompt are decoded side by side behind one copy of its keys and values, so that K
-responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names and apply in this order: biases
-and penalties on the logits, temperature, truncation by top_k, top_p and min_p, sampling."""
+responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema cannot be enforced here and is left
+to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties on the logits, temperature, truncation by
+top_k, top_p and min_p, sampling."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
     """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
 
     Each row has its own generator on `device`, so that a request's text depends on its seed and not on its neighbours in the batch
-    (a GPU and a CPU draw different texts); rows with temperature 0 stay greedy. `truncation_processors` run between the division and the noise. UserError for NaN logits.
+    (a GPU and a CPU draw different texts); rows with temperature 0 stay greedy. `truncation_processors` run after the division and before the noise.
+    UserError for NaN logits.
     """
 
     def __init__(
@@ -222,8 +224,8 @@ def decode_side_by_side(
 ) -> list[list[int]]:
     """The tokens generated for each row, each up to and with its first stop token; equal rows share the keys and values of their prompt.
 
-    The rows of a prompt are one sequence: their tokens of a step follow each other in the cache, and the mask shows each row the prompt
-    and its own tokens. Legend: D distinct prompts, K most rows of one, N positions in the cache.
+    The rows of a prompt are one sequence: their tokens of a step follow each other in the cache, and the mask lets each row see only the
+    prompt and its own tokens. Legend: D distinct prompts, K most rows of one, N positions in the cache.
     """
     first, prompts = first_of_equals(ids_BT.tolist())
     slots = [prompts[:row].count(prompt) for row, prompt in enumerate(prompts)]
@@ -264,7 +266,7 @@ def decode_side_by_side(
 
 
 def can_decode_side_by_side(model: Any) -> bool:
-    """Whether `decode_side_by_side` is right for a model: tried with given tokens, because an attention may ignore its mask."""
+    """Whether `decode_side_by_side` is correct for a model; tried on fixed tokens, because some kinds of attention ignore their mask."""
     device = model.device
     ids_BT = torch.tensor([[3, 5, 7, 9]] * 2, device=device)
     given_BS = torch.tensor([[2, 4, 6], [8, 1, 3]], device=device)
@@ -277,7 +279,7 @@ def can_decode_side_by_side(model: Any) -> bool:
     try:
         cache = model(input_ids=ids_BT, use_cache=True).past_key_values
         if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
-            return False  # of sliding windows or recurrent states, which a mask does not reach
+            return False  # sliding windows or recurrent states, on which a mask has no effect
         decode_side_by_side(model, ids_BT, torch.ones_like(ids_BT), give, given_BS.shape[1], frozenset())
         plain_BSV = model(input_ids=torch.cat([ids_BT, given_BS], 1)).logits[:, ids_BT.shape[1] - 1 : -1].float()
     except (TypeError, ValueError, RuntimeError, IndexError):

@@ -30,7 +30,7 @@ KEY = "MODEGRAPH_LLAMA_KEY"
 PACKAGE = "xllamacpp"
 MAGIC = b"GGUF"
 SLOTS = 4
-"""Concurrent requests. More bring nothing on a CPU: one prefill uses all of it."""
+"""Concurrent requests. More gain nothing on a CPU: one prefill uses all of it."""
 CONTEXT_TOKENS = 8192
 """Context tokens shared by all running requests; one request may use them all."""
 CACHE_MIB = 256
@@ -189,7 +189,7 @@ class OwnLlamaModel(LlamaModel):
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[Path, ...], OwnLlamaModel] = weakref.WeakValueDictionary()
-"""Open models by their files: a generator and a judge that are one model share its memory."""
+"""Open models by their files: a generator and a judge with the same model share its memory."""
 
 
 def open_llama(target: str) -> OwnLlamaModel:

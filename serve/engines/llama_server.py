@@ -14,7 +14,7 @@ KEY = "MODEGRAPH_LLAMA_KEY"
 
 
 def main() -> None:
-    """Open the model of the options (llama.py) and serve it on 127.0.0.1."""
+    """Open the model that the options name (llama.py), and serve it on 127.0.0.1."""
     options = json.loads(sys.argv[1])
     params = xllamacpp.CommonParams()
     params.model.path = options["file"]
@@ -26,7 +26,7 @@ def main() -> None:
     params.cache_ram_mib = options["cache_mib"]
     params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(file, 1.0) for file in options["adapters"]]
     params.lora_init_without_apply = True
-    # Its defaults exclude unlikely tokens; here each request sets its own sampling.
+    # llama.cpp's defaults exclude unlikely tokens; here each request sets its own sampling.
     params.sampling.top_k, params.sampling.top_p, params.sampling.min_p = 0, 1.0, 0.0
     params.ui, params.endpoint_slots, params.endpoint_metrics, params.warmup = False, False, True, False
     params.verbosity = 1

@@ -73,7 +73,7 @@ class LocalModel(ABC):
     def __init__(self, name: str, tokenizer: Any, context_tokens: int, stop_ids: frozenset[int]) -> None:
         self.name, self.context_tokens = name, context_tokens
         self._tokenizer, self._stop_ids = tokenizer, stop_ids
-        tokenizer.model_max_length = sys.maxsize  # or it warns about each long prompt whose tokens are counted
+        tokenizer.model_max_length = sys.maxsize  # otherwise it warns about each long prompt that it counts
         self._reply_opening = template.reply_opening(tokenizer)
         self._lock, self._tokenizer_lock = Lock(), Lock()
 
@@ -143,7 +143,7 @@ class LocalModel(ABC):
             return self.run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of generated token ids without special tokens, after the beginning of the reply that the prompt ends with."""
+        """The text of generated token ids without special tokens, preceded by the beginning of the reply that the prompt ends with."""
         return self._reply_opening + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def token_text(self, token: int) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
-from uuid import uuid4
 
 from starlette.responses import Response
 
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
-from serve.engines.chat_backend import Body
+from serve.engines.chat_backend import Body, head_of
 from serve.engines.local import LocalModel, Sampling
 from serve.http.errors import ApiError
 
@@ -66,13 +64,13 @@ class LocalBackend:
         self._opened = dict(opened)
 
     async def start(self) -> None:
-        """Nothing: the models are in memory."""
+        """Do nothing: the models are in memory."""
 
     async def close(self) -> None:
-        """Nothing: a running generation is stopped by the end of its request."""
+        """Do nothing: a running generation stops when its request ends."""
 
     async def check(self) -> None:
-        """Nothing: models in memory are always available."""
+        """Do nothing: models in memory are always available."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
         model = self._opened[body["model"]]
@@ -92,7 +90,7 @@ class LocalBackend:
                     **({"logprobs": await _logprobs(model, request, ids, body)} if body.get("logprobs") else {}),
                 }
             )
-        return {**_head(body, "chat.completion"), "choices": choices, "usage": _usage(completions)}
+        return {**head_of(body, "chat.completion"), "choices": choices, "usage": _usage(completions)}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
         return self._chunks(read_request(body, self._opened[body["model"]].takes_schema), body)
@@ -108,7 +106,7 @@ class LocalBackend:
 
     async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
         """The chunks of one choice after another, each text as far as it is settled."""
-        head, completions = _head(body, "chat.completion.chunk"), []
+        head, completions = head_of(body, "chat.completion.chunk"), []
         for index, request in enumerate(generation.choices):
             sent = ""
             yield _chunk(head, index, {"role": "assistant", "content": ""})
@@ -237,7 +235,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """The part of an unfinished text that will not change: no half of a character, outer white space or possible start of a stop text.
+    """The part of an unfinished text that will not change: without half a character, outer white space or a possible start of a stop text.
 
     >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')
@@ -245,10 +243,6 @@ def settled_text(text: str, stops: Sequence[str]) -> str:
     complete = cut_at_stop(text.lstrip(), stops).rstrip("\ufffd")
     withheld = max((n for stop in stops for n in range(1, len(stop)) if complete.endswith(stop[:n])), default=0)
     return complete[: len(complete) - withheld].rstrip()
-
-
-def _head(body: Body, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": body["model"]}
 
 
 def _chunk(head: Body, index: int, delta: Body, reason: str | None = None) -> dict[str, Any]:

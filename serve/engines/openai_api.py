@@ -1,7 +1,7 @@
 """The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one), and for several servers of one model: chat completions over HTTP.
 
-The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers. Of several servers
-the one with the most free slots gets a call. A ledger's keys contain only the model's name, so a run can continue on other servers."""
+The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers. With several
+servers, a call goes to the one with the most free slots. A ledger's keys contain only the model's name, so a run can continue on other servers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_conte
 REFUSALS = frozenset({400, 413, 422})
 """Statuses about a single request (too long, not allowed), after which the next may succeed."""
 UNREADABLE_OUTPUT = "output that does not match the expected"
-"""How llama.cpp says, with status 500, that it cannot read what the model wrote to a schema (broken UTF-8): the next request may succeed."""
+"""llama.cpp's message, with status 500, that it cannot parse what the model wrote for a schema (broken UTF-8): the next request may succeed."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
 
 
@@ -61,7 +61,7 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def without_password(url: str) -> str:
-    """A URL for messages.
+    """A URL without user name and password, for messages.
 
     >>> without_password("http://user:secret@host:8000/v1")
     'http://host:8000/v1'

@@ -23,7 +23,7 @@ from graph.types import Completion, CompletionRequest
 from serve.engines.local import PLAIN, LocalModel, PreparedPrompt, Sampling, Watcher
 
 BATCH_TOKENS = 512
-"""Prompt tokens of one prefill step: more take more memory and no less time."""
+"""Prompt tokens of one prefill step: more would take more memory and save no time."""
 UNLIMITED_K = 1 << 20
 
 
@@ -116,7 +116,7 @@ def open_openvino(target: str) -> OpenVinoModel:
     scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
     scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0
     with ThreadPoolExecutor(1) as executor:
-        # Tokenizer and pipeline take two seconds each; OpenVINO loads outside Python's lock.
+        # Tokenizer and pipeline take two seconds each; OpenVINO releases Python's lock while it loads.
         tokenizer_future = executor.submit(read_light_tokenizer, source, spec)
         try:
             pipeline = ContinuousBatchingPipeline(str(folder), Tokenizer(str(folder)), scheduler, "CPU")

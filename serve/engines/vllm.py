@@ -171,7 +171,7 @@ class VllmModel(OpenAIModel):
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()
-"""Open models by model and Python: a generator and a judge that are one model share its memory."""
+"""Open models by model and Python: a generator and a judge with the same model share its memory."""
 
 
 def open_vllm(target: str) -> VllmModel:
@@ -200,7 +200,7 @@ def _start_model(target: str) -> VllmModel:
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     """The server to run, with the Python that the environment names, or this one; a cached model causes no request to the hub.
 
-    On a CPU compilation is off: it takes minutes, which one command does not gain back, instead of a start in 30 s.
+    On a CPU compilation is off: the server starts in 30 s instead of minutes, which one command would not gain back.
     """
     from graph.models.load import read_tokenizer
 

@@ -95,7 +95,7 @@ class AdmissionMiddleware:
         try:
             if not work.done() and not response.complete:
                 work.cancel()
-                # Before any await of the work: a stopping server does not wait for it.
+                # Sent before the work is awaited, because a stopping server does not wait for that.
                 if error is not None and await response.end(error):
                     self._errors.labels(error.code).inc()
                 await asyncio.wait({work})
@@ -126,7 +126,7 @@ class AdmissionMiddleware:
 
 
 class _Slots:
-    """Room for `limit` requests, of which `at_once` are worked on."""
+    """Slots for `limit` requests, of which `at_once` run at a time."""
 
     def __init__(self, limit: int, at_once: int) -> None:
         self.turns = asyncio.Semaphore(at_once)

@@ -24,7 +24,7 @@ LINGER_S = 1.0
 
 
 class LingeringTransport:
-    """A transport whose `close` shuts down only our side while the client may still be sending, and the connection within LINGER_S.
+    """A transport whose `close` shuts down only our side while the client may still be sending; the connection closes within LINGER_S.
 
     `unread` returns whether more of a request may arrive. The protocol discards what arrives after `close`.
     """

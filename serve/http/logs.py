@@ -22,7 +22,7 @@ LOG = logging.getLogger("modegraph.access")
 
 
 class AccessLogMiddleware:
-    """Just inside `OverflowMiddleware`, around all others."""
+    """Logs and counts each request: just inside `OverflowMiddleware`, around all other middlewares."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app

@@ -1,8 +1,8 @@
 """The MCP server: answers requests from the collections, each with the rights of its sender.
 
 Over HTTP at /mcp: streamable HTTP with a JSON reply to each request and no session, so that any of several servers may answer the next one.
-Over standard input and output: one client, which started this process and has all rights. The protocol's package supports both versions,
-with a handshake (up to 2025-11-25) and stateless (2026-07-28)."""
+Over standard input and output: one client, which started this process and has all rights. The package `mcp` supports both kinds of the
+protocol: with a handshake (up to 2025-11-25) and stateless (2026-07-28)."""
 
 from __future__ import annotations
 

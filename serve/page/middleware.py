@@ -1,4 +1,4 @@
-"""Serves the pages (/ and /docs) from memory, with files under a version that is a hash of them all, so that browsers may cache them forever.
+"""Serves the pages (/ and /docs) from memory; their files are under a path with a hash of them all, so that browsers may cache them forever.
 
 With a key, both answer 401 like every other route, but the body is the page, which asks for the key; the files below /page/ are the
 same for everyone, contain nothing of the index, and are open. Only names in memory are answered: no path reaches the disk.

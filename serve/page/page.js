@@ -25,7 +25,7 @@ async function choices() {
   return { models: chosen === null ? ids : ids.filter((id) => id.endsWith(`@${chosen}`) || !id.includes("@")), modes };
 }
 
-/** Where the server has several collections, the choice among them; one is always named in the address. True when it is. */
+/** If the server has several collections, offer a choice of them; the address always names one. Returns false if it must first be reloaded with a name. */
 async function chooseCollection() {
   const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
   if (names.length < 2) return true;

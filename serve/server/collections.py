@@ -1,8 +1,8 @@
 """The indexes of one server by name: the generation in use, the queue of writes, and the view of one caller.
 
 A newer index replaces the one in use as soon as it is on disk; a running request finishes with the generation that it started with. Waiting
-writes share one turn, which is fair among servers and commands (graph/store/lock.py): the arrays are derived once per turn, however many
-writes there are."""
+writes share one turn, so the arrays are derived once, however many writes there are; turns are fair among servers and commands
+(graph/store/lock.py)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.prompt import NOT_FOUND
@@ -33,7 +32,7 @@ from serve.conversation.prompt import (
     read_task,
 )
 from serve.conversation.rewrite import Question, read_turn
-from serve.engines.chat_backend import TOO_LONG, Body, call_until_it_fits
+from serve.engines.chat_backend import TOO_LONG, Body, call_until_it_fits, head_of
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import Access
 from serve.http.telemetry import MODEL, timed, usage_values
@@ -43,39 +42,23 @@ from serve.server.evidence import trace_response
 from serve.server.services import Services
 from serve.stream import Attribution, MessageDelta, MessageParts, PlainParts, uses_our_form
 
-
-@dataclass(frozen=True)
-class CannedCompletion:
-    """The same text for each of `n` choices, in OpenAI's form."""
-
-    model: str
-    text: str
-    n: int
-
-    def completion(self) -> dict[str, Any]:
-        """The whole completion."""
-        message = {"role": "assistant", "content": self.text}
-        choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(self.n)]
-        return {**self._head("chat.completion"), "choices": choices, "usage": _NO_USAGE}
-
-    async def chunks(self) -> AsyncIterator[dict[str, Any]]:
-        """The completion as chunks, the last with the usage."""
-        head = self._head("chat.completion.chunk")
-        for index in range(self.n):
-            delta = {"role": "assistant", "content": self.text}
-            yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]}
-        yield {**head, "choices": [], "usage": _NO_USAGE}
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": self.model}
-
-
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
-def not_found_completion(body: Body) -> CannedCompletion:
-    """The completion for a request without evidence."""
-    return CannedCompletion(body["model"], NOT_FOUND, body.get("n", 1))
+def not_found_completion(body: Body) -> dict[str, Any]:
+    """The completion for a request without evidence, in OpenAI's form: the same text for each choice."""
+    message = {"role": "assistant", "content": NOT_FOUND}
+    choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(body.get("n", 1))]
+    return {**head_of(body, "chat.completion"), "choices": choices, "usage": _NO_USAGE}
+
+
+async def not_found_chunks(body: Body) -> AsyncIterator[dict[str, Any]]:
+    """The same as chunks, the last with the usage."""
+    head = head_of(body, "chat.completion.chunk")
+    for index in range(body.get("n", 1)):
+        delta = {"role": "assistant", "content": NOT_FOUND}
+        yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]}
+    yield {**head, "choices": [], "usage": _NO_USAGE}
 
 
 UNSUPPORTED_FIELD = "retrieval.unsupported"
@@ -117,19 +100,12 @@ class PreparedRequest:
 
     def halved(self) -> PreparedRequest | None:
         """The request with about half of the optional parts of its prompt; None when nothing can be left out."""
-        if self.task is not None:
-            shorter_task = self.task.halved()
-            return (
-                None
-                if shorter_task is None
-                else replace(self, body=_with_messages(self.body, shorter_task.messages()), task=shorter_task)
-            )
-        shorter_prompt = self.prompt.halved() if self.prompt is not None else None
-        return (
-            None
-            if shorter_prompt is None
-            else replace(self, body=_with_messages(self.body, shorter_prompt.messages()), prompt=shorter_prompt)
-        )
+        whole = self.task or self.prompt
+        part = whole.halved() if whole is not None else None
+        if part is None:
+            return None
+        body = _with_messages(self.body, part.messages())
+        return replace(self, body=body, task=part) if isinstance(part, Task) else replace(self, body=body, prompt=part)
 
 
 async def prepare(
@@ -247,9 +223,7 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TextEnd:
-    """The end of a text: OpenAI's finish reason, token counts, its checks, the fields of a message (`MessageParts.checks`), and what was
-    attributed to it.
-    """
+    """The end of a text: OpenAI's finish reason, token counts, checks (the fields that `MessageParts.checks` adds to a message), and attributions."""
 
     finish_reason: str
     prompt_tokens: int
@@ -262,7 +236,7 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
     """The engine's completion, and the request it is for, which is shorter where the engine found the prompt too long."""
     model = prepared.body["model"]
     if prepared.found_nothing:
-        completion = not_found_completion(prepared.body).completion()
+        completion = not_found_completion(prepared.body)
     else:
         with (
             timed(services.metrics.generation.labels(model)),
@@ -279,7 +253,7 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
 async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, Chunks]:
     """The chunks of a completion, the last with its usage, and the request they are for; a refusal of the engine is raised here."""
     if prepared.found_nothing:
-        return prepared, not_found_completion(prepared.body).chunks()
+        return prepared, not_found_chunks(prepared.body)
     prepared, chunks = await call_until_it_fits(halvings(prepared), lambda part: services.backend.stream(part.body))
     return prepared, _with_metrics(services, chunks, prepared.body["model"], prepared.key)
 

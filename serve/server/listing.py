@@ -41,7 +41,7 @@ class Listing:
 
     @cached_property
     def first_passage_U(self) -> Ints:
-        """The row of each document's first passage, and in the end the number of passages: int64[U + 1]."""
+        """The row of each document's first passage, followed by the number of passages: int64[U + 1]."""
         rows_U = np.arange(len(self.data.document_sources) + 1)
         return np.searchsorted(self.data.passage_document_P, rows_U).astype(np.int64)
 

@@ -20,7 +20,7 @@ from graph.index.restrict import restrict
 
 MOST_PROPOSALS = 200
 MOST_PASSAGES = 2_000
-"""Passages that are read, of documents evenly spread: some seconds, whatever the size of the index."""
+"""Passages to read, from evenly spaced documents, so that it takes some seconds whatever the size of the index."""
 
 
 class ProposedQuote(BaseModel):
@@ -44,7 +44,7 @@ class ProposedQuestion(BaseModel):
 def propose_questions(index: Index) -> tuple[ProposedQuestion, ...]:
     """Up to MOST_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
 
-    Questions that sentences of several documents answer are left out, as far as documents are read.
+    A question is left out if sentences of several of the documents read answer it.
     """
     read = replace(
         index, data=restrict(index.data, documents_read(index.data.passage_document_P, len(index.sources())))

@@ -25,7 +25,7 @@ from serve.server.retriever import Retriever
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one server; they work within `running()`."""
+    """The parts of one server, usable only within `running()`."""
 
     settings: ServerSettings
     collections: Collections
@@ -61,7 +61,7 @@ class Services:
         return tuple(f"{model}@{name}" for name in visible for model in self.backend.models)
 
     def resolve_model(self, access: Access, requested: str) -> tuple[str, str | None]:
-        """The model and the collection in "MODEL@COLLECTION", or None without one; ApiError 404 for a name unknown to the caller."""
+        """The model and the collection of "MODEL@COLLECTION" (None for a bare MODEL); ApiError 404 for any other name or a hidden collection."""
         models = self.backend.models
         if not models:
             raise no_model()
@@ -75,8 +75,9 @@ class Services:
     def page_url(self, request: Request, view: CollectionView | None) -> str:
         """The URL of this server's page for the sender of `request`, with the collection if several are visible."""
         base = (self.settings.public_url or str(request.base_url)).rstrip("/")
-        several = view is not None and len(self.collections.names(view.access)) > 1
-        return f"{base}/?collection={quote(view.name, safe='')}" if several and view is not None else f"{base}/"
+        if view is None or len(self.collections.names(view.access)) < 2:
+            return f"{base}/"
+        return f"{base}/?collection={quote(view.name, safe='')}"
 
 
 async def _requested_collection(

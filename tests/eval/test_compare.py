@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from eval import cli_measure as cli_selector
-from eval.selector import CALLS, CANDIDATES, SELECTION, average_precision
+from eval.metrics.ranking import average_precision
+from eval.selector import CALLS, CANDIDATES, SELECTION
 from graph.build.build import build_index
 from graph.errors import UserError
 from graph.index.index import Index, open_index

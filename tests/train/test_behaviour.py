@@ -25,10 +25,10 @@ from tests.train.world import NAMES, preference, scored
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import greedy_answers, tokenize_row
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
-from train.preference.groups import pair_groups
-from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
+from train.preference.groups import hard_label, pair_groups
+from train.preference.losses import dpo_loss, mode_seeking_loss
 from train.preference.objective import Method, Objective, mean_figures, prompt_losses
-from train.preference.preference import read_preference_data, response_group_trainer, train_ms
+from train.preference.preference import read_preference_data, response_group_trainer, train_once
 from train.preference.trainer import GenerationCallback, ResponseGroupTrainer, generation_figures
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import read_sft_data, train_sft
@@ -96,10 +96,10 @@ def test_gradients_equal_their_closed_form_and_finite_differences(
 
 @pytest.mark.parametrize("smoothing", [None, 1e-3, 0.1, 0.4])
 def test_gradients_of_the_pair_forms_equal_finite_differences(smoothing: float | None) -> None:
+    loss, label_2 = dpo_loss if smoothing is None else mode_seeking_loss, torch.tensor(hard_label(smoothing or 0.0))
+
     def loss_at(delta_Q2: Tensor) -> Tensor:
-        if smoothing is None:
-            return pair_dpo_loss(delta_Q2, 0.5).sum()
-        return pair_mode_seeking_loss(delta_Q2, 0.5, smoothing).sum()
+        return loss(delta_Q2, label_2, 0.5, 1.0).sum()
 
     delta_Q2 = (2 * drawn(3, 2)).requires_grad_()
     (gradient_Q2,) = torch.autograd.grad(loss_at(delta_Q2), delta_Q2)
@@ -259,7 +259,8 @@ def test_a_hard_label_stays_finite_at_extreme_log_ratios(extreme: float) -> None
 def test_the_pair_forms_stay_finite_at_extreme_log_ratios(extreme: float) -> None:
     """−log σ(Δ) is 0 or the gap itself; `exo_pair` is −ln of the share of the side that p_f has gone to."""
     delta_Q2 = torch.tensor([[extreme, 0.0]], requires_grad=True)
-    losses = pair_dpo_loss(delta_Q2, 1.0), pair_mode_seeking_loss(delta_Q2, 1.0, 1e-3)
+    hard_2, smoothed_2 = torch.tensor(hard_label(0.0)), torch.tensor(hard_label(1e-3))
+    losses = dpo_loss(delta_Q2, hard_2, 1.0, 1.0), mode_seeking_loss(delta_Q2, smoothed_2, 1.0, 1.0)
     expected = (0.0, -math.log1p(-1e-3)) if extreme > 0 else (1e4, -math.log(1e-3))
     assert [loss.item() for loss in losses] == pytest.approx(expected, rel=1e-5)
     for loss in losses:
@@ -432,7 +433,7 @@ def test_training_an_adapter_leaves_the_base_below_it_as_it_was(
 def test_the_first_step_starts_at_the_reference(
     change: dict[str, Any], nats: float, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    train_ms(MsSettings(**common(base, scored_data, tmp_path / "run", max_steps=1, **SCORED) | change))
+    train_once(MsSettings(**common(base, scored_data, tmp_path / "run", max_steps=1, **SCORED) | change))
     (first,) = log_of(tmp_path / "run")
     assert abs(first["rewards/chosen"]) < 0.5 * nats and abs(first["rewards/rejected"]) < 0.5 * nats
     assert first["shares/entropy"] == pytest.approx(1, abs=1e-4)
@@ -446,7 +447,7 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
     model.config.attention_dropout = 0.5
     for part in (model, load_tokenizer(str(base))):
         part.save_pretrained(tmp_path / "wet")
-    train_ms(
+    train_once(
         MsSettings(**common(tmp_path / "wet", scored_data, tmp_path / "run", max_steps=1, layout=layout, **SCORED))
     )
     (first,) = log_of(tmp_path / "run")
@@ -523,7 +524,7 @@ def test_log_probabilities_of_both_sides_are_logged_apart_over_their_own_tokens(
     for part in (even, tokenizer):
         part.save_pretrained(tmp_path / "even")
     values = common(tmp_path / "even", data, tmp_path / "run", batch_size=12, max_steps=1)
-    train_ms(MsSettings(**values))
+    train_once(MsSettings(**values))
     (first,) = log_of(tmp_path / "run")
     rows, price = [preference(number) for number in range(12)], math.log(even.config.vocab_size)
     for figure, texts in (("chosen", [row.chosen for row in rows]), ("rejected", [row.rejected for row in rows])):
@@ -650,8 +651,8 @@ def test_watching_generations_logs_them_at_their_steps_and_changes_no_weight(
     base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     values = SCORED | {"max_steps": 5, "logging_steps": 3}
-    train_ms(MsSettings(**common(base, scored_data, tmp_path / "blind", **values)))
-    train_ms(MsSettings(**common(base, scored_data, tmp_path / "watched", **values, sample_steps=2)))
+    train_once(MsSettings(**common(base, scored_data, tmp_path / "blind", **values)))
+    train_once(MsSettings(**common(base, scored_data, tmp_path / "watched", **values, sample_steps=2)))
     rows = log_of(tmp_path / "watched")
     watched = {row["step"] for row in rows if {"generation/tokens", "generation/cut_share"} <= row.keys()}
     assert watched == {2, 4} and [row["step"] for row in rows] == [2, 3, 4]
@@ -665,7 +666,7 @@ def test_sampling_without_dev_prompts_or_by_trl_is_refused(base: Path, data: Pat
     folder.mkdir()
     (folder / "train.jsonl").write_bytes((data / "train.jsonl").read_bytes())
     with pytest.raises(UserError, match=r"sample_steps = 2 without .*dev\.jsonl"):
-        train_ms(MsSettings(**common(base, folder, tmp_path / "run", sample_steps=2)))
+        train_once(MsSettings(**common(base, folder, tmp_path / "run", sample_steps=2)))
     with pytest.raises(UserError, match="trainer: trl with sample_steps"):
-        train_ms(MsSettings(**common(base, data, tmp_path / "run", sample_steps=2, trainer="trl")))
+        train_once(MsSettings(**common(base, data, tmp_path / "run", sample_steps=2, trainer="trl")))
     assert not (tmp_path / "run").exists()

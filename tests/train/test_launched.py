@@ -21,7 +21,7 @@ from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
 from tests.train.world import scored
 from train.model.load import load_model, load_policy
-from train.preference.preference import train_ms
+from train.preference.preference import train_once
 from train.run.record import read_run
 from train.run.settings import LoraSettings, MsSettings
 
@@ -60,7 +60,7 @@ if os.environ.get("ACCELERATE_TORCH_DEVICE"):
     if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
         train.run.loop.device = lambda: "one of a launch on GPUs"
 from train.model import logps
-from train.preference.preference import train_ms
+from train.preference.preference import train_once
 from train.run.loop import ProgressCallback
 from train.run.settings import MsSettings
 from torch.distributed.tensor import DTensor
@@ -76,7 +76,7 @@ def on_log(self, args, state, control, logs=None, model=None, **named):
     logged(self, args, state, control, logs=logs, model=model, **named)
 
 ProgressCallback.on_log = on_log
-train_ms(settings)
+train_once(settings)
 """
 
 
@@ -147,7 +147,7 @@ def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: Path) -> None:
     """`accelerate launch` with the shipped ddp.yaml, K responses behind one prompt: the steps of one process, on a machine without a GPU."""
     one = settings_of(base, rows, tmp_path / "one")
-    train_ms(one)
+    train_once(one)
     file = tmp_path / "two.yaml"
     file.write_text(yaml.safe_dump({**one.model_dump(), "output": str(tmp_path / "two"), "batch_size": 1}))
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/ddp.yaml"]
@@ -172,7 +172,7 @@ def test_dealt_out_weights_take_the_steps_of_one_process(
     """Logits at once, and in chunks that are computed twice. Saved whole: the folder opens as any other."""
     changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
     one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
-    train_ms(one)
+    train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
     printed = in_two(two, chunk_tokens=chunk_tokens, **FSDP)
     dealt = set(map(int, re.findall(r"dealt out: (\d+)", printed)))
@@ -187,7 +187,7 @@ def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path
     pytest.importorskip("deepspeed")
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
     one = settings_of(base, rows, tmp_path / "one", lora=lora)
-    train_ms(one)
+    train_once(one)
     in_two(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 

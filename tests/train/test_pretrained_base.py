@@ -13,7 +13,7 @@ from serve.engines import open_model
 from train.model.load import load_policy
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
-from train.preference.preference import train_ms
+from train.preference.preference import train_once
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 
@@ -40,7 +40,7 @@ def test_adapters_name_their_base_and_open_from_another_cache(
         "peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: requested.append(name)
     )
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
-    train_ms(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **few))
+    train_once(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **few))
     assert requested == [], "smollm2 is a name of ours, not of the hub"
     assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
     assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))

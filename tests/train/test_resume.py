@@ -15,7 +15,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from tests.places import ROOT
 from tests.train.world import preference
-from train.preference.preference import train_dpo
+from train.preference.preference import train_once
 from train.reward import train_reward
 from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
@@ -26,9 +26,9 @@ LORA = LoraSettings(rank=2, alpha=4)
 CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
     "sft": (SftSettings, train_sft, {}),
     "sft adapter": (SftSettings, train_sft, {"lora": LORA}),
-    "trl dpo": (DpoSettings, train_dpo, {"trainer": "trl", "beta": 0.5}),
-    "trl dpo, adapter goes on": (DpoSettings, train_dpo, {"trainer": "trl", "beta": 0.5}),
-    "dpo adapter": (DpoSettings, train_dpo, {"lora": LORA}),
+    "trl dpo": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
+    "trl dpo, adapter goes on": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
+    "dpo adapter": (DpoSettings, train_once, {"lora": LORA}),
     "reward": (RewardSettings, train_reward, {}),
     "reward adapter": (RewardSettings, train_reward, {"lora": LORA}),
 }
@@ -53,7 +53,7 @@ text = Path(sys.argv[2]).read_text()
 if sys.argv[1] == "sft":
     sft.train_sft(SftSettings.model_validate_json(text))
 else:
-    preference.train_dpo(DpoSettings.model_validate_json(text))
+    preference.train_once(DpoSettings.model_validate_json(text))
 """
 
 

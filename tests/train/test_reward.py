@@ -23,7 +23,7 @@ from train.model.load import load_model, load_tokenizer
 from train.model.logps import tokenize_row
 from train.preference.groups import combine_rewards
 from train.reward import COMPONENT, reward_trainer, score_responses, score_texts, train_reward
-from train.run.data import both_sides, read_preferences, read_responses, rows_fingerprint
+from train.run.data import read_preferences, read_responses, rows_fingerprint
 from train.run.loop import prepare
 from train.run.record import read_run
 from train.run.settings import LoraSettings, RewardSettings, SftSettings
@@ -83,7 +83,7 @@ def test_the_first_loss_is_that_of_bradley_and_terry(base: Path, data: Path, tmp
     """−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)², averaged over a batch, against a loop over its rows."""
     settings = RewardSettings(**common(base, data, tmp_path / "run", batch_size=12, max_steps=1, center=0.3))
     torch.manual_seed(0)
-    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     tokenizer, model = load_tokenizer(str(base)), trainer.model.eval()
 
     def reward(prompt: Any, text: str) -> float:
@@ -109,7 +109,7 @@ def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Pa
     (five / "dev.jsonl").write_text("".join(lines[:5]))
     settings = RewardSettings(**common(base, five, tmp_path / "run", batch_size=4))
     torch.manual_seed(2)
-    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     measured = trainer.evaluate()
     tokenizer = load_tokenizer(str(base))
 
@@ -140,7 +140,7 @@ def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, 
     """A step of 1e-5 is less than bf16 can tell from nothing at weights of 0.02; the head must move all the same."""
     values = common(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
     settings = RewardSettings(**values | {"learning_rate": 1e-5, "max_steps": 2})
-    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     learning = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
     assert {weight.dtype for weight in learning.values()} == {torch.float32}
     (head,) = (weight for name, weight in learning.items() if "score" in name)

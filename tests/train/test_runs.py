@@ -11,12 +11,12 @@ import yaml
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.progress import PROGRESS, FolderProgress, read_progress
+from tests.train.pair_losses import pair_dpo_loss, pair_mode_seeking_loss
 from tests.train.world import preference
 from train.model.load import load_model, load_policy
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
-from train.preference.preference import Loss, pair_trainer, train_dpo, train_ms
-from train.run.data import both_sides, read_preferences
+from train.preference.preference import Loss, pair_trainer, train_once
+from train.run.data import read_preferences
 from train.run.loop import ProgressCallback, prepare, run_trainer
 from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
@@ -94,7 +94,7 @@ def test_accumulated_batches_equal_one_large_batch(base: Path, data: Path, tmp_p
     whole = common(base, data, tmp_path / "whole", batch_size=12, max_steps=1)
     parts = common(base, data, tmp_path / "parts", batch_size=4, gradient_accumulation=3, max_steps=1)
     for values in (whole, parts):
-        train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.1))
+        train_once(MsSettings(**values, beta=0.5, label_smoothing=0.1))
     one, other = (load_model(values["output"], "float32") for values in (whole, parts))
     for left, right in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.allclose(left, right, atol=1e-4)
@@ -109,13 +109,13 @@ def test_trl_logs_the_losses_of_our_formulas(stage: str, base: Path, data: Path,
     settings = (
         MsSettings(**values, beta=beta, label_smoothing=epsilon) if stage == "ms" else DpoSettings(**values, beta=beta)
     )
-    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", *loss)
+    trainer = pair_trainer(settings, prepare(settings), tmp_path / "trl", *loss)
     outcome = run_trainer(trainer, stage)
 
     model, tokenizer = load_policy(str(base))
     model.requires_grad_(True)
     rows = read_preferences(data / "train.jsonl")
-    pairs = [tokenize_row(tokenizer, row.prompt, side) for row in rows for side in both_sides(row)]
+    pairs = [tokenize_row(tokenizer, row.prompt, side) for row in rows for side in (row.chosen, row.rejected)]
     batch = pad_rows(pairs, tokenizer.pad_token_id)
     with torch.no_grad():
         reference_B = completion_logps(model, *batch)
@@ -140,9 +140,9 @@ def test_trl_logs_the_losses_of_our_formulas(stage: str, base: Path, data: Path,
 def test_pairs_learn_to_prefer_the_chosen_answers(stage: str, sft_run: Path, data: Path, tmp_path: Path) -> None:
     values = common(sft_run, data, tmp_path / "run", batch_size=12)
     if stage == "ms":
-        record = train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.01))
+        record = train_once(MsSettings(**values, beta=0.5, label_smoothing=0.01))
     else:
-        record = train_dpo(DpoSettings(**values, beta=0.5))
+        record = train_once(DpoSettings(**values, beta=0.5))
     log = log_of(tmp_path / "run")
     margins = [row["rewards/margins"] for row in log]
     assert margins[0] == pytest.approx(0.0, abs=1e-5), "the policy starts at its reference"
@@ -161,7 +161,7 @@ def test_an_adapter_goes_on_from_itself_on_the_same_base(
     """SFT adapter → MS adapter: same base, reference = the SFT adapter, which the run neither is nor touches."""
     before = (sft_adapter / "adapter_model.safetensors").read_bytes()
     with torch.enable_grad():
-        train_ms(MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1))
+        train_once(MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1))
     assert is_adapter(str(tmp_path / "ms")) and not (tmp_path / "ms/ref").exists()
     config = json.loads((tmp_path / "ms/adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == str(base)
@@ -181,7 +181,7 @@ def test_an_adapter_goes_on_from_itself_on_the_same_base(
 
 def test_no_gradient_reaches_the_reference_of_an_adapter(sft_adapter: Path, data: Path, tmp_path: Path) -> None:
     settings = MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1)
-    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", "exo_pair", 0.1)
+    trainer = pair_trainer(settings, prepare(settings), tmp_path / "trl", "exo_pair", 0.1)
     frozen = {name: w.clone() for name, w in trainer.model.named_parameters() if ".default." not in name}
     assert any(".ref." in name for name in frozen)
     run_trainer(trainer, "ms")
@@ -192,7 +192,7 @@ def test_no_gradient_reaches_the_reference_of_an_adapter(sft_adapter: Path, data
 
 def test_an_adapter_with_lora_settings_is_refused(sft_adapter: Path, data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is an adapter already and lora is set"):
-        train_dpo(DpoSettings(**common(sft_adapter, data, tmp_path / "run", lora=LoraSettings())))
+        train_once(DpoSettings(**common(sft_adapter, data, tmp_path / "run", lora=LoraSettings())))
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(base: Path, data: Path, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_bad_input_is_refused_before_the_first_step(
     base: Path, data: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        train_dpo(DpoSettings(**common(base, data, tmp_path / "run", **change)))
+        train_once(DpoSettings(**common(base, data, tmp_path / "run", **change)))
     assert not list(tmp_path.iterdir())
 
 
@@ -254,7 +254,7 @@ def test_a_run_under_way_is_watched_and_tells_the_time_left(
         snapshots.append(read_progress(tmp_path / "run.partial"))
 
     monkeypatch.setattr(ProgressCallback, "on_log", on_log)
-    train_dpo(DpoSettings(**common(base, data, tmp_path / "run")))
+    train_once(DpoSettings(**common(base, data, tmp_path / "run")))
     steps = [each.last["step"] for each in snapshots]
     assert steps[:STEPS] == list(range(1, STEPS + 1)) and all(each.alive for each in snapshots)
     assert snapshots[0].about["stage"] == "dpo" and snapshots[0].last["loss"] == log_of(tmp_path / "run")[0]["loss"]

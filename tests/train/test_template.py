@@ -24,7 +24,6 @@ from train.model.logps import tokenize_row
 from train.preference.groups import pair_groups
 from train.preference.preference import pair_trainer
 from train.reward import reward_trainer
-from train.run.data import both_sides
 from train.run.loop import prepare
 from train.run.settings import DpoSettings, RewardSettings, SftSettings, TinySettings
 from train.sft import read_sft_data, train_sft
@@ -108,8 +107,8 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
         for group in groups
         for ids, n in zip(group.responses, group.context_tokens, strict=True)
     ]
-    by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", "sigmoid").train_dataset
-    judged = reward_trainer(reward, prepare(reward, both_sides, head="score"), tmp_path / "reward").train_dataset
+    by_pairs = pair_trainer(dpo, prepare(dpo), tmp_path / "pairs", "sigmoid").train_dataset
+    judged = reward_trainer(reward, prepare(reward, head="score"), tmp_path / "reward").train_dataset
     ours = list(pair_groups(rows, tokenizer, 0.1))
     for row, one, pair, both, group in zip(rows, by_sft, by_pairs, judged, ours, strict=True):
         prompt = model.prompt_ids(row.prompt)

@@ -21,7 +21,9 @@ def as_page(file: Path) -> str:
         for cell in cells
     ]
     title, _, first = parts[0].partition("\n")
-    about = f"The notebook `examples/notebooks/{file.name}`, cell by cell; every change of the code runs it (`make notebooks`)."
+    about = (
+        f"The notebook `examples/notebooks/{file.name}`, cell by cell; CI runs it on every change (`make notebooks`)."
+    )
     return page(title.removeprefix("# "), about, *(relinked(part) for part in (first.strip(), *parts[1:])))
 
 

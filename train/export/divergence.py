@@ -1,4 +1,4 @@
-"""The divergence of a model from its original, over completions of its training data: the measure of merging, exports and servers.
+"""The divergence of a model from its original, over completions of its training data: it measures merging, exports and servers.
 
 Legend: N completion tokens, V vocabulary."""
 
@@ -28,7 +28,7 @@ TOKENS_COMPARED = 2048
 
 @dataclass(frozen=True)
 class MergeLoss:
-    """The divergence by merging, over `tokens` completion tokens of `measured_on`.
+    """The divergence caused by merging, over `tokens` completion tokens of `measured_on`.
 
     `kl_nats_per_token` is the mean of KL(adapter on base ‖ merged); `largest_gap_nats` the largest |log π − log π'| of a completion's own token.
     """
@@ -107,7 +107,7 @@ def token_kl(logps_NV: Tensor, others_NV: Tensor) -> Tensor:
 
 
 REPLY_TOKENS = 24
-"""Most tokens of a greedy reply that are compared."""
+"""Largest number of tokens of a greedy reply that are compared."""
 
 
 @dataclass(frozen=True)

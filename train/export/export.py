@@ -44,7 +44,7 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
     """Write the adapter merged into its base, in bf16, with tokenizer, card and run.json to `output`; returns the divergence.
 
     The merged model is compared with the model as trained (its precision, its 4-bit base). UserError if the run has no
-    adapter, its base is missing or another one, or `output` exists.
+    adapter, its base is missing or has changed, or `output` exists.
     """
     record = adapter_run(run)
     check_output(output)

@@ -43,7 +43,7 @@ NEAR_TIE = 0.02
 class FileGaps:
     """The gap between a file and the run in `precision`, in nats per token of llama.cpp's greedy replies.
 
-    `same_replies` have the run's greedy tokens throughout; `near_ties` more differ first where the run's two likeliest tokens are less
+    `same_replies` have the run's greedy tokens throughout; `near_ties` others first differ at a token where the run's two likeliest are less
     than NEAR_TIE apart.
     """
 

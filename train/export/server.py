@@ -72,7 +72,7 @@ class Server:
         rows = listed.get("data") or ()
         base_of = {str(each["id"]): str(each.get("parent") or "") for each in rows}
         if any(each.get("owned_by") == OURS for each in rows):
-            # Otherwise it would retrieve passages and put them into the prompt.
+            # Otherwise modegraph's server would retrieve passages and put them into the prompt.
             self._extra = lambda model: {"retrieval": {"enabled": False}}
         adapters = self._root_route("/lora-adapters")
         if len(base_of) == 1 and isinstance(adapters, list) and adapters:
@@ -89,7 +89,7 @@ class Server:
         turns = [vars(turn) for turn in messages]
         ids = self._tokens(
             {"model": name, "messages": turns}
-        )  # llama.cpp sees no text in this request, and returns no tokens.
+        )  # llama.cpp finds no text in this request, and returns no tokens.
         if ids:
             return ids
         rendered = self._root_route("/apply-template", self._body(name, messages=turns))

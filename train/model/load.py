@@ -56,7 +56,7 @@ def train_quantised(model: Any) -> Any:
 
 
 JITTER = ("jitter_noise", "input_jitter_noise")
-"""Rates of noise at a router's input. PhiMoE's `router_jitter_noise` is none: it selects experts in evaluation, too."""
+"""Rates of noise at a router's input. PhiMoE's `router_jitter_noise` is not such a rate: it selects experts in evaluation, too."""
 
 
 def without_dropout(model: Any) -> None:
@@ -186,5 +186,5 @@ def _load(source: str, options: dict[str, Any], head: Head) -> Any:
 
 
 def _is_present(source: str) -> bool:
-    """A hub name is `name` or `owner/name`; everything else must exist here."""
+    """Whether a model exists here or may be on the hub, whose names are `name` or `owner/name`."""
     return Path(source).exists() or (source.count("/") <= 1 and not source.startswith((".", "/", "~")))

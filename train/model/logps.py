@@ -26,7 +26,7 @@ from graph.types import Message
 
 @dataclass(frozen=True)
 class RotationLimit:
-    """Rows of up to `tokens` have equal rotations; longer ones equal each other's only if `beyond`."""
+    """Rows of up to `tokens` are rotated alike; longer rows are rotated alike only if `beyond`."""
 
     kind: str
     tokens: int
@@ -47,7 +47,7 @@ def rotation_limit(config: Any) -> RotationLimit | None:
 
 
 def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
-    """UserError if rows of these lengths (prompt and response) would have other rotations in a batch than alone."""
+    """UserError if rows of these lengths (prompt and response) would be rotated differently in a batch than alone."""
     limit = rotation_limit(config)
     if limit is None or not lengths_tokens or max(lengths_tokens) <= limit.tokens:
         return
@@ -104,7 +104,7 @@ def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Te
 
 
 class PassThroughHead(nn.Module):
-    """Replaces a head and returns the states unchanged; models that access them (Mamba, BERT) find the head's weight and bias."""
+    """Replaces a head and returns the states unchanged; exposes the head's weight and bias, which some models access (Mamba, BERT)."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def tokenize_rows(
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Tokenizers use every core meanwhile. Elsewhere modegraph/start.py keeps them to one, as they would warn in every forked process."""
+    """Within the block, tokenizers use every core. Elsewhere modegraph/start.py limits them to one, as they would warn in every forked process."""
     variable = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(variable, "true")
     os.environ[variable] = "true"

@@ -32,7 +32,7 @@ from train.model.logps import (
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 HALF_PRECISION_TRIAL_SHARE = 1 / 64
-"""Of a log-probability: half precision rounds a logit of 16 to 32 by up to .06, and a tuned model's logits of wrong tokens are that large."""
+"""A share of a log-probability: half precision rounds a logit of 16 to 32 by up to .06, and a tuned model's logits of wrong tokens are that large."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class PackedBatch:
 
     group_BT numbers the groups in their order, from 0 (-1 in padding); response_BT numbers all their responses, from 1 (0 in prompts
     and padding). written_BT marks the N scored tokens; predictors_N is the position in its row that predicts each of them, row after
-    row: the previous one, except for a response's first token the prompt's last. `spans` locate each group.
+    row: the previous position, but the prompt's last for the first token of a response. `spans` locate each group.
     """
 
     ids_BT: Tensor

@@ -93,7 +93,7 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
 
 
 def multiplied(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
-    """Each weight that tokens are multiplied with, and its operations' size per token: for experts, the share that a token is routed to."""
+    """Each weight that tokens are multiplied with, and its size as it counts per token: for experts, the share that a token is routed to."""
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
     for module in model.modules():
@@ -122,7 +122,7 @@ def _weights(model: Any, output: nn.Parameter) -> Iterator[tuple[nn.Parameter, b
 
 
 def _output(model: Any, head: Head) -> nn.Parameter:
-    """The weight of the head: over the vocabulary, or the scoring head, which is trained besides an adapter."""
+    """The weight of the head: over the vocabulary, or the scoring head, which is trained in addition to an adapter."""
     if head == "tokens":
         weight: nn.Parameter = model.get_output_embeddings().weight
         return weight

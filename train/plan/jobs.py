@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data_synth.rows import PreferenceRow
 from train.model.load import Head, load_tokenizer
-from train.model.logps import HEAD_CHUNK_TOKENS, tokenize_row
+from train.model.logps import HEAD_CHUNK_TOKENS
 from train.model.packing import TokenizedGroup
 from train.plan.flops import Work, packed_work, plain_work, text_work, total
 from train.preference.groups import ResponseGroup
@@ -22,7 +21,7 @@ from train.preference.preference import (
 )
 from train.preference.reference import merge, shared_passes
 from train.reward import reward_trainer
-from train.run.data import Splits, both_sides, check_lengths, read_splits
+from train.run.data import Splits, check_lengths, read_splits, tokenized_pairs
 from train.run.loop import TrainingInputs, load_start
 from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import SftData, read_sft_data, sft_trainer
@@ -38,7 +37,7 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer on the rows of some numbers.
+    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer on the rows with given numbers.
 
     `reference_groups` are passes without gradients before training, `reference_forwards` the number of forward passes besides each row's
     own. `copies` of the trained weights are in memory. A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
@@ -108,7 +107,7 @@ def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> l
 
 def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
     """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: by a copy of the trained weights, or by the base below a new adapter."""
-    splits = _fitting(settings, tokenizer, both_sides)
+    splits = _fitting(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
         assert isinstance(some_settings, MsSettings | DpoSettings)
@@ -116,7 +115,7 @@ def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
 
     forwards = 0 if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE else 1
     copies = 2 if forwards and settings.lora is None else 1
-    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, reference_forwards=forwards, copies=copies)
+    return Job(*_groups(splits, tokenizer), trainer_of, reference_forwards=forwards, copies=copies)
 
 
 def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
@@ -130,19 +129,19 @@ def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
 
 
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
-    splits = _fitting(settings, tokenizer, both_sides)
+    splits = _fitting(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
         assert isinstance(some_settings, RewardSettings)
         return reward_trainer(some_settings, _start(some_settings, splits, rows, tokenizer, "score"), folder)
 
-    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, head="score")
+    return Job(*_groups(splits, tokenizer), trainer_of, head="score")
 
 
-def _fitting(settings: TrainSettings, tokenizer: Any, sides: Callable[[PreferenceRow], Sequence[str]]) -> Splits:
+def _fitting(settings: TrainSettings, tokenizer: Any) -> Splits:
     splits = read_splits(Path(settings.data))
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
-        check_lengths(rows, sides, tokenizer, settings.max_length_tokens, Path(settings.data) / f"{name}.jsonl")
+        check_lengths(rows, tokenizer, settings.max_length_tokens, Path(settings.data) / f"{name}.jsonl")
     return splits
 
 
@@ -153,12 +152,12 @@ def _start(
     return TrainingInputs(part, tokenizer, load_start(settings, tokenizer, head))
 
 
-def _groups(
-    splits: Splits, tokenizer: Any, sides: Callable[[PreferenceRow], Sequence[str]]
-) -> tuple[list[TokenizedGroup], list[TokenizedGroup]]:
-    def group(row: PreferenceRow) -> TokenizedGroup:
-        written = [tokenize_row(tokenizer, row.prompt, text) for text in sides(row)]
-        prompt = written[0].ids[: written[0].prompt_tokens]
-        return TokenizedGroup(prompt, tuple(each.ids[each.prompt_tokens :] for each in written))
-
-    return [group(row) for row in splits.train], [group(row) for row in splits.dev]
+def _groups(splits: Splits, tokenizer: Any) -> tuple[list[TokenizedGroup], list[TokenizedGroup]]:
+    train, dev = (
+        [
+            TokenizedGroup(pair[0].ids[: pair[0].prompt_tokens], tuple(each.ids[each.prompt_tokens :] for each in pair))
+            for pair in tokenized_pairs(rows, tokenizer)
+        ]
+        for rows in (splits.train, splits.dev)
+    )
+    return train, dev

@@ -1,4 +1,4 @@
-"""Rows to the groups that preference training compares: a prompt, K responses as token ids, and the reward of each.
+"""Turns rows into the groups that preference training compares: a prompt, K responses as token ids, and the reward of each.
 
 Pairs are K = 2, with rewards whose softmax is the label; scored responses have weighted rewards, and those of a prompt are split into groups of K."""
 
@@ -83,7 +83,7 @@ def best_worst_groups(
     weights: Mapping[str, float],
     label_smoothing: float,
 ) -> Iterator[ResponseGroup]:
-    """A pair of each prompt's best-rewarded and worst response with the label (1 − ε, ε); the first of equals.
+    """A pair of each prompt's best- and worst-rewarded response, the first of equals, with the label (1 − ε, ε).
 
     A prompt with equal rewards makes no pair.
     """

@@ -13,14 +13,12 @@ in float64 if the log-ratios are, does not change its inputs, and returns one lo
 | λ | nothing: least at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
 | RLOO | β_π β_r, if the responses are samples of the policy: its expected gradient is then that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
-RLOO alone takes the reference for the policy that drew the responses.
+Only RLOO assumes that the reference is the policy that drew the responses.
 docs/concepts/objectives/gradients.md has their gradients. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
 as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -35,7 +33,7 @@ MOST_LOG_RATIO = 20.0
 def mode_seeking_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
     """Reverse KL: Σ_i p_f,i (log p_f,i − log p_r,i) with p_f = softmax(β_π Δ), p_r = softmax(r / β_r).
 
-    >>> mode_seeking_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, math.log(3.0)]]), 1.0, 1.0)
+    >>> mode_seeking_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 3.0]]).log(), 1.0, 1.0)
     tensor([0.1438])
     """
     policy_QK = policy_log_shares(log_ratios_QK, beta_policy)
@@ -45,7 +43,7 @@ def mode_seeking_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: fl
 def dpo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
     """Forward KL up to its constant, the entropy of p_r: −Σ_i p_r,i log p_f,i (DPO for K responses with soft labels; InfoNCA).
 
-    >>> dpo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, math.log(3.0)]]), 1.0, 1.0)
+    >>> dpo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 3.0]]).log(), 1.0, 1.0)
     tensor([0.6931])
     """
     policy_QK = policy_log_shares(log_ratios_QK, beta_policy)
@@ -58,7 +56,7 @@ def ipo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, tau: float, beta_reward:
     Soft p_ij: the mean of Eq. 17 over labels drawn from p_ij, up to a constant. Δ is summed over tokens, as in the paper's theory; TRL
     takes means over tokens, so that its τ = 0.1 demands 5 nats a token.
 
-    >>> ipo_loss(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, -math.inf]]), 0.25, 1.0), ipo_loss(torch.zeros(1, 2), torch.zeros(1, 2), 0.1, 1.0)
+    >>> ipo_loss(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, -torch.inf]]), 0.25, 1.0), ipo_loss(torch.zeros(1, 2), torch.zeros(1, 2), 0.1, 1.0)
     (tensor([0.]), tensor([0.]))
     """
     labels_QK = reward_log_shares(rewards_QK, beta_reward)
@@ -72,7 +70,7 @@ def lambda_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, b
     G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response: 1 is the highest, and
     equals (all responses, at the reference) are ranked by reward. At K = 2 it is DPO times a constant.
 
-    >>> lambda_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0) / (1 - 1 / math.log2(3))
+    >>> lambda_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0) / (1 - 1 / torch.tensor(3.0).log2())
     tensor([0.6931])
     """
     scores_QK = beta_policy * at_least_float32(log_ratios_QK)
@@ -147,30 +145,3 @@ def descending_ranks(values_QK: Tensor, ties_QK: Tensor) -> Tensor:
 def at_least_float32(values: Tensor) -> Tensor:
     """float64 unchanged, anything else as float32."""
     return values if values.dtype == torch.float64 else values.float()
-
-
-def pair_mode_seeking_loss(log_ratios_Q2: Tensor, beta: float, label_smoothing: float) -> Tensor:
-    """KL(softmax(β Δ) ‖ (1 − ε, ε)) for (chosen, rejected): TRL's `exo_pair`, `mode_seeking_loss` at K = 2.
-
-    >>> pair_mode_seeking_loss(torch.tensor([[0.0, 0.0]]), beta=0.5, label_smoothing=0.25)
-    tensor([0.1438])
-    """
-    pair_rewards_2 = torch.tensor(
-        [math.log1p(-label_smoothing), math.log(label_smoothing)],
-        dtype=at_least_float32(log_ratios_Q2).dtype,
-        device=log_ratios_Q2.device,
-    )
-    return mode_seeking_loss(log_ratios_Q2, pair_rewards_2, beta, beta_reward=1.0)
-
-
-def pair_dpo_loss(log_ratios_Q2: Tensor, beta: float, label_smoothing: float = 0.0) -> Tensor:
-    """−(1 − ε) log σ(m) − ε log σ(−m), m = β (Δ_chosen − Δ_rejected): TRL's `sigmoid` at ε = 0, else cDPO (Mitchell 2023).
-
-    `dpo_loss` at K = 2 with the label (1 − ε, ε).
-
-    >>> pair_dpo_loss(torch.tensor([[1.0, 1.0]]), beta=0.1)
-    tensor([0.6931])
-    """
-    chosen_Q, rejected_Q = at_least_float32(log_ratios_Q2).unbind(dim=-1)
-    margin_Q = beta * (chosen_Q - rejected_Q)
-    return -(1 - label_smoothing) * logsigmoid(margin_Q) - label_smoothing * logsigmoid(-margin_Q)

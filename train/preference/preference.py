@@ -1,8 +1,9 @@
 """Preference training from settings to a finished run: mode-seeking, DPO or another loss of the family, on pairs (K = 2) or on K scored responses.
 
-The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step. `trainer: trl` uses TRL's
-DPOTrainer on pairs instead (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle, or its trainers of SimPO and ORPO; there the reference is a second copy of a full model, the
-base below a new adapter, or TRL's frozen copy of an adapter whose training continues."""
+The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step.
+`trainer: trl` instead uses TRL's DPOTrainer on pairs (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle, or its trainers of SimPO and
+ORPO; there the reference is a second copy of a full model, the base below a new adapter, or TRL's frozen copy of an adapter whose training
+continues."""
 
 from __future__ import annotations
 
@@ -43,7 +44,6 @@ from train.preference.objective import Method, Objective
 from train.preference.reference import cached_reference, reference_logps
 from train.preference.trainer import Example, GenerationCallback, ResponseGroupTrainer
 from train.run.data import (
-    both_sides,
     holds_responses,
     labelled_pair_dataset,
     pair_dataset,
@@ -123,7 +123,7 @@ class OrpoTrainer(SingleCastMixin, ORPOTrainer):  # type: ignore[misc]
 
 
 def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder: Path) -> CPOTrainer | ORPOTrainer:
-    """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), experimental there."""
+    """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), both experimental in TRL."""
     without_dropout(start.model)
     check_still(start.model)
     common = trl_arguments(settings, start.splits, folder)
@@ -144,7 +144,7 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
 
 
 def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
-    """A trainer of TRL, which accepts only texts and splits completions elsewhere than the server, with our tokens in place of PLACEHOLDER."""
+    """A trainer of TRL with our tokens in place of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions elsewhere than the server."""
     trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
     trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
@@ -166,16 +166,6 @@ class PreferenceData:
     pairs: bool
 
 
-def train_ms(settings: MsSettings) -> RunRecord:
-    """Mode-seeking run from settings to a finished run at `settings.output`; UserError before the first step."""
-    return _train(settings, "ms")
-
-
-def train_dpo(settings: DpoSettings) -> RunRecord:
-    """DPO run from settings to a finished run at `settings.output`; UserError before the first step."""
-    return _train(settings, "dpo")
-
-
 def method_of(settings: MsSettings | DpoSettings) -> Method:
     """The loss of the family that the settings name."""
     if isinstance(settings, MsSettings):
@@ -184,9 +174,15 @@ def method_of(settings: MsSettings | DpoSettings) -> Method:
     return "dpo" if settings.loss == "sigmoid" else settings.loss
 
 
-def _train(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> RunRecord:
+def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
+    """The command that the settings are of."""
+    return "ms" if isinstance(settings, MsSettings) else "dpo"
+
+
+def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
+    """One run from settings to a finished run at `settings.output`; UserError before the first step."""
     if settings.trainer == "trl":
-        return _train_by_trl(settings, stage)
+        return _train_by_trl(settings)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, settings.label_smoothing)
@@ -198,10 +194,10 @@ def _train(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> R
         )
     if method_of(settings) == "rloo" and data.pairs:
         raise UserError("loss: rloo with pairs", "scored responses of the model", "use `synth responses`, or --rounds")
-    with run_folder(settings, stage) as folder:
+    with run_folder(settings, stage_of(settings)) as folder:
         trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, folder)
         alignment = alignment_of(settings, data, settings.label_smoothing)
-        return run_and_save(trainer, stage, settings, folder, alignment, trainer.first_figures)
+        return run_and_save(trainer, stage_of(settings), settings, folder, alignment, trainer.first_figures)
 
 
 def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
@@ -337,19 +333,18 @@ def mean_log_ratio(logps: Sequence[Tensor], reference: Sequence[Tensor]) -> floa
 
 
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
-    """The precision of the Trainer's steps, for the reference, too."""
+    """The precision of the Trainer's steps, used for the reference, too."""
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
 
 
-def _train_by_trl(settings: MsSettings | DpoSettings, stage: Literal["ms", "dpo"]) -> RunRecord:
+def _train_by_trl(settings: MsSettings | DpoSettings) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
     if settings.sample_steps is not None:
         raise UserError(
             "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
         )
-    start = prepare(settings, both_sides)
-    label_smoothing = settings.label_smoothing or None
-    with run_folder(settings, stage) as folder:
-        trainer = trl_trainer(settings, start, folder)
-        return run_and_save(trainer, stage, settings, folder, Alignment(settings.beta, 2, None, label_smoothing))
+    start = prepare(settings)
+    alignment = Alignment(settings.beta, 2, None, settings.label_smoothing or None)
+    with run_folder(settings, stage_of(settings)) as folder:
+        return run_and_save(trl_trainer(settings, start, folder), stage_of(settings), settings, folder, alignment)

@@ -1,8 +1,8 @@
-"""On-policy rounds: responses of the policy to the prompts of `data`, their rewards, one pass of training on them, and again from there.
+"""On-policy rounds: each draws the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from there.
 
-A round is `synth responses` and then `train ms` or `train dpo`. `round-K` in the folder of the run has both, in `responses` and `run`; what
-is complete there is never made again, so that an interrupted run ends with the same rows and weights. The top of the folder is a run like
-any other, from the model that the first round starts with to the adapter of the last one; `rounds.jsonl` has the figures of each round."""
+A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. What is complete there
+is never made again, so an interrupted run that is resumed ends with the same rows and weights. The folder of all rounds is itself a run
+like any other, from the first round's starting model to the last round's adapter; `rounds.jsonl` has the figures of each round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
 from data_synth.responses.responses import PROMPTS_AT_ONCE, DrawnTexts, draw_texts
@@ -31,7 +30,7 @@ from graph.shared.progress import check_idle, note_progress, report_progress
 from graph.types import LanguageModel, OpenModel
 from train.model.load import load_tokenizer
 from train.preference.groups import combine_rewards
-from train.preference.preference import KL, train_dpo, train_ms
+from train.preference.preference import KL, stage_of, train_once
 from train.run.data import Prompt, read_prompts, read_responses, rows_fingerprint
 from train.run.loop import check_adapter, check_tracker
 from train.run.record import RECORD, Alignment, RunRecord, read_run
@@ -76,20 +75,10 @@ class Round:
 
 
 def train_preference(settings: MsSettings | DpoSettings, open_model: OpenModel) -> RunRecord:
-    """From settings to a finished run at `settings.output`, in rounds if the settings name some; UserError before the first step."""
+    """Train a run into `settings.output`, in rounds if the settings have any; UserError for bad input before the first step."""
     if settings.rounds is not None:
         return train_in_rounds(settings, settings.rounds, open_model)
     return train_once(settings)
-
-
-def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
-    """The command that the settings are of."""
-    return "ms" if isinstance(settings, MsSettings) else "dpo"
-
-
-def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
-    """One run of the command that the settings are of."""
-    return train_ms(settings) if isinstance(settings, MsSettings) else train_dpo(settings)
 
 
 def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, open_model: OpenModel) -> RunRecord:
@@ -124,7 +113,7 @@ def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, 
 
 
 def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> list[ResponseRow]:
-    """The round's rows, drawn and written unless they are there; a call that its ledger has is not repeated."""
+    """The round's rows, drawn and written unless they exist; calls recorded in its ledger are not repeated."""
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
@@ -148,9 +137,9 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
 def respond(
     prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, add_refusal: bool = False
 ) -> Iterator[ResponseRow | Dropped]:
-    """Each prompt with its responses as drawn and their rewards; Dropped where they are too few to compare.
+    """Each prompt with its responses, as drawn, and their rewards; Dropped if there are too few to compare.
 
-    `add_refusal` adds "not in the documents" to responses of which none refuses.
+    `add_refusal` adds "not in the documents" to a prompt's responses if none of them refuses.
     """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
@@ -209,7 +198,7 @@ def train(this: Round) -> RunRecord:
 def finish(
     settings: MsSettings | DpoSettings, records: Sequence[RunRecord], figures: Sequence[Mapping[str, float]], last: Path
 ) -> RunRecord:
-    """Write the run of the whole: the files of the last round's, its log all rounds', its record from the first start to the last end."""
+    """Write the run of all rounds: the files of the last round's run, with a log and a record that cover every round."""
     output = Path(settings.output)
     shutil.copytree(last, output, ignore=shutil.ignore_patterns(RECORD), dirs_exist_ok=True)
     log = [
@@ -217,12 +206,11 @@ def finish(
         for number in range(1, len(records) + 1)
         for _, row in read_jsonl(last.parent.with_name(f"round-{number}") / last.name / "log.jsonl")
     ]
-    metrics = dict(records[-1].metrics)
-    metrics |= {
+    end = records[-1]
+    metrics = dict(end.metrics) | {
         f"round {row['round']} {name}": value for row in figures for name, value in row.items() if name != "round"
     }
     seconds = sum(record.train_seconds for record in records)
-    end = records[-1]
     alignment = Alignment(end.beta, end.responses_per_prompt, end.beta_reward, end.label_smoothing)
     outcome = Outcome(log, metrics, seconds)
     record = run_record(stage_of(settings), settings.model, settings.data, settings, outcome, alignment)
@@ -233,9 +221,9 @@ def finish(
 def choose_prompts(
     prompts: Sequence[Prompt], count: int | None, seed: int, refusals: float | None = None
 ) -> list[Prompt]:
-    """`count` of the prompts, another draw for another seed, in their order; all if `count` is None or too large.
+    """`count` of the prompts, drawn by `seed`, in their original order; all if `count` is None or too large.
 
-    `refusals` is the share whose passages lack the answer, as far as there are so many; None draws both kinds alike.
+    `refusals` is the share of prompts whose passages lack the answer (less if there are too few); None draws both kinds alike.
     """
     order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
     if count is not None and refusals is not None:
@@ -255,7 +243,7 @@ def measured_weights(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def check_rounds_folder(output: Path) -> None:
-    """UserError unless `output` is new, or holds interrupted rounds that no other process works on; and for several processes at once."""
+    """UserError if several processes were launched, or if `output` is neither new nor an interrupted run that no other process is working on."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start it without a launcher")
     if not (output / CHECKPOINTS / SETTINGS).exists():

@@ -184,21 +184,13 @@ def check_responses(row: ResponseRow, where: str) -> None:
 
 
 def check_lengths(
-    rows: Sequence[PreferenceRow],
-    sides: Callable[[PreferenceRow], Sequence[str]],
-    tokenizer: PreTrainedTokenizerBase,
-    max_length_tokens: int,
-    file: Path,
+    rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, max_length_tokens: int, file: Path
 ) -> list[int]:
-    """Tokens of every completion with its prompt; UserError with the number of rows longer than `max_length_tokens`.
+    """Tokens of both completions of every row with their prompt; UserError with the number of rows longer than `max_length_tokens`.
 
-    `sides` picks the completions to train on. TRL would silently truncate such rows, and so remove the answer and its end token.
+    TRL would silently truncate such rows, and so remove the answer and its end token.
     """
-    from train.model.logps import tokenize_rows
-
-    lengths_of = [
-        [len(one.ids) for one in tokenize_rows(tokenizer, [(row.prompt, text) for text in sides(row)])] for row in rows
-    ]
+    lengths_of = [[len(side.ids) for side in pair] for pair in tokenized_pairs(rows, tokenizer)]
     lengths = [max(row_lengths) for row_lengths in lengths_of]
     too_long = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
     if too_long:
@@ -212,11 +204,6 @@ def check_lengths(
     return [length for row_lengths in lengths_of for length in row_lengths]
 
 
-def both_sides(row: PreferenceRow) -> tuple[str, str]:
-    """The completions that preference training uses."""
-    return row.chosen, row.rejected
-
-
 def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The token columns of TRL's DPOTrainer: prompt_ids, and the completions chosen_ids and rejected_ids."""
     return _dataset(
@@ -225,7 +212,7 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
             "chosen_ids": _completion_ids(chosen),
             "rejected_ids": _completion_ids(rejected),
         }
-        for chosen, rejected in _tokenized_pairs(rows, tokenizer)
+        for chosen, rejected in tokenized_pairs(rows, tokenizer)
     )
 
 
@@ -243,23 +230,22 @@ def labelled_pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTo
             **columns("chosen", chosen),
             **columns("rejected", rejected),
         }
-        for chosen, rejected in _tokenized_pairs(rows, tokenizer)
+        for chosen, rejected in tokenized_pairs(rows, tokenizer)
     )
 
 
 def reward_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The token columns of TRL's RewardTrainer: chosen_ids and rejected_ids, each with its prompt."""
-    pairs = _tokenized_pairs(rows, tokenizer)
+    pairs = tokenized_pairs(rows, tokenizer)
     return _dataset({"chosen_ids": chosen.ids, "rejected_ids": rejected.ids} for chosen, rejected in pairs)
 
 
-def _tokenized_pairs(
-    rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase
-) -> Iterator[tuple[TokenizedRow, TokenizedRow]]:
-    from train.model.logps import tokenize_row
+def tokenized_pairs(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Iterator[list[TokenizedRow]]:
+    """The chosen and the rejected completion of each row, with its prompt."""
+    from train.model.logps import tokenize_rows
 
     for row in rows:
-        yield tokenize_row(tokenizer, row.prompt, row.chosen), tokenize_row(tokenizer, row.prompt, row.rejected)
+        yield tokenize_rows(tokenizer, [(row.prompt, text) for text in (row.chosen, row.rejected)])
 
 
 def _completion_ids(row: TokenizedRow) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from peft.helpers import disable_input_dtype_casting
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
-from data_synth.rows import PreferenceRow
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter, model_name
 from graph.models.load import check_vocabulary
@@ -50,7 +49,7 @@ from train.run.settings import LoraSettings, TrainSettings, machine_precision
 class SingleCastMixin:
     """A mixin for a Trainer: with autocast, its steps, including backward passes (which recompute activations), run without PEFT's casts.
 
-    Generation, which is outside of its steps and without autocast, keeps them.
+    Generation keeps the casts, since it is outside of the steps and without autocast.
     """
 
     model: Any
@@ -101,17 +100,15 @@ class TrainingInputs:
     model: Any
 
 
-def prepare(
-    settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]], head: Head = "tokens"
-) -> TrainingInputs:
-    """The inputs of a trainer, after all checks before the first step, cheapest first; `sides` picks the completions to train on."""
+def prepare(settings: TrainSettings, head: Head = "tokens") -> TrainingInputs:
+    """The inputs of a trainer, after all checks before the first step, cheapest first."""
     check_start(settings)
     splits = read_splits(Path(settings.data))
     tokenizer = load_tokenizer(settings.model)
     lengths: list[int] = []
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
         file = Path(settings.data) / f"{name}.jsonl"
-        lengths += check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
+        lengths += check_lengths(rows, tokenizer, settings.max_length_tokens, file)
     model = load_start(settings, tokenizer, head)
     check_rotation(model.config, lengths)
     return TrainingInputs(splits, tokenizer, model)
@@ -276,7 +273,7 @@ def run_and_save(
     alignment: Alignment = NOT_ALIGNED,
     figures: Mapping[str, float] = MappingProxyType({}),
 ) -> RunRecord:
-    """Train (or resume from an interrupted run's last checkpoint), measure, and write the run, with `figures` more, into `folder`."""
+    """Train (or resume from an interrupted run's last checkpoint), measure, and write the run, with `figures` added, into `folder`."""
     check_sharding(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:

@@ -179,7 +179,7 @@ class RoundsSettings(Settings):
 
 
 class PreferenceSettings(TrainSettings):
-    """Preference training on pairs or on scored responses; the data decide which (DESIGN §5)."""
+    """Preference training on pairs or on scored responses; the data decide which."""
 
     beta: float = Field(default=0.1, gt=0, description="β_π, strength of the tie to the reference model")
     beta_reward: float = Field(
@@ -245,7 +245,7 @@ class PreferenceSettings(TrainSettings):
 
 
 WITHOUT_REFERENCE = ("simpo", "orpo")
-"""Losses of `train dpo` that compare the policy with no reference; TRL's."""
+"""Losses of `train dpo` that compare the policy with no reference, all from TRL."""
 
 
 class DpoSettings(PreferenceSettings):
@@ -281,7 +281,7 @@ class DpoSettings(PreferenceSettings):
         return self
 
     def _check_rloo(self) -> None:
-        """Its ratios are to the policy that drew the responses, and its baseline needs all of a prompt."""
+        """ValueError where RLOO's ratios would not be to the policy that drew the responses, or its baseline would lack responses of a prompt."""
         if self.rounds and self.rounds.add_refusal:
             raise ValueError("rloo learns from responses as drawn: set rounds.add_refusal to false")
         if self.best_against_worst:

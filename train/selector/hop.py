@@ -128,7 +128,7 @@ def find_rows(index: Index, query: Query, gold: frozenset[int]) -> QuestionRows:
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
-    """Labels, 1 for the first candidate of each gold document alone and by ways from gold bridges: int64[X]; and the mask of training rows: [X].
+    """Labels: 1 for the first candidate of each gold document, alone and by ways from gold bridges: int64[X]; and the mask of training rows: [X].
 
     A gold document's other passages, and ways to it from other bridges, are unlabelled.
     """

@@ -178,7 +178,7 @@ def shares_passages(dataset: RelevanceDataset) -> bool:
 
 
 def check_nothing_shared(datasets: Sequence[RelevanceDataset]) -> None:
-    """UserError, with their ids, for questions in two splits, and for propositions and passages in two splits of datasets split by them."""
+    """UserError, with their ids, for questions in two splits, and for propositions and passages in two splits of datasets split by passage."""
     rows = {split: rows_of(datasets, split) for split in SPLITS}
     by_passages = [dataset for dataset in datasets if not shares_passages(dataset)]
     split_by_passage = {split: rows_of(by_passages, split) for split in SPLITS}

@@ -1,4 +1,6 @@
-"""The data model of a benchmark: a task, the item read from one of its rows, all its loaded data; and helpers shared by readers: options, paragraphs as documents, modegraph's own layout."""
+"""The data model of a benchmark: a task, the item read from one of its rows, and the loaded data.
+
+Also helpers that readers share: options, paragraphs as documents, modegraph's own layout."""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class HubSet:
 
 @dataclass(frozen=True)
 class Task:
-    """One benchmark. `metrics` are names of eval/metrics/registry.py, the first one leads; `get` says how to obtain the data.
+    """One benchmark. `metrics` are names in eval/metrics/registry.py, the main one first; `get` explains how to obtain the data.
 
     `gold` describes where gold documents come from; "" if there are none.
     """
@@ -87,7 +89,7 @@ def choice_question(
 
 
 def lettered(options: Sequence[str]) -> dict[str, str]:
-    """Options by letters from A.
+    """Options keyed by letters from A.
 
     >>> lettered(["mouse", "hole"])
     {'A': 'mouse', 'B': 'hole'}

@@ -17,7 +17,7 @@ _ENCRYPTED = 1
 
 
 def open_archive(data: bytes, file: str) -> ZipFile:
-    """The archive; UserError naming `file` if it is no archive, is encrypted, or would unpack to too much."""
+    """The archive; UserError naming `file` if it is not an archive, is encrypted, or would unpack to too many bytes."""
     if data.startswith(OLE):
         raise UserError(f"{file}: encrypted, or from before Office 2007", "an unencrypted file", "save it again")
     try:
@@ -38,7 +38,7 @@ def open_archive(data: bytes, file: str) -> ZipFile:
 
 
 def check_office(data: bytes, file: str) -> None:
-    """UserError as of `open_archive`, for parts longer than the directory says, and for XML with a document type.
+    """UserError as in `open_archive`, and for XML with a document type; BadZipFile as in `part_of`.
 
     Office files have no document types (ECMA-376-2 §8.1.4); entity attacks do.
     """

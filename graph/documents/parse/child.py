@@ -1,9 +1,9 @@
-"""The child process that reads untrusted files: requests come one by one on standard input, each is handled in a fork with limits.
+"""The child process that reads untrusted files. Requests come one by one on standard input; each is handled in a fork with limits.
 
 A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory", "whole"}) and the bytes of the file; the reply is a line of JSON (a
-ChildReport) and JSON of either a ParsedFile or an error message ({"refused"}). A format's reader is loaded before the fork, where the kernel
-refuses to open any file or connection; nothing is unpickled or executed. The kernel ends a fork at its time limit; this process ends when
-its parent does. The reply to a request with a "page" and "languages" is the text on that page by OCR (ocr.py).
+ChildReport) and JSON of either a ParsedFile or an error message ({"refused"}). A format's reader is loaded before the fork: in the fork, the
+kernel refuses to open any file or connection. Nothing is unpickled or executed. The kernel ends a fork at its time limit; this process ends
+when its parent does. The reply to a request with a "page" and "languages" is the text on that page by OCR (ocr.py).
 """
 
 import codecs
@@ -99,7 +99,7 @@ def _fork(request: dict[str, Any], read: Read, data: bytes, pipe: int) -> int:
 
 
 def _limit(seconds: float, memory: int) -> None:
-    """Limit this process's processor time, wall-clock time and memory; forbid it files and connections."""
+    """Limit this process's processor time, wall-clock time and memory; deny it files and connections."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
     limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}

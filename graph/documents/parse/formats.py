@@ -1,6 +1,7 @@
 """File endings, the modules that read them, their limits, and what a reader returns.
 
-A new format is a line in READERS and a module of that name in this folder. Nothing heavy is imported here: the child process starts with it."""
+To add a format, add a line to READERS and a module of that name to this folder. Nothing heavy is imported here, because the child process
+imports this file when it starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ READERS = {
 }
 """Files that the child process reads, and the module in this folder whose `read` does so."""
 FRONT_MATTER = "front_matter"
-"""The module that reads a Markdown file that begins with metadata, in the child process, too."""
+"""The module that reads a Markdown file that begins with metadata, also in the child process."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
 ENDINGS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
 """A short list of endings for messages; docs/guide.md lists all."""
@@ -71,11 +72,12 @@ ENDINGS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml,
 MIB = 1 << 20
 MAX_FILE_BYTES = 256 * MIB
 MAX_PAGES = 10_000
-"""Most pages of a PDF, slides of a presentation, sheets of a workbook, chapters of a book, parts of a message, cells of a notebook."""
+"""The maximum number of pages of a PDF, slides of a presentation, sheets of a workbook, chapters of a book, parts of a message, cells of a
+notebook."""
 MAX_UNPACKED_BYTES = 256 * MIB
-"""Most bytes of all parts of a ZIP archive together."""
+"""The maximum size of all parts of a ZIP archive together."""
 MAX_PARTS = 20_000
-"""Most parts of a ZIP archive."""
+"""The maximum number of parts of a ZIP archive."""
 
 
 @dataclass(frozen=True)

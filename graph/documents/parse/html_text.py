@@ -1,4 +1,4 @@
-"""HTML to text: tags and text in time linear in the page's length, then its main part without navigation.
+"""HTML to text: tokens in time linear in the page's length, then the main part of the page, without navigation.
 
 A failed search is not repeated: the standard library's parser and libxml2 search for missing ends again and again (1 MB of `<!--`
 or of `<b></i>` takes them minutes). Attributes are not parsed; markup without an end is text."""
@@ -111,7 +111,7 @@ _FURNITURE_NAME = re.compile(
 _MIN_MAIN_SHARE = 0.5
 """The least share of the words that must remain after furniture is removed by name."""
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
-"""The text in place of the start and the end of an element; none for inline elements."""
+"""The text that replaces the start and the end of an element; inline elements have none."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -134,8 +134,10 @@ def html_text(markup: str) -> ParsedFile:
 
 
 def main_text(markup: str) -> ParsedFile:
-    """As `html_text`, without furniture by elements, roles and names; by elements alone if that leaves less than half of the words; all text
-    if that leaves none. Furniture without an end tag is not removed.
+    """As `html_text`, without furniture (navigation, dialogs, the page's footer, cookie notices), recognised by elements, roles and names.
+
+    Elements alone count if roles and names would remove more than half of the remaining words; all text stays if elements would remove
+    everything. Furniture without an end tag is not removed.
     """
     pages = _collect(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
     whole, by_element, by_name = (page.parsed() for page in pages)
@@ -179,12 +181,12 @@ def _by_name(token: Token, in_main: bool) -> bool:
 
 
 class _Page:
-    """Collects `pieces`, the text with its line ends, and the title's candidates; omits elements for whose start tag `omits` is true."""
+    """Collects the text with its line breaks (`pieces`) and the candidates for the title; omits elements for whose start tag `omits` is true."""
 
     def __init__(self, omits: Callable[[Token, bool], bool] = _none) -> None:
         self._omits = omits
         self._omitted, self._depth = "", 0
-        """The omitted element that is open, and how many of its name are open in it."""
+        """The name of the omitted element that is open, and how many elements of that name are open, itself included."""
         self._main = 0
         self.pieces: list[str] = []
         self.title, self.heading = _First(), _First()

@@ -1,7 +1,7 @@
 """OCR of scanned pages: Poppler's pdftoppm renders a page of a PDF, tesseract reads the image.
 
 Both programs read standard input and write to standard output: none of their arguments comes from a document, and the kernel lets them
-write no file. Nothing heavy is imported here: the child process starts with it."""
+write no file. Nothing heavy is imported here, because the child process imports this file when it starts."""
 
 import math
 import resource
@@ -20,7 +20,7 @@ TESSERACT = "tesseract"
 
 @dataclass(frozen=True)
 class Ocr:
-    """Settings of OCR by tesseract for pages without text: languages, most pages of a file, processor seconds for each."""
+    """Settings of OCR by tesseract for pages without text: languages, the maximum number of pages per file, processor seconds per page."""
 
     languages: str = "eng"
     """Tesseract's names of the languages, joined by +."""

@@ -22,7 +22,7 @@ _SAMPLE_CHARS = 1 << 16
 _DELIMITER_LINE = re.compile(r"sep=(.)\r?\n")
 """How spreadsheet programs declare the delimiter, on the first line."""
 _TIGHT = ("| ", "- ")
-"""The first characters of blocks that follow their like without an empty line: table rows, list items."""
+"""How table rows and list items begin: no empty line separates two of a kind."""
 
 
 def decode_text(data: bytes, file: str) -> str:
@@ -42,7 +42,7 @@ def decode_text(data: bytes, file: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """A Markdown heading on the first line, or a short first line above an empty one; else "".
+    """A Markdown heading on the first line, or a short first line followed by an empty one; else "".
 
     >>> title_of("# The Lantern\\nA ferry."), title_of("Tides\\n\\nHigh at noon."), title_of("A ferry.")
     ('The Lantern', 'Tides', '')
@@ -124,7 +124,7 @@ def pages_of(parsed: ParsedFile) -> list[str]:
 
 
 def with_headings(page: str, headings: Sequence[str]) -> str:
-    """A page with each heading in place of the line with the same letters, or before the text if there is none.
+    """A page in which each heading replaces the line with the same letters; headings without such a line go before the text.
 
     >>> with_headings("12\\n2 Wheels\\nThey turn.", ["# Mills", "## Wheels"])
     '# Mills\\n\\n12\\n\\n## Wheels\\n\\nThey turn.'
@@ -151,7 +151,7 @@ def check_count(count: int, what: str, file: str) -> None:
 
 
 def _delimiter(sample: str) -> str:
-    """The delimiter that gives the largest share of rows the same number of cells, above 1; among equals, the most cells."""
+    """The delimiter that splits the largest share of rows into the same number of cells, above 1; on a tie, into the most cells."""
 
     def regularity(delimiter: str) -> tuple[float, int]:
         widths = Counter(map(len, _cells(sample, delimiter)))

@@ -13,7 +13,7 @@ from graph.documents.parse.plain import check_count, joined, table_row
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """The title of the workbook's properties and its text: the name of each sheet, hidden or not, as a heading, and its non-empty rows."""
+    """The title from the workbook's properties, and as text the name of each sheet, hidden or not, as a heading, and its non-empty rows."""
     check_office(data, file)
     book = load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)
     check_count(len(book.worksheets), "sheets", file)
@@ -35,7 +35,7 @@ def _rows(sheet: Any) -> Iterator[str]:
 
 
 def cell_text(value: object) -> str:
-    """A value as a spreadsheet shows it without a cell format: 15 digits, dates by ISO 8601.
+    """A value as a spreadsheet shows it without a cell format: 15 digits, dates in ISO 8601.
 
     >>> cell_text(0.1 + 0.2), cell_text(3.0), cell_text(True), cell_text(datetime(2026, 3, 1)), cell_text(None)
     ('0.3', '3', 'TRUE', '2026-03-01', '')

@@ -29,7 +29,7 @@ from graph.text.word_forms import FUNCTION_WORDS, form_of
 from graph.types import Floats, Ints
 
 PREFIX = 3
-"""The least number of initial letters that all forms of a word share."""
+"""All forms of a word share at least this many initial letters."""
 
 
 class QuestionWords:
@@ -97,7 +97,7 @@ def share(weight_W: Floats, has_WX: Floats) -> Floats:
 
 
 WAYS, NEAREST = 48, 3
-"""The number of ways, and how many passages nearest to each become candidates."""
+"""The maximum number of ways, and how many passages nearest to each become candidates."""
 SEARCHED = 20_000
 """In an index with more passages, those near to a way are searched only among passages that share an entity of a way."""
 TITLE_SHARE = 0.5
@@ -160,7 +160,7 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
 
 
 def highest(values_RK: Floats, count: int) -> Ints:
-    """The rows of the `count` highest values of each column, or of all; in no order. A tenth of the time of numpy's argpartition along rows.
+    """The rows of the `count` highest values of each column (all rows if there are fewer), unordered. Takes a tenth of numpy's argpartition's time.
 
     >>> sorted(highest(np.array([[1.0], [3.0], [2.0]], np.float32), 2).tolist())
     [1, 2]
@@ -390,7 +390,6 @@ class _Features:
         data, entities = self.index.data, self.ways.entity_K
         called_KU, elsewhere_KC = data.entity_document_EU[entities, :], self._elsewhere_CK().T
         called_KC = called_KU[:, self.document_C].toarray() > 0
-        shares_KC = np.zeros(called_KC.shape, np.bool_)
         from_Z, entity_Z = expand_rows(data.proposition_entity_NE, self.proposition_Y)
         distinct, distinct_K = np.unique(entities, return_inverse=True)
         at_Z = np.searchsorted(distinct, entity_Z)

@@ -1,4 +1,4 @@
-"""`hops`: multi-hop retrieval without a model, our own; made for small encoders.
+"""`hops`: multi-hop retrieval without a model, a method of our own for small encoders.
 
 A question about the builder of Port Ellery's ferry names the ferry; only the ferry's passage names the builder. So:
 1. Every passage gets its own score (parts/passage_scores.py) from its similarity, its best proposition's, the question's words and its document's name.
@@ -165,15 +165,15 @@ def _best_passage(passage_document_P: Ints, own_P: Floats, document: int) -> int
 
 
 TITLE_GAIN = 0.05
-"""What a link gains by the title, beyond a refund of `mention_loss`."""
+"""What a link gains by the title, besides getting `mention_loss` back."""
 QUESTION_SHARE = 0.5
-"""The least share of the title's words, the entity's aside, that the question must have."""
+"""The least share of the title's words, apart from the entity's, that the question must contain."""
 RAISE_DEPTH = 50
 """Only links that could raise their passage to this rank are checked."""
 
 
 def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) -> Links:
-    """The links, raised where the target's title joins their entity with words of the question."""
+    """The links, raised where the target's title combines their entity with words of the question."""
     data, question_forms = index.data, content_forms(question)
     raise_X = mention_loss(entries_in(index.entity_proposition_EN, links.entity_X)) + TITLE_GAIN
     least = own_P[top_rows(own_P, RAISE_DEPTH)].min(initial=np.inf)
@@ -193,7 +193,7 @@ def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) ->
 
 
 def title_adds_question_words(name: frozenset[str], title: frozenset[str], question: frozenset[str]) -> bool:
-    """Whether a title has the name of an entity that the question lacks, and otherwise mostly words of the question.
+    """Whether a title contains the name of an entity that the question lacks, and otherwise mostly words of the question.
 
     >>> question = content_forms("What time does the state where Corran High is stop selling alcohol?")
     >>> [title_adds_question_words(content_forms("Indiana"), content_forms(title), question) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]

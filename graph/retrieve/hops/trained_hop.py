@@ -66,7 +66,7 @@ def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_
 
 
 def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int) -> Ints:
-    """The row with the highest logit of each candidate, which has one at least; ties by place: [C].
+    """The row with the highest logit of each candidate (each has at least one row); ties by place: [C].
 
     >>> best_rows(np.array([0.5, 2.0, 1.0, 2.0]), np.array([0, 1, 0, 1]), 2).tolist()
     [2, 1]
@@ -76,7 +76,7 @@ def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int)
 
 
 def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.float64]) -> Floats:
-    """The candidates' log odds, and below them all others, as far apart as they were: float32[P].
+    """The candidates' log odds, and below them all others, with their differences unchanged: float32[P].
 
     >>> with_others(np.array([1, 0.5, 0.75], np.float32), np.array([1]), np.array([-2.0])).tolist()
     [-2.0, -2.0, -2.25]

@@ -55,7 +55,7 @@ def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, tied_nS: 
 
 
 def called_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
-    """The best similarity of a seed in another document that names each passage's document; 0 without one: [P]."""
+    """For each passage, the highest similarity of a seed in another document that names the passage's document; 0 without one: [P]."""
     data, documents = index.data, len(index.data.document_sources)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
     pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
@@ -87,7 +87,7 @@ def shared_entities(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
 
 
 def hops_from(index: Index, seeds_S: Ints, rows_n: Ints) -> Floats:
-    """Steps from the nearest seed, each over a shared entity or passage; 0 for seeds, at most FARTHEST_HOPS: [n]."""
+    """Steps from the nearest seed, each through a shared entity or passage; 0 for seeds, at most FARTHEST_HOPS: [n]."""
     propositions = len(index.data.proposition_ids)
     from_X, hub_X = expand_rows(index.incidence_NB, rows_n)
     hops_n = np.full(len(rows_n), FARTHEST_HOPS, np.float32)
@@ -142,13 +142,8 @@ class QuestionView:
     keywords_W: Ints
 
 
-def selector_features(index: Index, query: Query, rows_n: Ints) -> Floats:
-    """The FEATURES of each proposition in `rows_n`, which may have any order: float32[n, F], all finite."""
-    return measure(index, query, view_of(index, query), rows_n)
-
-
 def view_of(index: Index, query: Query) -> QuestionView:
-    """What the features of a question need that does not depend on the candidates."""
+    """The inputs of a question's features that do not depend on the candidates."""
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
@@ -169,7 +164,7 @@ def view_of(index: Index, query: Query) -> QuestionView:
 
 
 def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Floats:
-    """The features of candidates, given the question's view: float32[n, F]."""
+    """The FEATURES of candidates in any order, given the question's view: float32[n, F], all finite."""
     data, seeds_S = index.data, view.seeds_S
     vectors_nD = data.proposition_vectors_ND[rows_n]
     near_n = view.near_N[rows_n]
@@ -221,7 +216,7 @@ def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
 
 
 def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) -> Floats:
-    """The candidate's similarity less the best of the other propositions in its passages; 0 without others: [n]."""
+    """The candidate's similarity minus the highest among the other propositions of its passages; 0 without others: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]

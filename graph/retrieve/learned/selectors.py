@@ -63,7 +63,7 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
 def select_by_trained(selector: Classifier) -> Select:
     """A selector that keeps the candidates whose probability reaches the trained threshold, most probable first.
 
-    It caches its view of every query, so make one for each question. It raises UserError for an index of another encoder.
+    It caches a view of every query, so create a selector for each question. It raises UserError for an index of another encoder.
     """
     views: dict[str, QuestionView] = {}
 
@@ -113,4 +113,4 @@ def _distinct(rows: Ints) -> Ints:
 
 
 SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model, "none": select_by_threshold}
-"""`none` differs from `threshold` in `hops` alone, which then uses no trained hop."""
+"""`none` differs from `threshold` only in `hops`, which then uses no trained hop."""

@@ -64,7 +64,7 @@ def matching_rows(scores_P: Floats, count: int) -> Ints:
 
 RANK_CONSTANT = 60
 DEPTH = 1000
-"""Ranks of each ranking that count: a deeper one adds less than 1/1060."""
+"""The ranks that count in each ranking: a deeper one adds less than 1/1060."""
 
 
 def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

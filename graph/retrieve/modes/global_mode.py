@@ -4,7 +4,8 @@ Anchors (B.3–B.4, Algorithm 2): every selected proposition explores the graph 
 → communities that cover the anchors within a token budget (B.5, Algorithm 3) → a model writes each one's contribution → the best contributions.
 Without a model the communities' own passages are the evidence, taken in turn so that every community is represented.
 
-Legend: P passages, N propositions, C communities, n of the pool or of a part of it, l of a subgraph, D dimensions."""
+Legend: P passages, N propositions, C communities, n propositions of the pool or of a part of it, l of a subgraph,
+D dimensions."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -181,7 +182,7 @@ def greedy_cover(
 ) -> list[int]:
     """Rows of `nested` in the order chosen: always the community with the most uncovered anchors for its size, ties by row.
 
-    A community that exceeds the rest of the budget is skipped; one that encloses a chosen community, or is within one, is
+    A community that exceeds the remaining budget is skipped; one that encloses a chosen community, or is within one, is
     never chosen. Ends when no community covers another anchor.
     """
     uncovered_N = np.zeros(proposition_CN.shape[1], np.float32)
@@ -213,7 +214,7 @@ def greedy_cover(
 
 
 def enclosing_communities(parents: Ints, row: int) -> frozenset[int]:
-    """The communities that enclose one, itself included.
+    """The communities that enclose a community, and that community itself.
 
     >>> sorted(enclosing_communities(np.array([-1, 0, 1, 0]), 2))
     [0, 1, 2]
@@ -314,7 +315,7 @@ def choose_sides(index: Index, query: Query, anchors: Sequence[int]) -> list[Sid
 
 
 def read_side(index: Index, members: Ints, cosines_N: Floats, count_tokens: Callable[[str], int]) -> tuple[Side, int]:
-    """The members nearest to the question, up to MAX_COMMUNITY_TOKENS, and their tokens; one that exceeds the rest is skipped."""
+    """The members nearest to the question, up to MAX_COMMUNITY_TOKENS, and their tokens; a member that does not fit is skipped."""
     selected, tokens = [], 0
     for row in members[np.argsort(-cosines_N[members], kind="stable")].tolist():
         length = count_tokens(index.data.proposition_texts[row])

@@ -56,7 +56,7 @@ class Rounds:
 def run_rounds(
     index: Index, query: Query, candidates: Ints, near_N: Floats, select: Select, count: int, settings: SuggestSettings
 ) -> Rounds:
-    """Up to three rounds from the selection among `candidates`; each open question suggests `count` propositions a round."""
+    """Up to three rounds from the selection among `candidates`; in each, `count` propositions are suggested for each open question."""
     rounds = Rounds([])
     open_queries = [(query, near_N)]
     try:
@@ -106,7 +106,7 @@ def _explore(
 
 
 def judge_statements(index: Index, query: Query, selected: Sequence[int]) -> Verdict | None:
-    """The model's verdict on the selected propositions, the latest if there are too many to show; None without a usable reply."""
+    """The model's verdict on the selected propositions (only the latest, if there are too many to show); None without a usable reply."""
     if query.model is None:
         return None
     texts = [index.data.proposition_texts[row] for row in selected[-MAX_STATEMENTS_SHOWN:]]
@@ -133,8 +133,8 @@ def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[
 JUDGED_PASSAGES, JUDGED_SUGGESTED = 25, 30
 """Passages whose propositions the selector scores, and further propositions that the walk suggests."""
 STEER, JUDGED_GAIN = 0.15, 0.5
-"""Of the values tried, the best by the smaller gain of two public sets (775 questions, selectors trained on other questions): 13 instead of
-16, and 63 instead of 72, gold documents remain outside the first five."""
+"""Of the values tried, those with the largest minimum gain on two public sets (775 questions, selectors trained on other questions): 13
+instead of 16, and 63 instead of 72, gold documents remain outside the first five."""
 
 
 def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k: int) -> Evidence:

@@ -1,7 +1,7 @@
 """`paths` (PropRAG): explore by PageRank, search proposition paths with a beam, then run PageRank around the entities on them.
 
 No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the normalised
-similarity of the question to the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
+similarity of the question to the mean of its propositions' unit vectors, which needs no encoder and puts paths of all lengths on one scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k a subset chosen for this query, B beam.
 """

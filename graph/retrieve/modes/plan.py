@@ -358,7 +358,7 @@ def _unanswered(needed: Sequence[int], run: PlanRun) -> str:
 DEPTH = 20
 """The least number of nodes in each list of a plan."""
 RANK_CONSTANT = 5
-"""The constant of the fusion, below the usual 60: lists are short and each is about another part, so their first ranks count most."""
+"""The constant of the fusion, below the usual 60: lists are short and each covers another part of the question, so their first ranks count most."""
 MAX_PLAN_TOKENS = 800
 
 

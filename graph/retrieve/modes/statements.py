@@ -1,6 +1,6 @@
 """`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions, a beam over shared entities adds others.
 
-The published method reranks statements by a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
+The published method reranks statements with a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
 that of the best path to it. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
 that many documents mention has a loss, unless it leads to a document of that name. The published search keeps only steps that raise a
 path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Twins are dropped (diversity.py).
@@ -76,7 +76,7 @@ def best_paths(frontiers: list[Frontier]) -> dict[int, tuple[float, tuple[int, .
 
 
 def next_steps(index: Index, rows_F: Ints) -> Steps:
-    """Nbr(s) (Eq. 5) of every given proposition: each neighbour once, by the entity of the least loss; by position, then neighbour."""
+    """Nbr(s) (Eq. 5) of every given proposition: each neighbour once, through the entity with the least loss; sorted by position, then neighbour."""
     count = len(index.data.proposition_ids)
     from_Y, entity_Y = expand_rows(index.data.proposition_entity_NE, rows_F)
     entities_E, row_Y = np.unique(entity_Y, return_inverse=True)
@@ -133,7 +133,7 @@ def _numbered(block: sp.csr_array) -> sp.csr_array:
 
 
 INITIAL = 100
-"""The number of propositions by keywords, and of those by similarity, that paths start from."""
+"""Paths start from this many propositions by keywords, and as many by similarity."""
 STEP_LOSS = 0.1
 """The loss of a path per step: the similarity of a sum of vectors is higher than that of each."""
 
@@ -160,7 +160,7 @@ def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
 def judge_by_meaning(
     vectors_ND: Matrix, near_N: Floats, worth_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
-    """A PathScore: the mean of the longer path's score (Eq. 7) and its first proposition's own, less STEP_LOSS a step: [X]."""
+    """A PathScore: the mean of the longer path's score (Eq. 7) and its first proposition's own, minus STEP_LOSS per step: [X]."""
     scores_X = longer_path_scores(vectors_ND, near_N, usual, steps_FL, path_X, next_X)
     worth_X = (scores_X + worth_N[steps_FL[path_X, 0]]) / 2 - STEP_LOSS * steps_FL.shape[1]
     return np.asarray(worth_X, np.float32)
@@ -195,7 +195,7 @@ def rank_statements(
     mode: str,
     first_step: str,
 ) -> Evidence:
-    """Search paths from `starts` and rank what they visit; the trace has `mode`, and `first_step` before its own."""
+    """Search paths from `starts` and rank what they visit; the trace has `mode`, and `first_step` before the steps of the search."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
     led = best_paths(frontiers)
@@ -221,7 +221,7 @@ def rank_statements(
 
 
 def first_passages(index: Index, rows: Ints) -> list[tuple[int, int]]:
-    """(passage, the first of the given propositions in it) for every passage with one of them, in their order."""
+    """(passage, the first of the given propositions in it) for every passage that has one, in the order of the propositions."""
     position_X, passage_X = expand_rows(index.proposition_passage_NP, rows)
     first: dict[int, int] = {}
     for position, passage in zip(position_X.tolist(), passage_X.tolist(), strict=True):

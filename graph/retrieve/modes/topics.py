@@ -22,7 +22,7 @@ from graph.types import Evidence, Floats, Ints
 
 TOPICS = 50
 PER_TOPIC = 8
-"""How many of a topic's propositions, the nearest to the question, paths start from."""
+"""Paths start from this many propositions of each topic, the nearest to the question."""
 
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

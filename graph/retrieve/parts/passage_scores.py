@@ -45,7 +45,7 @@ class Scores:
             self.scores_N[missing] = normalised_similarity_to(self.index, self.query_D, cosines)
 
     def add_passages(self, rows: Ints) -> None:
-        """Every passage has its score from the start; OwnScores scores those that links lead to."""
+        """Nothing to do: every passage is scored from the start. OwnScores scores the passages that links lead to."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class OwnScores(Scores):
     """How a question scores propositions and passages before any link is followed.
 
     `lift_P` is the part of `own_P` that the question's words add, `terms` (rows) those words, without the words of names. `named` are
-    (name, document) that the question names. `words_P` and `scale` score the words in further passages.
+    (name, document) of the documents that the question names. `words_P` and `scale` score the words in further passages.
     """
 
     lift_P: Floats
@@ -128,7 +128,7 @@ def score_passages(index: Index, query_D: Floats) -> Floats:
 def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
     """The question's similarity to every proposition, given that to every passage: float32[N].
 
-    In an index of more than SCAN_ALL only those of the nearest SCANNED_PASSAGES are scored.
+    In an index with more than SCAN_ALL propositions, only those of the nearest SCANNED_PASSAGES are scored.
     """
     data = index.data
     if len(data.proposition_ids) <= SCAN_ALL:

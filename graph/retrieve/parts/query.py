@@ -119,8 +119,8 @@ class Caller:
 
         `narrower` are further keywords of fields in the schema of `kind`, as in strict_schema. An unusable reply (not of `kind`, cut at
         `max_tokens`, or about the prompt's example) is requested once more, with the reason; None if that fails too,
-        or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if only the retry fails so,
-        the usable replies are returned.
+        or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if that happens only at the
+        retry, the usable replies are returned.
         """
         requests = [
             CompletionRequest(

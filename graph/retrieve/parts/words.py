@@ -57,7 +57,7 @@ def scale_of(near_P: Floats, words_P: Floats) -> Scale:
 
 
 def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
-    """Normalised similarity raised by words, on its own scale, or on a given scale of more passages: float32[P].
+    """Normalised similarity raised by words, on the scale of these passages, or on a given scale of more passages: float32[P].
 
     Both are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
     root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
@@ -78,7 +78,7 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
 
 
 def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str, ...]]:
-    """For each passage, its terms among the given ones by BM25, highest first, at most TERMS_SHOWN; no function words, which explain nothing."""
+    """For each passage, those of the given terms that it contains, by BM25, at most TERMS_SHOWN; without function words, which explain nothing."""
     data = index.data
     distinct = [row for row in dict.fromkeys(terms) if data.term_texts[row] not in FUNCTION_WORDS]
     count_WP = cells(data.term_count_WP, np.array(distinct, np.int64), np.asarray(passages, np.int64))

@@ -14,7 +14,7 @@ from graph.store.columns.row_map import put_between
 from graph.types import Floats, Ints
 
 MANY = 8
-"""If more than one in so many entries is new, all entries are sorted together."""
+"""If more than one in this many entries is new, all entries are sorted together."""
 
 
 @dataclass(frozen=True)

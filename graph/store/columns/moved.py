@@ -158,7 +158,7 @@ def _numbers_unless_all_new(base: Ints, merge: RowMap, new_K: Ints, of: RowMap |
 
 
 FEW_OF = 8
-"""Texts are taken one by one when fewer than one in so many is requested."""
+"""Texts are taken one by one when fewer than one in this many is requested."""
 
 
 class MovedStrings(Strings):
@@ -337,7 +337,7 @@ def taken(block: Block, rows_R: Ints) -> sp.csr_array:
 
 
 def cells(block: Block, rows_R: Ints, columns_C: Ints) -> Floats:
-    """The values in some columns of some rows, however long these are: float32[R, C]."""
+    """The values in some columns of some rows, however long the rows are: float32[R, C]."""
     if not isinstance(block, MovedBlock):
         return cells_of(block, rows_R, columns_C)
     previous_R, previous_C = block.rows.previous_rows(rows_R), block.columns.previous_rows(columns_C)

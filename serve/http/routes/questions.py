@@ -23,7 +23,7 @@ class ProposedQuestions(BaseModel):
 
 
 def questions_router() -> APIRouter:
-    """The route; a thread of its own makes the questions, those of one collection at a time, so that searches go on."""
+    """The route; a separate thread makes the questions, one collection at a time, so that searches do not wait."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
     thread = ThreadPoolExecutor(1, "questions")
 

@@ -1,6 +1,6 @@
 """Requests to /v1/responses: with the tool file_search they are answered from the index, without it by the engine itself.
 
-The input is text only: passed on to the engine, or parsed as the turns of a conversation that is answered from the index."""
+The input must be text: it is passed on to the engine, or parsed into the turns of a conversation that is answered from the index."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class ResponsesRequest(EngineFields):
         return options
 
     def _file_search(self) -> FileSearch:
-        """The tool; ApiError 400 with other tools, or where it may not be used."""
+        """The tool file_search; ApiError 400 if the request has other tools too, or does not let this one be used."""
         search = next(tool for tool in self.tools or () if isinstance(tool, FileSearch))
         if len(self.tools or ()) > 1:
             raise not_supported("tools", "file_search with other tools; the server calls no functions")

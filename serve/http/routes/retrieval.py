@@ -45,7 +45,7 @@ class Link:
 
 
 def neighbourhood(index: Index, kind: NodeKind, row: int, limit: int) -> Neighbourhood:
-    """The node in a row, at most `limit` neighbours, and the edges to them, the strongest of each kind first."""
+    """The node of `kind` in `row`, at most `limit` neighbours, and the edges to them, the strongest of each kind first."""
     center = node(index, kind, row)
     links = list(links_of(index, kind, row))
     chosen = _round_robin(links, limit)
@@ -64,7 +64,7 @@ EDGES_PER_NODE = 8
 def overview(index: Index, limit: int) -> Overview:
     """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are so many.
 
-    At most EDGES_PER_NODE times `limit` edges, for each document the strongest first. Takes time for the mentions of these entities only.
+    At most EDGES_PER_NODE times `limit` edges, for each document the strongest first. It costs time only for the mentions of these entities.
     """
     documents, entities = len(index.data.document_sources), len(index.data.entity_ids)
     most_documents = min(documents, max(limit - limit // 2, limit - entities))

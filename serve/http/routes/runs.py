@@ -1,4 +1,5 @@
-"""/v1/runs: training and evaluation runs below the folder of --show-runs, for the operator alone. No path is made from a request: a run is looked up by name."""
+"""/v1/runs: training and evaluation runs below the folder of --show-runs, for the operator alone. A run is looked up by name:
+no path is built from a request."""
 
 from __future__ import annotations
 

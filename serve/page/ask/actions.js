@@ -60,7 +60,7 @@ async function copy(text) {
   }
 }
 
-/** Share by the browser's own dialog if it has one, otherwise as a file; returns a message for the reader. */
+/** Share with the browser's own dialog if it has one, otherwise as a file; returns a message for the reader. */
 async function share(turn) {
   const text = asText(turn);
   if (navigator.share) {

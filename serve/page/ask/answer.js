@@ -43,7 +43,7 @@ export class AnswerView {
     return reply;
   }
 
-  /** Fill it with a saved reply. */
+  /** Fill the view with a saved reply. */
   restore(reply) {
     Object.assign(this.reply, reply);
     this.finish();
@@ -71,13 +71,13 @@ export class AnswerView {
     this.notes.append(...lines.map((line) => el("p", { class: "hint" }, line)));
   }
 
-  /** Show an error below it. */
+  /** Show an error below the answer. */
   fail(problem) {
     this.notes.append(el("p", { class: "problem", role: "alert" }, problem));
   }
 }
 
-/** Whether the sentences of a reply were checked, as {kind, name, why}; null for what the server did not check for, such as a remark. */
+/** Whether the sentences of a reply were checked, as {kind, name, why}; null for a reply that the server does not check, such as to a remark. */
 export function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
   const marked = unsupported.filter(({ start, end }) => start < end).length;
   const sentences = (number) => count(number, "sentence");

@@ -47,7 +47,7 @@ export function startAsk(choices) {
     return column;
   };
 
-  /** During a conversation the form is below it. */
+  /** Place the form below the conversation if it has begun, otherwise above. */
   const converse = (begun) => {
     byId("fresh").hidden = !begun;
     byId("view-ask").classList.toggle("talking", begun);

@@ -8,8 +8,8 @@ const HISTORY_TURNS = 20;
 let columnCount = 0;
 
 /**
- * A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, `changed()` is called for another setting. Without a model each
- * search replaces the last one.
+ * A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, `changed()` is called when a setting changes. Without a model
+ * each search replaces the last one.
  */
 export class Column {
   constructor(choices, remove, changed) {

@@ -81,7 +81,7 @@ export class EvidenceView {
   }
 }
 
-/** Open what a citation points at, the sentences closest to the statement marked, or its quotes; for a summary, its node in the graph. */
+/** Open the passage of a citation, marking the sentences closest to the statement, or else its quotes; for a summary, open its node in the graph. */
 export function openCitation(citation, statement) {
   if (!citation.source) {
     location.hash = nodeAddress("summary", citation.id);

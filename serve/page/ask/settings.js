@@ -37,7 +37,7 @@ export class Settings {
     return this.numbers("temperature", "max_tokens");
   }
 
-  /** What goes into its search. */
+  /** What goes into the search of a request. */
   get retrieval() {
     return this.numbers("abstain");
   }
@@ -54,7 +54,7 @@ export class Settings {
   }
 }
 
-/** A labelled choice among [value, text]; `choose(value)` selects one, if there is such a one. */
+/** A labelled choice among [value, text]; `choose(value)` selects one, if it exists. */
 export function select(id, label, options) {
   const field = el("select", { id }, ...options.map(([value, text]) => el("option", { value }, text)));
   return { label: el("label", { for: id }, el("span", {}, label), field), field, get value() { return field.value; },

@@ -57,7 +57,7 @@ export class Turn {
     await this.run(async () => this.end((await this.find(this.question, retrieval)).trace, null, null));
   }
 
-  /** Let the model of `generation` answer after the turns before; its evidence is shown before it writes, if the search query is known by then. */
+  /** Let the model of `generation` answer, given the earlier turns; the evidence is shown before the answer if the search query is known by then. */
   async ask(generation, retrieval, before) {
     const { signal } = this.control;
     this.model = generation.model;

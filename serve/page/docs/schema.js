@@ -13,7 +13,7 @@ export function resolved(schema, described) {
   return schema.$ref.replace(/^#\//, "").split("/").reduce((inside, name) => inside[name], described);
 }
 
-/** "list of whole numbers" and the like. */
+/** The type of a schema in words, such as "list of whole number". */
 export function kind(schema, described) {
   const found = resolved(schema, described);
   if (found.anyOf ?? found.oneOf) {

@@ -80,7 +80,7 @@ async function entities() {
   return [el("label", { for: "entities-field" }, "Find an entity"), field, list];
 }
 
-/** A list that grows by a page when asked to. */
+/** Append the next page to a list, with a button for more. */
 async function paged(holder, total, page) {
   const found = await page(holder.querySelectorAll("li").length);
   holder.querySelector(".more")?.remove();

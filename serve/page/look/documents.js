@@ -23,7 +23,7 @@ export const startDocuments = () => addEventListener(CHANGED, (event) => {
   if (!byId("view-documents").hidden && event.detail !== HERE) openDocuments(shown);
 });
 
-/** Show the view, with at least `rows` documents; `note` is said in its head. */
+/** Show the view, with at least `rows` documents; `note`, if given, replaces the counts in its head. */
 export async function openDocuments(rows = PAGE, note = "") {
   const view = byId("view-documents");
   if (!view.hasChildNodes()) view.replaceChildren(el("p", { class: "hint" }, "Loading…"));

@@ -8,7 +8,7 @@ const LABEL_GAP = 5;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const alive = new Set();
 
-/** The tree of trees.pathTree in `holder`, edges down and then right; a click on a passage calls `open(passage)`. */
+/** Draw the tree of trees.pathTree in `holder`, edges down and then right; a click on a passage calls `open(passage)`. */
 export function drawTree(holder, { rows }, open) {
   const height = rows.length * ROW;
   const nodes = rows.map((each) => ({ ...each, y: height - (each.row + 0.5) * ROW, side: "right" }));
@@ -22,7 +22,7 @@ export function drawTree(holder, { rows }, open) {
   return draw(holder, { height, nodes, edges }, (node) => node.passage && open(node.passage));
 }
 
-/** Nodes with x, y and a side for their labels, in a canvas of the holder's width; the drawing, or null without WebGL. */
+/** Draw nodes with x, y and a side for their labels in a canvas of the holder's width; returns the drawing, or null without WebGL. */
 export function draw(holder, { height, nodes, edges }, open) {
   holder.style.height = `${height}px`;
   const width = holder.clientWidth;
@@ -53,7 +53,7 @@ export function draw(holder, { height, nodes, edges }, open) {
 }
 
 /**
- * Nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, which shows a
+ * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, which shows a
  * node with its neighbours, or all for null; null without WebGL.
  */
 export function drawMap(holder, { nodes, edges }, open) {

@@ -76,7 +76,7 @@ function drawn() {
   if (!map) holder.replaceChildren(el("p", { class: "hint" }, "The drawing needs WebGL; the list has the same nodes."));
 }
 
-/** All nodes again. */
+/** Show all nodes again. */
 function leave() {
   map?.choose(null);
   map?.whole();

@@ -36,8 +36,8 @@ function marksNote(statement, marks) {
 }
 
 /**
- * The document's text from its passages, in order: plain text, and a <mark> over what lies between start and end; given `marks`,
- * over these, and around them <span class="read">. Where a page begins, at one of `pages`, stands its number.
+ * The document's text from its passages, in order: plain text, with a <mark> over what lies between start and end; given `marks`,
+ * <mark> covers these, and <span class="read"> the rest between start and end. The number of a page stands where it begins, at one of `pages`.
  */
 export function marked(passages, start, end, marks = [], pages = []) {
   const nodes = [];

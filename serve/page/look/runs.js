@@ -79,7 +79,7 @@ function table(changes) {
     el("thead", {}, el("tr", {}, ...["Figure", "Untuned", "Tuned"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows));
 }
 
-/** One chart of some curves, in words below it. */
+/** A chart of some curves, described in words below it. */
 function chart(names, curves, best) {
   const points = names.flatMap((name) => curves[name]);
   const [steps, values] = [points.map(([step]) => step), points.map(([, value]) => value)];

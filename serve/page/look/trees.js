@@ -68,7 +68,7 @@ const drawn = (each) => ({ key: each.key, kind: each.kind, id: each.id, label: c
 
 /**
  * Places for the nodes of a graph, as [x, y]: nodes push one another away, edges pull (Fruchterman and Reingold 1991), and all are drawn to the
- * middle. The same graph has the same places.
+ * middle. The same graph always gets the same places.
  */
 export function spread(nodes, edges) {
   const row = new Map(nodes.map((each, place) => [each.key, place]));

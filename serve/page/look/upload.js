@@ -4,7 +4,7 @@
 import { Refused, sentence, upload } from "../shared/api.js";
 import { byId, count, el, withCode } from "../shared/dom.js";
 
-/** The event at the window after the collection has changed. */
+/** The event that the window gets after the collection has changed. */
 export const CHANGED = "collection-changed";
 const AT_ONCE = 4;
 const REASONS = {
@@ -69,7 +69,7 @@ export function startUploads() {
 /** A file with the name that its document gets. */
 const named = (file) => ({ file, name: file.webkitRelativePath || file.name });
 
-/** The files of a drop, those in folders too, without hidden ones. */
+/** The dropped files, including those in folders, without hidden ones. */
 async function dropped(transfer) {
   const items = Array.from(transfer.items).filter((item) => item.kind === "file");
   const found = await Promise.all(items.map((item) => {

@@ -1,4 +1,4 @@
-// The dialog in which a reader searches for the sentence that answers a question, and the way from a sentence to its place in the document.
+// The dialog in which a reader searches for the sentence that answers a question, and opening a sentence at its place in the document.
 
 import { documentPath, get, post, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
@@ -56,7 +56,7 @@ const placeIn = (text, answer) => text.toLowerCase().indexOf(answer.toLowerCase(
 /** Whether a text has one of the answers word for word. */
 export const hasAnswer = (text, answers) => answers.some((each) => placeIn(text, each) >= 0);
 
-/** A text with the first of the answers that it has marked. */
+/** A text in which the first answer that it contains is marked. */
 export function withAnswer(text, answers) {
   const answer = answers.find((each) => placeIn(text, each) >= 0);
   if (!answer) return [text];
@@ -65,7 +65,7 @@ export function withAnswer(text, answers) {
   return [text.slice(0, from), el("mark", {}, text.slice(from, end)), text.slice(end)];
 }
 
-/** The sentences of a passage, word for word: those of a paragraph whose lines are broken go over its lines; headings are left out. */
+/** The sentences of a passage, word for word: a sentence may span the lines of a paragraph; headings are left out. */
 export function sentencesOf(text) {
   const flat = text.replace(/(?<=[^\n])\n(?=[^\n#>|*\-\d])/g, " ");
   return sentences(flat).map(({ text: piece, from }) => text.slice(from, from + piece.length).trim()).filter((each) => /^(?!#).*\p{L}/su.test(each));
@@ -82,7 +82,7 @@ export async function openQuote({ id: source, quote }) {
   openReader({ source, ...place });
 }
 
-/** Where a quote stands in a document, in code points; null if it does not. White space may differ. */
+/** The position of a quote in a document, in code points; null if it is not there. White space may differ. */
 export function placeOf(passages, quote) {
   const pattern = new RegExp(quote.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "u");
   for (const { text, start } of quote.trim() ? passages : []) {

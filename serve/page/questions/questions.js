@@ -122,7 +122,7 @@ function counts() {
   parts.download.disabled = !ready;
 }
 
-/** Say what was done; `back`, if given, undoes it. */
+/** Show what was done; `back`, if given, undoes it. */
 function say(text, back = null) {
   parts.status.textContent = text;
   parts.undo.hidden = back === null;
@@ -156,7 +156,7 @@ const discarder = (item) => (card) => leave(card, 1, () => {
   return "Discarded.";
 });
 
-/** Do something by which a card leaves the list; the focus goes to the same one of the buttons of the next card. */
+/** Run an action that removes a card from the list; the focus moves to the same button of the next card. */
 function leave(card, button, act) {
   const place = Array.from(parts.list.children).indexOf(card);
   const back = snapshot();

@@ -1,5 +1,5 @@
 // The questions in work, in this browser's local storage, for each collection: [{row, approved, own}], where row is a line of a questions file.
-// `index` and `offset` are what was proposed last, `discarded` the ids of proposals that are not to come again.
+// `index` and `offset` say what was proposed last, `discarded` holds the ids of proposals that must not come again.
 
 import { collection, get } from "../shared/api.js";
 
@@ -19,7 +19,7 @@ export async function openStore() {
 /** The state; `save` it after a change. */
 export const work = () => state;
 
-/** Whether a change of the browser's storage, by another tab, is one of these questions. */
+/** Whether a change that another tab made to the browser's storage concerns these questions. */
 export const isChanged = (key) => key === place;
 
 /** Store the state; false where the browser stores no more. */
@@ -32,7 +32,7 @@ export function save() {
   }
 }
 
-/** The state as it is, and the way back to it. */
+/** Copy the current state; returns a function that restores it. */
 export function snapshot() {
   const before = structuredClone(state);
   return () => {
@@ -40,7 +40,7 @@ export function snapshot() {
   };
 }
 
-/** Change fields of an item's row: null deletes one, the same value leaves all as it is. */
+/** Change fields of an item's row; null deletes a field. If no value differs, nothing changes. */
 export function change(item, fields) {
   const { row } = item;
   if (Object.entries(fields).every(([name, value]) => JSON.stringify(row[name] ?? null) === JSON.stringify(value))) return;
@@ -62,7 +62,7 @@ export function missing({ row }) {
   return row.gold_ids?.length ? "" : "Choose the sentence that answers it.";
 }
 
-/** Whether the documents do not answer it. */
+/** Whether a question is marked as not answered by the documents. */
 export const isUnanswerable = (row) => row.type === "unanswerable" && !row.answers.length;
 
 function stored() {

@@ -36,7 +36,7 @@ export const remove = async (path) =>
 /** POST of a form with files, as JSON. */
 export const upload = async (path, form) => (await call(withValues(path, { collection: collection() }), form)).json();
 
-/** POST whose answer is a stream of server-sent events: each one's object in turn. */
+/** POST answered by a stream of server-sent events; yields the object of each. */
 export async function* stream(path, body, signal) {
   const response = await postResponse(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

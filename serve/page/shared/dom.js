@@ -17,11 +17,11 @@ export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => 
 
 export const byId = (id) => document.getElementById(id);
 
-/** 1234 as "1,234", 1 thing or 2 things. */
+/** A number with its noun: "1 thing", "2 things", "1,234 things". */
 export const count = (number, thing, things = `${thing}s`) =>
   `${number.toLocaleString("en")} ${number === 1 ? thing : things}`;
 
-/** Text cut to so many characters, whole ones. */
+/** Text cut to at most `length` whole characters. */
 export function cut(text, length) {
   const characters = Array.from(text.replace(/\s+/g, " ").trim());
   return characters.length > length ? `${characters.slice(0, length - 1).join("").trimEnd()}…` : characters.join("");

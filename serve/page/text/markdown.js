@@ -52,7 +52,7 @@ function endOfFence(lines, from, mark) {
   return found < 0 ? lines.length : found;
 }
 
-/** Items, and lines that go on an item: indented ones, and after an empty line another item. */
+/** The end of a list: of its items, the indented lines that continue them, and items after one empty line. */
 function endOfList(lines, from) {
   let at = from;
   while (at < lines.length) {
@@ -64,7 +64,7 @@ function endOfList(lines, from) {
   return at;
 }
 
-/** Lists within lists by how far their items are indented. */
+/** The lists of these lines, nested by the indentation of their items. */
 function lists(lines, proseLine) {
   const made = [];
   const open = [];

@@ -23,7 +23,6 @@ from graph.retrieve.learned.light import (
     log_ranks,
     measure,
     pair_scores,
-    selector_features,
     shared_entities,
     tied,
     view_of,
@@ -31,7 +30,7 @@ from graph.retrieve.learned.light import (
 from graph.retrieve.modes.paths import path_score
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.suggest import suggest
-from graph.types import Document, Floats
+from graph.types import Document, Floats, Ints
 from tests.corpora import ISLES
 from tests.graph.hashed import build
 from tests.graph.retrieve.wordless import leave_words_out
@@ -39,6 +38,10 @@ from tests.growth import assert_linear
 
 FOG = Document("fog", "Fog", "Fog comes often. Nobody minds.")
 QUESTION = "Where was the founder of the yard that built the Lantern (ferry) born?"
+
+
+def selector_features(index: Index, query: Query, rows: Ints) -> Floats:
+    return measure(index, query, view_of(index, query), rows)
 
 
 @pytest.fixture(scope="module")

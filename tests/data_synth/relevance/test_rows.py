@@ -21,7 +21,7 @@ from data_synth.rows import Dropped
 from graph.documents.questions import SPLITS, Question, Quote
 from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve.learned.light import FEATURES, QuestionView, selector_features
+from graph.retrieve.learned.light import FEATURES, QuestionView, measure, view_of
 from graph.retrieve.parts.query import Query
 from graph.types import Completion, CompletionRequest
 from tests.corpora import ISLES
@@ -73,7 +73,8 @@ def test_features_of_the_rows_are_those_of_query_time(index: Index) -> None:
     rows, _ = split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 3))
     place = {proposition: row for row, proposition in enumerate(index.data.proposition_ids)}
     query = Query(BORN.question.text, index.encode_queries([BORN.question.text])[0])
-    expected = selector_features(index, query, np.array([place[row.proposition_id] for row in rows]))
+    placed = np.array([place[row.proposition_id] for row in rows])
+    expected = measure(index, query, view_of(index, query), placed)
     assert np.allclose([row.features for row in rows], expected, atol=1e-5)
 
 
@@ -103,7 +104,7 @@ def stands_in(index: Index, row: int, source: str) -> bool:
     return source in {span.source for span in index.proposition(row).spans}
 
 
-def view_of(mass: list[float], cosines: list[float]) -> QuestionView:
+def view_with(mass: list[float], cosines: list[float]) -> QuestionView:
     none, empty = np.zeros(0, np.float32), np.zeros(0, np.int64)
     return QuestionView(np.array(cosines, np.float32), none, none, np.array(mass, np.float32), empty, empty, empty)
 
@@ -113,7 +114,7 @@ def test_hard_negatives_are_half_the_walks_and_half_the_nearest_by_hand() -> Non
     mass = [1.0, 0.9, 0.8, 0.7, 0.0, 0.1, 0.0, 0.95]
     near = [0.9, 0.1, 0.2, 0.3, 0.8, 0.6, 0.7, 0.99]
     allowed = np.array([True] * 7 + [False])
-    found = find_candidates(view_of(mass, near), np.array([0]), np.array([0, 1]), allowed, 4)
+    found = find_candidates(view_with(mass, near), np.array([0]), np.array([0, 1]), allowed, 4)
     assert found.rows_n.tolist() == [0, 1, 2, 3, 4, 6]
     assert found.found_by == ("gold", "own", "walk", "walk", "cosine", "cosine")
 
@@ -121,7 +122,7 @@ def test_hard_negatives_are_half_the_walks_and_half_the_nearest_by_hand() -> Non
 def test_where_the_walk_reaches_too_few_the_nearest_make_up_for_it() -> None:
     allowed = np.ones(5, bool)
     found = find_candidates(
-        view_of([0, 0, 0, 0, 0.2], [0.1, 0.4, 0.3, 0.2, 0]), np.array([0]), np.array([0]), allowed, 4
+        view_with([0, 0, 0, 0, 0.2], [0.1, 0.4, 0.3, 0.2, 0]), np.array([0]), np.array([0]), allowed, 4
     )
     assert list(zip(found.rows_n.tolist(), found.found_by, strict=True)) == [
         (0, "gold"), (4, "walk"), (1, "cosine"), (2, "cosine"), (3, "cosine"),

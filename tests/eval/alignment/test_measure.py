@@ -32,7 +32,7 @@ from modegraph.cli import build_app
 from tests.train.world import TEXTS, scored
 from train.model.load import load_policy
 from train.model.packing import TokenizedGroup
-from train.preference.preference import train_dpo, train_ms
+from train.preference.preference import train_once
 from train.run.record import read_run, write_run
 from train.run.settings import DpoSettings, MsSettings, TinySettings
 from train.tiny import new_llama, train_tokenizer
@@ -54,8 +54,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_jsonl(folder / "data" / "test.jsonl", map(response_to_json, held_out()))
     values: dict[str, Any] = {"model": str(folder / "base"), "data": str(folder / "data"), "max_steps": 4}
     values |= {"learning_rate": 3e-3, "rewards": WEIGHTS}
-    train_ms(MsSettings(**values, output=str(folder / "ms")))
-    train_dpo(DpoSettings(**values, output=str(folder / "dpo"), responses=2))
+    train_once(MsSettings(**values, output=str(folder / "ms")))
+    train_once(DpoSettings(**values, output=str(folder / "dpo"), responses=2))
     return folder
 
 

@@ -10,7 +10,6 @@ from eval.server_parity.faults import (
     Gaps,
     ServedLogps,
     Tolerance,
-    adapter_effect,
     explained_by,
     gaps_between,
     logps_fault,
@@ -42,7 +41,6 @@ def test_gaps_add_up_in_a_conversation_with_their_signs() -> None:
     """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean of three is .875 / 3."""
     gaps = gaps_between([served(-1.0, -2.0), served(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
-    assert adapter_effect([scores(-1.0, -2.0)], [scores(-1.5, -1.75)]) == 0.375
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The invariants of an index (DESIGN §4) over random small corpora: what it holds follows from its documents, not from its life.
+"""The invariants of an index over random small corpora: what it holds follows from its documents, not from its life.
 
 Compared are the arrays, their files byte by byte, and the rows of the store by content (its own row numbers may differ).
 """

@@ -22,7 +22,7 @@ from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_k
 from train.export.export import export_adapter, export_merged
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.preference.preference import train_ms
+from train.preference.preference import train_once
 from train.run.data import read_preferences
 from train.run.record import model_card, read_run
 from train.run.settings import LoraSettings, MsSettings, SftSettings
@@ -34,7 +34,7 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """An adapter that learned for a few steps, far enough to differ from its base."""
     output = tmp_path_factory.mktemp("runs") / "ms"
     values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-2, "max_steps": 4}
-    train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.1, lora=LoraSettings(rank=4, alpha=8)))  # type: ignore[arg-type]
+    train_once(MsSettings(**values, beta=0.5, label_smoothing=0.1, lora=LoraSettings(rank=4, alpha=8)))  # type: ignore[arg-type]
     return output
 
 

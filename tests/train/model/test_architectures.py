@@ -24,7 +24,7 @@ from train.model.load import load_tokenizer, without_dropout
 from train.model.logps import RotationLimit, check_rotation, rotation_limit
 from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
 from train.model.trial import check_model, check_still
-from train.preference.preference import train_dpo
+from train.preference.preference import train_once
 from train.run.settings import DpoSettings, SftSettings
 from train.sft import train_sft
 
@@ -222,8 +222,8 @@ def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data
     places = {"model": str(tmp_path / "phi3"), "data": str(data), "output": str(tmp_path / "run"), "max_steps": 1}
     for train, settings in (
         (train_sft, SftSettings(**places)),
-        (train_dpo, DpoSettings(**places)),
-        (train_dpo, DpoSettings(**places, trainer="trl")),
+        (train_once, DpoSettings(**places)),
+        (train_once, DpoSettings(**places, trainer="trl")),
     ):
         with pytest.raises(UserError, match=r"the longrope positions of this model \(phi3\) change above 150"):
             train(settings)  # type: ignore[operator]
@@ -255,6 +255,6 @@ def test_a_policy_with_dropout_of_its_own_starts_at_its_reference(base: Path, da
     load_tokenizer(str(base)).save_pretrained(tmp_path / "opt")
     places = {"model": str(tmp_path / "opt"), "data": str(data), "max_steps": 1, "logging_steps": 1, "beta": 0.5}
     for trainer in ("modegraph", "trl"):
-        train_dpo(DpoSettings(**places, output=str(tmp_path / trainer), trainer=trainer))
+        train_once(DpoSettings(**places, output=str(tmp_path / trainer), trainer=trainer))
         ((_, first),) = read_jsonl(tmp_path / trainer / "log.jsonl")
         assert first["loss"] == pytest.approx(math.log(2), abs=1e-4)

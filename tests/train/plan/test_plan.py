@@ -22,7 +22,7 @@ from tests.places import ROOT
 from train.plan.jobs import job_of
 from train.plan.memory import Launch
 from train.plan.plan import Calibration, TrainingPlan, chosen_rows, hours_of, plan_training, updates
-from train.preference.preference import train_dpo, train_ms
+from train.preference.preference import train_once
 from train.reward import train_reward
 from train.run.loop import completion_logits_only
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
@@ -32,13 +32,13 @@ PAD = 0
 """The tiny model's; no text has it."""
 SCORED = {"rewards": {"correct": 1.0}}
 CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
-    "ms": (MsSettings, train_ms, {"gradient_accumulation": 2}),
-    "ms plain": (MsSettings, train_ms, {"layout": "plain"}),
-    "ms scored": (MsSettings, train_ms, {**SCORED, "batch_size": 2}),
-    "ms scored, groups of 2": (MsSettings, train_ms, {**SCORED, "responses": 2, "batch_size": 4}),
-    "dpo adapter": (DpoSettings, train_dpo, {"lora": LoraSettings(rank=2), "epochs": 1}),
-    "dpo by trl": (DpoSettings, train_dpo, {"trainer": "trl"}),
-    "simpo by trl": (DpoSettings, train_dpo, {"trainer": "trl", "loss": "simpo"}),
+    "ms": (MsSettings, train_once, {"gradient_accumulation": 2}),
+    "ms plain": (MsSettings, train_once, {"layout": "plain"}),
+    "ms scored": (MsSettings, train_once, {**SCORED, "batch_size": 2}),
+    "ms scored, groups of 2": (MsSettings, train_once, {**SCORED, "responses": 2, "batch_size": 4}),
+    "dpo adapter": (DpoSettings, train_once, {"lora": LoraSettings(rank=2), "epochs": 1}),
+    "dpo by trl": (DpoSettings, train_once, {"trainer": "trl"}),
+    "simpo by trl": (DpoSettings, train_once, {"trainer": "trl", "loss": "simpo"}),
     "sft": (SftSettings, train_sft, {"gradient_accumulation": 2, "gradient_checkpointing": True}),
     "reward": (RewardSettings, train_reward, {}),
 }

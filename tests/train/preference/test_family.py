@@ -13,6 +13,7 @@ from torch import Tensor
 from trl import DPOTrainer, RLOOTrainer
 from trl.experimental.cpo import CPOTrainer
 
+from tests.train.pair_losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.preference.groups import hard_label
 from train.preference.losses import (
     dpo_loss,
@@ -20,8 +21,6 @@ from train.preference.losses import (
     lambda_loss,
     mode_seeking_loss,
     nca_loss,
-    pair_dpo_loss,
-    pair_mode_seeking_loss,
     rloo_loss,
 )
 

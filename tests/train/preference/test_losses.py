@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from train.preference.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
+from tests.train.pair_losses import pair_mode_seeking_loss
+from train.preference.groups import hard_label
+from train.preference.losses import dpo_loss, mode_seeking_loss
 
 Loss = Callable[[Tensor, Tensor, float, float], Tensor]
 LOSSES = pytest.mark.parametrize("loss", [mode_seeking_loss, dpo_loss])
@@ -18,7 +20,7 @@ REWARDS_QK = torch.tensor([[1.0, 0.2, 0.0, 0.6], [0.0, 0.9, 0.3, 0.3]])
 
 
 def by_hand(delta: list[float], rewards: list[float], beta_policy: float, beta_reward: float) -> tuple[float, float]:
-    """The slow twin: both losses of one prompt in plain Python floats (DESIGN §5)."""
+    """The slow twin: both losses of one prompt in plain Python floats."""
     policy = [math.exp(beta_policy * d) for d in delta]
     target = [math.exp(r / beta_reward) for r in rewards]
     p_f = [p / sum(policy) for p in policy]
@@ -102,18 +104,8 @@ def test_pairs_are_the_special_case_of_two_responses(epsilon: float) -> None:
 def test_dpo_with_two_responses_and_a_hard_label_is_minus_log_sigmoid() -> None:
     pairs_Q2 = DELTA_QK[:, :2]
     general = dpo_loss(pairs_Q2, torch.tensor([[1.0, 0.0]]).expand(2, 2), 0.5, 1e-3)
-    assert torch.allclose(pair_dpo_loss(pairs_Q2, 0.5), general, atol=1e-6)
     expected = [-math.log(1 / (1 + math.exp(-0.5 * (c - r)))) for c, r in pairs_Q2.tolist()]
-    assert pair_dpo_loss(pairs_Q2, 0.5).tolist() == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize("epsilon", [1e-3, 0.2])
-def test_pairs_equal_the_formula_that_trl_computes(epsilon: float) -> None:
-    """TRL 1.16, dpo_trainer.py, loss_type "exo_pair"."""
-    difference = 0.3 * (DELTA_QK[:, 0] - DELTA_QK[:, 1])
-    log_win, log_lose = (torch.nn.functional.logsigmoid(sign * difference) for sign in (1, -1))
-    trl = log_win.exp() * (log_win - math.log1p(-epsilon)) + log_lose.exp() * (log_lose - math.log(epsilon))
-    assert torch.allclose(pair_mode_seeking_loss(DELTA_QK[:, :2], 0.3, epsilon), trl, atol=1e-6)
+    assert general.tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @LOSSES
@@ -132,8 +124,6 @@ def test_half_precision_is_computed_in_float32(loss: Loss) -> None:
     low = loss(delta, rewards, 0.5, 0.3)
     assert low.dtype == torch.float32
     assert torch.equal(low, loss(delta.float(), rewards.float(), 0.5, 0.3))
-    assert pair_dpo_loss(delta[:, :2], 0.5).dtype == torch.float32
-    assert pair_mode_seeking_loss(delta[:, :2], 0.5, 0.1).dtype == torch.float32
 
 
 @LOSSES
@@ -146,6 +136,7 @@ def test_inputs_are_left_as_they_are(loss: Loss) -> None:
 def test_equal_policies_start_at_the_known_value() -> None:
     """Δ = 0: DPO is ln 2; mode-seeking is −ln 2 − ½ ln(ε (1 − ε))."""
     zero_Q2 = torch.zeros(1, 2)
-    assert pair_dpo_loss(zero_Q2, 0.5).item() == pytest.approx(math.log(2), abs=1e-6)
+    assert dpo_loss(zero_Q2, torch.tensor([hard_label(0.0)]), 0.5, 1.0).item() == pytest.approx(math.log(2), abs=1e-6)
     expected = -math.log(2) - 0.5 * math.log(0.01 * 0.99)
-    assert pair_mode_seeking_loss(zero_Q2, 0.5, 0.01).item() == pytest.approx(expected, abs=1e-5)
+    found = mode_seeking_loss(zero_Q2, torch.tensor([hard_label(0.01)]), 0.5, 1.0).item()
+    assert found == pytest.approx(expected, abs=1e-5)

@@ -27,7 +27,7 @@ from tests.train.world import scored
 from train.cli import register
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import Grouping, scored_groups
-from train.preference.preference import train_ms
+from train.preference.preference import train_once
 from train.preference.rounds import choose_prompts, lacks_answer, respond, rewarded, train_preference
 from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
@@ -280,7 +280,7 @@ def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: P
     changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}
     for name, reference in (("own", None), ("named", str(base)), ("other", str(tmp_path / "own"))):
         settings = settings_of(base, scored_data, tmp_path / name, reference=reference).model_copy(update=changes)
-        runs[name] = train_ms(settings)
+        runs[name] = train_once(settings)
     assert "kl_to_reference" not in runs["own"].metrics and runs["named"].metrics["kl_to_reference"] == 0
     losses = {name: [line["loss"] for _, line in read_jsonl(tmp_path / name / "log.jsonl")] for name in runs}
     assert losses["own"] == losses["named"] and losses["other"][0] != pytest.approx(losses["own"][0], abs=1e-3)
@@ -320,7 +320,7 @@ def test_a_finished_run_is_not_trained_over_and_rounds_are_no_single_run(whole: 
     with pytest.raises(UserError, match="already there"):
         train_preference(settings, open_model)
     with pytest.raises(UserError, match="not drawn yet"):
-        train_ms(settings.model_copy(update={"output": str(whole) + "-2"}))
+        train_once(settings.model_copy(update={"output": str(whole) + "-2"}))
 
 
 def test_the_command_and_the_function_of_python(undecided: Path, prompts: Path, tmp_path: Path) -> None:

@@ -41,10 +41,9 @@ from train.preference.preference import (
     read_preference_data,
     reference_of,
     response_group_trainer,
-    train_dpo,
-    train_ms,
+    train_once,
 )
-from train.run.data import both_sides, read_preferences, read_responses
+from train.run.data import read_preferences, read_responses
 from train.run.loop import prepare, run_trainer
 from train.run.record import OTHER_LOSSES, read_run
 from train.run.save import last_checkpoint
@@ -96,14 +95,14 @@ def test_pairs_equal_trl_step_by_step(
     if case == "plain":
         changes |= {"layout": "plain"}
     start = adapter if case == "adapter" else base
-    kind, train = (MsSettings, train_ms) if method == "ms" else (DpoSettings, train_dpo)
-    record = train(kind(**common(start, data, tmp_path / "ours", **changes)))  # type: ignore[operator]
+    kind = MsSettings if method == "ms" else DpoSettings
+    record = train_once(kind(**common(start, data, tmp_path / "ours", **changes)))
     if case == "cached":
-        train(kind(**common(start, data, tmp_path / "again", **changes)))  # type: ignore[operator]
+        train_once(kind(**common(start, data, tmp_path / "again", **changes)))
         assert losses_of(tmp_path / "again") == losses_of(tmp_path / "ours")
     settings = kind(**common(start, data, tmp_path / "trl", trainer="trl", **changes))
     loss: tuple[Loss, float | None] = ("exo_pair", 0.05) if method == "ms" else ("sigmoid", None)
-    outcome = run_trainer(pair_trainer(settings, prepare(settings, both_sides), tmp_path / "t", *loss), method)
+    outcome = run_trainer(pair_trainer(settings, prepare(settings), tmp_path / "t", *loss), method)
     assert losses_of(tmp_path / "ours") == pytest.approx([row["loss"] for row in outcome.log], abs=1e-5)
     assert len(outcome.log) == STEPS and outcome.log[0]["loss"] > 1.5 * outcome.log[-1]["loss"]
     for name in TRL_FIGURES:
@@ -117,7 +116,7 @@ def test_pairs_equal_trl_step_by_step(
 def test_ipo_starts_at_its_formula_and_learns(trainer: str, base: Path, data: Path, tmp_path: Path) -> None:
     """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, of sums over tokens and of TRL's means."""
     values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25, trainer=trainer)
-    train_dpo(DpoSettings(**values))
+    train_once(DpoSettings(**values))
     losses = losses_of(tmp_path / "ipo")
     assert losses[0] == pytest.approx(4.0, abs=1e-4) and losses[-1] < 3.5
     assert log_of(tmp_path / "ipo")[-1]["rewards/margins"] > 0
@@ -127,7 +126,7 @@ def test_nca_equals_trl_step_by_step(base: Path, data: Path, tmp_path: Path) -> 
     runs = []
     for trainer in ("modegraph", "trl"):
         values = common(base, data, tmp_path / trainer, loss="nca", beta=0.5, max_steps=6, trainer=trainer)
-        train_dpo(DpoSettings(**values))
+        train_once(DpoSettings(**values))
         runs.append(losses_of(tmp_path / trainer))
     assert runs[0] == pytest.approx(runs[1], abs=1e-5) and runs[0][-1] < runs[0][0] == pytest.approx(2 * math.log(2))
 
@@ -137,7 +136,7 @@ def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_dat
     """The first loss is the formula's at Δ = 0; then the best responses gain on the worst."""
     weights = {"correct": 1.0, "format": 0.5}
     changes = {"loss": loss, "beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
-    record = train_dpo(DpoSettings(**common(base, scored_data, tmp_path / "run", **changes)))
+    record = train_once(DpoSettings(**common(base, scored_data, tmp_path / "run", **changes)))
     rewards = [torch.tensor([combine_rewards(scored(number), weights)]) for number in range(3)]
     expected = [LOSSES[loss](torch.zeros(1, 6), each, 0.2, 0.4).item() for each in rewards]
     losses = losses_of(tmp_path / "run")
@@ -150,7 +149,7 @@ def test_smoothed_dpo_is_ms_own_control(base: Path, data: Path, tmp_path: Path) 
     """ε of `train dpo` softens the labels, is in the record, and makes other steps than hard labels."""
     for epsilon in (0.0, 0.3):
         values = common(base, data, tmp_path / f"{epsilon}", beta=0.5, label_smoothing=epsilon, max_steps=6)
-        record = train_dpo(DpoSettings(**values))
+        record = train_once(DpoSettings(**values))
         assert record.label_smoothing == (epsilon or None)
     hard, soft = losses_of(tmp_path / "0.0"), losses_of(tmp_path / "0.3")
     assert hard[0] == pytest.approx(soft[0]) == pytest.approx(math.log(2)) and soft[-1] > hard[-1]
@@ -174,8 +173,8 @@ def test_a_loss_that_nothing_would_compute_is_refused(base: Path, scored_data: P
         with pytest.raises(ValueError, match=message):
             DpoSettings(**values, **changes)
     with pytest.raises(UserError, match=r"label_smoothing: 0\.1 with K scored responses"):
-        train_dpo(DpoSettings(**values, label_smoothing=0.1))
-    train_dpo(DpoSettings(**{**values, "max_steps": 1}, label_smoothing=0.1, best_against_worst=True))
+        train_once(DpoSettings(**values, label_smoothing=0.1))
+    train_once(DpoSettings(**{**values, "max_steps": 1}, label_smoothing=0.1, best_against_worst=True))
 
 
 @pytest.mark.parametrize("loss", ["simpo", "orpo"])
@@ -185,7 +184,7 @@ def test_losses_without_a_reference_train_by_trl_on_our_tokens(
     """The first loss, of all pairs at once, by hand from the completions with their end tokens; then it falls."""
     rows = read_preferences(data / "train.jsonl")
     values = common(base, data, tmp_path / "run", loss=loss, trainer="trl", beta=0.4, batch_size=len(rows), max_steps=9)
-    train_dpo(DpoSettings(**values))
+    train_once(DpoSettings(**values))
     model, tokenizer = load_model(str(base), "float32"), load_tokenizer(str(base))
 
     def token_logps(row: PreferenceRow, completion: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -211,7 +210,7 @@ def test_losses_without_a_reference_train_by_trl_on_our_tokens(
 
 def test_rloo_refuses_pairs(base: Path, data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="loss: rloo with pairs"):
-        train_dpo(DpoSettings(**common(base, data, tmp_path / "run", loss="rloo")))
+        train_once(DpoSettings(**common(base, data, tmp_path / "run", loss="rloo")))
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])
@@ -221,8 +220,8 @@ def test_scored_responses_follow_the_formula_and_learn(
     """The first loss by hand at Δ = 0: KL(uniform ‖ p_r), or the cross-entropy; then the best responses gain."""
     weights = {"correct": 1.0, "format": 0.5}
     changes = {"beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
-    kind, train = (MsSettings, train_ms) if method == "ms" else (DpoSettings, train_dpo)
-    record = train(kind(**common(base, scored_data, tmp_path / "run", **changes)))  # type: ignore[operator]
+    kind = MsSettings if method == "ms" else DpoSettings
+    record = train_once(kind(**common(base, scored_data, tmp_path / "run", **changes)))
     zero = torch.zeros(1, 6)
     expected = []
     for number in range(3):
@@ -263,7 +262,7 @@ def test_dropout_is_off_in_policy_and_reference(tmp_path: Path, base: Path, scor
     values = common(
         tmp_path / "wet", scored_data, tmp_path / "run", rewards={"correct": 1.0}, max_steps=1, batch_size=3
     )
-    train_ms(MsSettings(**values))
+    train_once(MsSettings(**values))
     (first,) = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert first["rewards/chosen"] == pytest.approx(0, abs=1e-5) == first["rewards/rejected"]
 
@@ -271,12 +270,12 @@ def test_dropout_is_off_in_policy_and_reference(tmp_path: Path, base: Path, scor
 def test_a_stale_or_foreign_reference_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "reference.safetensors"
     values = {"reference_cache": str(cache), "max_steps": 1}
-    train_ms(MsSettings(**common(base, data, tmp_path / "a", **values)))
+    train_once(MsSettings(**common(base, data, tmp_path / "a", **values)))
     before = cache.read_bytes()
     with pytest.raises(UserError, match="reference log-probabilities of another model"):
-        train_ms(MsSettings(**common(adapter, data, tmp_path / "b", **values)))
+        train_once(MsSettings(**common(adapter, data, tmp_path / "b", **values)))
     with pytest.raises(UserError, match="of another precision"):
-        train_ms(MsSettings(**common(base, data, tmp_path / "b", **values, precision="bfloat16")))
+        train_once(MsSettings(**common(base, data, tmp_path / "b", **values, precision="bfloat16")))
     with pytest.raises(UserError, match="of another quantise"):
         quantised = MsSettings(**common(base, data, tmp_path / "b", **values)).model_copy(update={"quantise": "nf4"})
         reference_of(quantised, [], list)
@@ -284,11 +283,11 @@ def test_a_stale_or_foreign_reference_is_refused(base: Path, adapter: Path, data
     less.mkdir()
     write_jsonl(less / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))
     with pytest.raises(UserError, match="of another data"):
-        train_ms(MsSettings(**common(base, less, tmp_path / "b", **values)))
+        train_once(MsSettings(**common(base, less, tmp_path / "b", **values)))
     assert cache.read_bytes() == before and not (tmp_path / "b").exists()
     cache.write_bytes(b"no tensors")
     with pytest.raises(UserError, match="not a reference cache"):
-        train_ms(MsSettings(**common(base, data, tmp_path / "b", **values)))
+        train_once(MsSettings(**common(base, data, tmp_path / "b", **values)))
 
 
 def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
@@ -304,7 +303,7 @@ def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path, data: 
     config["base_model_name_or_path"] = str(tmp_path / "other")
     (moved / "adapter_config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"does not belong to base model .*trained on weights"):
-        train_ms(MsSettings(**common(moved, data, tmp_path / "run")))
+        train_once(MsSettings(**common(moved, data, tmp_path / "run")))
     (moved / "run.json").unlink()
     narrow = load_model(str(base), "float32").config
     narrow.intermediate_size //= 2
@@ -312,7 +311,7 @@ def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path, data: 
     config["base_model_name_or_path"] = str(tmp_path / "narrow")
     (moved / "adapter_config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="does not belong to base model"):
-        train_ms(MsSettings(**common(moved, data, tmp_path / "run")))
+        train_once(MsSettings(**common(moved, data, tmp_path / "run")))
 
 
 RUN = """
@@ -320,9 +319,9 @@ import sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from train.preference.preference import train_ms
+from train.preference.preference import train_once
 from train.run.settings import MsSettings
-train_ms(MsSettings.model_validate_json(Path(sys.argv[1]).read_text()))
+train_once(MsSettings.model_validate_json(Path(sys.argv[1]).read_text()))
 """
 
 
@@ -339,7 +338,7 @@ def start(settings: PreferenceSettings, file: Path, *launcher: str) -> subproces
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_path: Path) -> None:
     whole = MsSettings(**common(base, data, tmp_path / "whole", max_steps=60, save_steps=3))
-    train_ms(whole)
+    train_once(whole)
     killed = whole.model_copy(update={"output": str(tmp_path / "killed")})
     process = start(killed, tmp_path / "killed.json")
     checkpoints = tmp_path / "killed.partial" / "checkpoints"
@@ -351,8 +350,8 @@ def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_pa
     process.communicate()
     assert not (tmp_path / "killed").exists(), "it was to be killed in the middle"
     with pytest.raises(UserError, match="an interrupted run with other settings"):
-        train_ms(killed.model_copy(update={"beta": 0.9}))
-    train_ms(killed)
+        train_once(killed.model_copy(update={"beta": 0.9}))
+    train_once(killed)
     for name in ("model.safetensors", "log.jsonl"):
         contents = [(tmp_path / run / name).read_bytes() for run in ("whole", "killed")]
         if name == "log.jsonl":
@@ -386,7 +385,7 @@ def _without_clock(text: bytes) -> bytes:
 def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
     """Two processes with one row each are one process with two: gloo averages what a batch averages."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))
-    train_ms(one)
+    train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone")
     process = start(two, tmp_path / "two.json", *launcher)
@@ -451,11 +450,11 @@ def test_the_best_response_stands_against_the_worst(base: Path, tmp_path: Path) 
     assert torch.softmax(torch.tensor(group.rewards), 0).tolist() == pytest.approx([0.9, 0.1])
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(row)])
     values = {"model": str(base), "data": str(tmp_path), "output": str(tmp_path / "run"), "max_steps": 1}
-    record = train_ms(MsSettings(**values, rewards=weights, best_against_worst=True, label_smoothing=0.1))  # type: ignore[arg-type]
+    record = train_once(MsSettings(**values, rewards=weights, best_against_worst=True, label_smoothing=0.1))  # type: ignore[arg-type]
     assert (record.responses_per_prompt, record.label_smoothing, record.beta_reward) == (2, 0.1, None)
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(alike)])
     with pytest.raises(UserError, match="every prompt's responses have equal rewards"):
-        train_ms(MsSettings(**{**values, "output": str(tmp_path / "b")}, rewards=weights, best_against_worst=True))  # type: ignore[arg-type]
+        train_once(MsSettings(**{**values, "output": str(tmp_path / "b")}, rewards=weights, best_against_worst=True))  # type: ignore[arg-type]
 
 
 def test_prompts_with_different_k_count_alike() -> None:
@@ -499,7 +498,7 @@ def test_a_tie_is_not_right_and_equal_rewards_say_nothing(
 def test_a_short_run_on_k_responses_tells_that_it_learns(base: Path, scored_data: Path, tmp_path: Path) -> None:
     """Whole groups are seldom in order after a few steps, pairs of responses are: all zeros would say that nothing was learned."""
     values = common(base, scored_data, tmp_path / "run", max_steps=6, learning_rate=1e-4, batch_size=1)
-    train_ms(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
+    train_once(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
     accuracies = [row["rewards/accuracies"] for row in log_of(tmp_path / "run")]
     assert accuracies[0] == 0 and all(0.5 < each <= 1 for each in accuracies[1:])
 
@@ -550,7 +549,7 @@ def test_what_cannot_be_trained_is_refused_before_the_first_step(
 ) -> None:
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}) | change
     with pytest.raises(UserError, match=message):
-        train_ms(MsSettings(**values))
+        train_once(MsSettings(**values))
     assert not (tmp_path / "run").exists()
 
 
@@ -604,7 +603,7 @@ def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path
     first = [w for name, w in trainer.model.named_parameters() if "layers.0" in name and "lora_B" in name]
     assert first and all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in first)
     trainer.model.zero_grad()
-    record = train_ms(settings)
+    record = train_once(settings)
     losses = losses_of(tmp_path / "run")
     assert losses[-1] < losses[0] and record.metrics["train_steps"] == 6
     load_policy(str(tmp_path / "run"))

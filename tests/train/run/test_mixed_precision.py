@@ -10,7 +10,6 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 
 from train.model.load import load_tokenizer
 from train.preference.preference import pair_trainer, read_preference_data, response_group_trainer
-from train.run.data import both_sides
 from train.run.loop import SingleCastMixin, prepare
 from train.run.settings import DpoSettings, LoraSettings, SftSettings
 from train.sft import read_sft_data, sft_trainer
@@ -26,12 +25,12 @@ def by_sft(values: dict[str, Any], folder: Path) -> Any:
 
 def by_trl(values: dict[str, Any], folder: Path) -> Any:
     settings = DpoSettings(**values)
-    return pair_trainer(settings, prepare(settings, both_sides), folder, "sigmoid")
+    return pair_trainer(settings, prepare(settings), folder, "sigmoid")
 
 
 def by_us(values: dict[str, Any], folder: Path) -> Any:
     settings = DpoSettings(**values)
-    start = prepare(settings, both_sides)
+    start = prepare(settings)
     return response_group_trainer(
         settings, "dpo", read_preference_data(settings, start.tokenizer, 0.0), start.tokenizer, folder
     )

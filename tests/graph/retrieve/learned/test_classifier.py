@@ -18,10 +18,11 @@ from graph.retrieve.learned.light import (
     HEADER,
     SELECTOR_FILE,
     Classifier,
+    measure,
     open_selector,
     relevance,
     save_selector,
-    selector_features,
+    view_of,
 )
 from graph.retrieve.learned.selectors import find_selector
 from graph.retrieve.modes.local import JUDGED_GAIN, STEER
@@ -182,7 +183,7 @@ def saved_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 
 
 def test_it_keeps_what_reaches_the_threshold_most_probable_first_each_once(isles: Index, tmp_path: Path) -> None:
     query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
-    cosines = selector_features(isles, query, rows)[:, NEARNESS]
+    cosines = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
     cut = float(np.median(cosines))
     select = find_selector(saved_for(isles, tmp_path, cut), query)
     assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(cosines > cut).tolist()

@@ -172,10 +172,18 @@ def sign_flip_test(difference_S: Sequence[float]) -> float:
     """
     if not 0 < len(difference_S) <= MOST_SEEDS:
         raise ValueError(f"{len(difference_S)} seeds, not 1 to {MOST_SEEDS}")
-    flips_F = np.arange(2 ** len(difference_S))
-    signs_FS = 1 - 2 * (flips_F[:, None] >> np.arange(len(difference_S)) & 1)
-    sums_F = np.abs(signs_FS @ np.asarray(difference_S, np.float64))
+    sums_F = np.abs(sign_flips(len(difference_S)) @ np.asarray(difference_S, np.float64))
     return float((sums_F >= sums_F[0] * (1 - 1e-9)).mean())
+
+
+def sign_flips(seeds: int) -> NDArray[np.int64]:
+    """All flips of the signs of S differences, a flip and its opposite counted once; the first flips none: ±1 [2^(S − 1), S].
+
+    >>> sign_flips(2).tolist()
+    [[1, 1], [-1, 1]]
+    """
+    signs_FS: NDArray[np.int64] = 1 - 2 * (np.arange(2 ** (seeds - 1))[:, None] >> np.arange(seeds) & 1)
+    return signs_FS
 
 
 def equality_test(difference_S: Sequence[float], margin: float) -> float:

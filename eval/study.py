@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from eval.held_out import check_unseen
-from eval.statistics import LEVEL, equality_test
+from eval.statistics import LEVEL, equality_test, sign_flips
 from graph.config import Settings, read_yaml
 from graph.errors import UserError
 from train.run.data import read_responses
@@ -176,8 +176,7 @@ def smallest_difference(seeds: int, level: float, power: float = POWER) -> float
     By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at .05, where all six must agree.
     """
     draws_SB = np.random.default_rng(0).standard_normal((seeds, DRAWS)).astype(np.float32)
-    flips_F = np.arange(2 ** (seeds - 1))
-    signs_FS = (1 - 2 * (flips_F[:, None] >> np.arange(seeds) & 1)).astype(np.float32)
+    signs_FS = sign_flips(seeds).astype(np.float32)
     sums_FB, shifts_F1 = signs_FS @ draws_SB, signs_FS.sum(axis=1, keepdims=True)
 
     def share_found(difference: float) -> float:

@@ -70,21 +70,6 @@ def save_forest(
     save_file({**{name: getattr(forest, name) for name in FOREST_ARRAYS}, **further}, file, {key: json.dumps(header)})
 
 
-def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:
-    """The forest of FOREST_ARRAYS; ValueError if a node or feature index is out of range, or columns differ in length."""
-    forest = Forest(**arrays, base=base, depth=depth)
-    nodes = len(forest.value_V)
-    limits = {"feature_V": features, "left_V": nodes, "right_V": nodes, "root_T": nodes}
-    for name, limit in limits.items():
-        column: Ints = arrays[name]
-        if column.ndim != 1 or column.dtype != np.int64 or not len(column) or column.min() < 0 or column.max() >= limit:
-            raise ValueError(f"{name} points outside")
-    per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
-    if any(column.shape != (nodes,) for column in per_node) or not 0 <= depth <= MAX_DEPTH:
-        raise ValueError("columns of different lengths, or trees without end")
-    return forest
-
-
 def trained_file(spec: str, what: str, name: str) -> Path:
     """The file `name` of a model folder or hub model made by `modegraph train WHAT`; UserError if there is none."""
     file = find_model(spec, what) / name
@@ -106,9 +91,21 @@ def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> I
 
 
 def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
-    """The forest from the arrays of an opened file, with base and depth from its header."""
-    arrays = {name: opened.get_tensor(name) for name in FOREST_ARRAYS}
-    return forest_of(arrays, float(header["base"]), int(header["depth"]), features)
+    """The forest from the arrays of an opened file, with base and depth from its header; ValueError if a node or feature index is out of
+    range, or columns differ in length.
+    """
+    arrays: dict[str, NDArray[Any]] = {name: opened.get_tensor(name) for name in FOREST_ARRAYS}
+    forest = Forest(**arrays, base=float(header["base"]), depth=int(header["depth"]))
+    nodes = len(forest.value_V)
+    limits = {"feature_V": features, "left_V": nodes, "right_V": nodes, "root_T": nodes}
+    for name, limit in limits.items():
+        column: Ints = arrays[name]
+        if column.ndim != 1 or column.dtype != np.int64 or not len(column) or column.min() < 0 or column.max() >= limit:
+            raise ValueError(f"{name} points outside")
+    per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
+    if any(column.shape != (nodes,) for column in per_node) or not 0 <= forest.depth <= MAX_DEPTH:
+        raise ValueError("columns of different lengths, or trees without end")
+    return forest
 
 
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graph.shared.jsonl import read_jsonl
+from graph.shared.runs import LOG
 from modegraph.notebook import run_html
 from train.run.record import RunRecord, read_run
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from train.verifier import VerifierRecord
 
 Record: TypeAlias = "RunRecord | SelectorRecord | HopRecord | VerifierRecord"
-LOG = "log.jsonl"
 
 
 @dataclass(frozen=True, repr=False)

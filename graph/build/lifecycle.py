@@ -190,7 +190,7 @@ def index_status(folder: Path | str) -> IndexStatus:
         pending_vectors=len(PendingVectors(folder).ids),
         changed_passages=manifest.changed_passages if manifest is not None else 0,
         ann_recall=_ann_recall(manifest) if manifest is not None else {},
-        unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
+        unfinished="" if finished else f"{UNFINISHED}: modegraph resume {folder}",
     )
 
 

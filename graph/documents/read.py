@@ -106,11 +106,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """The documents in the named files of a folder; `note` gets a line for each one skipped."""
     with ParseWorker(limits) as worker:
-        for document in _read_files(folder, (folder / name for name in names), note, worker):
-            if document.text.strip():
-                yield document
-            else:
-                note(f"{document.source}: empty, skipped")
+        yield from _with_text(_read_files(folder, (folder / name for name in names), note, worker), note)
 
 
 def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
@@ -122,20 +118,25 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
         documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
     else:
         documents = iter([_read_file(source, source.name, worker)])
-    yield from _with_text(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
+    yield from _at_least_one(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
 def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, source: str) -> Iterator[Document]:
     """Documents from rows {id, title, text, metadata}, each with its location for errors; notes and errors as in `read_documents`."""
-    yield from _with_text(_documents_of_rows(rows), note, source, "rows with an id and a text")
+    yield from _at_least_one(_documents_of_rows(rows), note, source, "rows with an id and a text")
 
 
-def _with_text(documents: Iterable[Document], note: Note, source: str, expected: str) -> Iterator[Document]:
-    is_empty = True
+def _with_text(documents: Iterable[Document], note: Note) -> Iterator[Document]:
     for document in documents:
-        if not document.text.strip():
+        if document.text.strip():
+            yield document
+        else:
             note(f"{document.source}: empty, skipped")
-            continue
+
+
+def _at_least_one(documents: Iterable[Document], note: Note, source: str, expected: str) -> Iterator[Document]:
+    is_empty = True
+    for document in _with_text(documents, note):
         is_empty = False
         yield document
     if is_empty:

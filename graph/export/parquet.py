@@ -43,27 +43,26 @@ def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     ids. Tables have different columns, so a reader opens them one by one.
     """
     folder.mkdir()
-    written = [_write_tables(_node_tables(index, kind), folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS]
+    written = {name: _write_tables(tables, folder / f"{name}.parquet") for name, tables in _tables_of(index).items()}
     return {
-        "nodes": sum(written),
-        "occurrences": _write_rows(map(vars, occurrences(index)), OCCURRENCE_COLUMNS, folder / "occurrences.parquet"),
-        "edges": _write_rows(map(vars, edges(index)), EDGE_COLUMNS, folder / "edges.parquet"),
+        "nodes": sum(written[TABLES[kind]] for kind in NODE_KINDS),
+        "occurrences": written["occurrences"],
+        "edges": written["edges"],
     }
 
 
 def index_tables(index: Index) -> dict[str, pa.Table]:
     """The same tables in memory, by name: documents, …, occurrences, edges."""
-    plain: dict[str, tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]] = {
-        "occurrences": (map(vars, occurrences(index)), OCCURRENCE_COLUMNS),
-        "edges": (map(vars, edges(index)), EDGE_COLUMNS),
-    }
-    parts = {TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS}
-    parts |= {name: _tables(rows, columns) for name, (rows, columns) in plain.items()}
+    parts = _tables_of(index)
     return {name: pa.concat_tables(list(tables), promote_options="none") for name, tables in parts.items()}
 
 
-def _write_rows(rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], file: Path) -> int:
-    return _write_tables(_tables(rows, columns), file)
+def _tables_of(index: Index) -> dict[str, Iterator[pa.Table]]:
+    return {
+        **{TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS},
+        "occurrences": _tables(map(vars, occurrences(index)), OCCURRENCE_COLUMNS),
+        "edges": _tables(map(vars, edges(index)), EDGE_COLUMNS),
+    }
 
 
 def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:

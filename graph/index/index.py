@@ -56,18 +56,6 @@ def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
     return None if row < 0 else int(row)
 
 
-def entity_rows(data: IndexData, keys: Sequence[str]) -> Ints:
-    """The row of each entity by its key (whose hash is its id); −1 if it is not in the index: int64[K].
-
-    >>> from graph.store.columns.strings import Strings
-    >>> from types import SimpleNamespace
-    >>> data = SimpleNamespace(entity_ids=Strings.of([content_id("entity", "tarn")]))
-    >>> entity_rows(data, ["isle", "tarn"]).tolist()
-    [-1, 0]
-    """
-    return find_ids(data.entity_ids, [content_id("entity", key) for key in keys])
-
-
 FREQUENT_SHARE = 8
 """A term is frequent if at least one passage in this many contains it."""
 MOST_CACHED_BYTES = 128 << 20
@@ -248,8 +236,8 @@ class Index:
         return TermScores(data.term_count_WP, data.term_passages_W, data.term_idf_W, data.term_norm_P)
 
     def entity_rows(self, keys: Sequence[str]) -> Ints:
-        """The row of each entity by its key, −1 if it is not in the index: int64[K]."""
-        return entity_rows(self.data, keys)
+        """The row of each entity by its key (whose hash is its id), −1 if it is not in the index: int64[K]."""
+        return find_ids(self.data.entity_ids, [content_id("entity", key) for key in keys])
 
     @cached_property
     def sample_SD(self) -> Floats:

@@ -192,8 +192,6 @@ def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> 
     return prompt.with_less(exchanges, ranked), min(max_answer_tokens, window - prompt_tokens)
 
 
-TASK_REPLY_SHARE = 4
-"""A quarter of the window is reserved for the reply, or the request's limit, if that is less."""
 MIN_HISTORY_CHARS = 200
 TASK_HEADING, HISTORY_START, HISTORY_END = "### Task:\n", "<chat_history>", "</chat_history>"
 
@@ -238,7 +236,7 @@ def fit_task(task: Task, model: LanguageModel, max_answer_tokens: int) -> tuple[
     window = model.window()
     if window is None:
         return task, max_answer_tokens
-    limit = window - min(max_answer_tokens, window // TASK_REPLY_SHARE)
+    limit = window - min(max_answer_tokens, window // ANSWER_SHARE)
     parts = list(halvings(task))
     part = next((one for one in parts if model.prompt_tokens(one.messages()) <= limit), parts[-1])
     return part, max(1, min(max_answer_tokens, window - model.prompt_tokens(part.messages())))

@@ -27,6 +27,7 @@ from graph.shared.console import say, track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.shared.progress import check_idle, note_progress, report_progress
+from graph.shared.runs import LOG
 from graph.types import LanguageModel, OpenModel
 from train.model.load import load_tokenizer
 from train.preference.groups import combine_rewards
@@ -204,7 +205,7 @@ def finish(
     log = [
         {"round": number, **row}
         for number in range(1, len(records) + 1)
-        for _, row in read_jsonl(last.parent.with_name(f"round-{number}") / last.name / "log.jsonl")
+        for _, row in read_jsonl(last.parent.with_name(f"round-{number}") / last.name / LOG)
     ]
     end = records[-1]
     metrics = dict(end.metrics) | {

@@ -25,6 +25,7 @@ from graph.models.catalogue import name_of
 from graph.models.checkpoint import ADAPTER_CONFIG, base_weights
 from graph.shared.jsonl import write_jsonl, write_text
 from graph.shared.progress import report_progress
+from graph.shared.runs import LOG
 from train.model.load import device
 from train.run.data import form_of_rows, rows_fingerprint
 from train.run.record import Alignment, RunRecord, Stage, model_card, write_run
@@ -148,7 +149,7 @@ def save_record(folder: Path, record: RunRecord, log: Sequence[Mapping[str, floa
     """Save settings, log, card and, last, run.json of a run whose weights are in the folder."""
     settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
     (folder / SETTINGS).write_text(settings, encoding="utf-8")
-    write_jsonl(folder / "log.jsonl", (dict(row) for row in log))
+    write_jsonl(folder / LOG, (dict(row) for row in log))
     (folder / "README.md").write_text(model_card(record, adapter), encoding="utf-8")
     write_run(folder, record)
 

@@ -17,7 +17,8 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
-from train import cli as cli_selector
+from serve.engines import open_model
+from train.cli import register
 from train.selector.hop import labels
 
 SONGS = [f"{first} {second}" for first in ("Amber", "Birch", "Cedar", "Dusty") for second in ("Rain", "Lamp", "Road")]
@@ -50,10 +51,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, out: Path, *more: str) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    cli_selector.register_selector(app)
+    register(app, open_model)
     questions = f"hop.questions=[{folder / 'questions.jsonl'}]"
     arguments = ["--data", folder / "index", "--size", "hop", "--out", out, "--set", questions]
-    return CliRunner().invoke(app, ["selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more])
+    return CliRunner().invoke(
+        app, ["train", "selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more]
+    )
 
 
 def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from typer.testing import CliRunner, Result
 
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES, open_selector, relevance
+from serve.engines import open_model
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.selector.rows import small_world
-from train import cli as cli_selector
+from train.cli import register
 from train.selector.selector_data import examples_of, read_datasets
 
 
@@ -24,8 +25,8 @@ def data(tmp_path: Path) -> Path:
 def run(*arguments: object) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    cli_selector.register_selector(app)
-    return CliRunner().invoke(app, ["selector", *map(str, arguments)])
+    register(app, open_model)
+    return CliRunner().invoke(app, ["train", "selector", *map(str, arguments)])
 
 
 def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> None:

@@ -215,6 +215,28 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export a run for others: a full model, an adapter or a GGUF file, with a model card and no local paths."""
+    check_export_options(merge, adapter_only, gguf, hub_base)
+    from dataclasses import asdict
+
+    from train.export.export import check_hub_names, export_adapter, export_merged, push_to_hub
+
+    check_hub_names(hub_base, push)
+    if gguf:
+        from train.export.gguf_export import describe_export, export_gguf
+
+        written = export_gguf(run, out, gguf, adapter_only, conversations)  # type: ignore[arg-type]
+        result, summary = asdict(written), f"{written.file}, {written.megabytes:,} MB\n{describe_export(written)}"
+    else:
+        result = asdict(export_merged(run, out)) if merge else {"base_model": export_adapter(run, out, hub_base)}
+        values = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in result.items()}
+        summary = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
+    if push:
+        push_to_hub(out, push)
+    print_json({"output": str(out), **result}) if as_json else print(f"{out}: {summary}")
+
+
+def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: str) -> None:
+    """UserError for options of `export` that contradict one another, or name nothing to write."""
     formats = {"--merge": merge, "--adapter-only": adapter_only}
     options = [option for option, chosen in formats.items() if chosen]
     if len(options) > 1 or not (options or gguf):
@@ -225,22 +247,6 @@ def export(
         raise UserError(found, "a base with --adapter-only in safetensors", "leave it out")
     if gguf not in ("", *GGUF_TYPES):
         raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
-    from dataclasses import asdict
-
-    from train.export.export import check_hub_names, export_adapter, export_merged, push_to_hub
-    from train.export.gguf_export import describe_export, export_gguf
-
-    check_hub_names(hub_base, push)
-    if gguf:
-        written = export_gguf(run, out, gguf, adapter_only, conversations)  # type: ignore[arg-type]
-        result, summary = asdict(written), f"{written.file}, {written.megabytes:,} MB\n{describe_export(written)}"
-    else:
-        result = asdict(export_merged(run, out)) if merge else {"base_model": export_adapter(run, out, hub_base)}
-        values = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in result.items()}
-        summary = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
-    if push:
-        push_to_hub(out, push)
-    print_json({"output": str(out), **result}) if as_json else print(f"{out}: {summary}")
 
 
 Size = Annotated[

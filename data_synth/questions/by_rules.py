@@ -117,7 +117,7 @@ def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
-    """A name of the same shape that occurs in no sentence; the last word is kept if it says what the thing is."""
+    """A name of the same shape that occurs in no sentence; the last word stays if it says what the thing is."""
     words = name.split()
     free = [word for word in INVENTED if word.casefold() not in sentences.text]
     if not free or not words[0][:1].isupper():

@@ -49,6 +49,12 @@ class PageSession:
         self.page.wait_for_selector(".cost")
 
 
+def reader_text(page: Any) -> str:
+    """The text in the reader's panel, once the document has arrived."""
+    page.wait_for_selector("#reader[open] #reader-text:not(:has(.hint))")
+    return str(page.inner_text("#reader-text"))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Callable[[], Any]]:
     """Chromium; another one where the last has died, so that no test but the one it died in fails with it.

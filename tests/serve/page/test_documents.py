@@ -12,7 +12,7 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, SAID, Visits
+from tests.serve.page.conftest import HOSTILE, SAID, Visits, reader_text
 
 LIBRARY = [
     *ISLES,
@@ -62,8 +62,7 @@ def test_each_document_is_listed_with_its_facts(library: Running, visit: Visits)
     assert facts == ["1754", f"1 passage, {len(LIBRARY[5].text)} characters", "ready"]
     assert page.locator(".documents > li", has_text="Almanac").locator("dt").all_inner_texts() == ["Size", "State"]
     page.click(".documents >> text=Bell law")
-    page.wait_for_selector("#reader[open]")
-    assert page.inner_text("#reader-text") == LIBRARY[5].text
+    assert reader_text(page) == LIBRARY[5].text
     page.keyboard.press("Escape")
     page.click("[aria-label='Connections of Bell law']")
     page.wait_for_selector("#node h2 >> text=Bell law")

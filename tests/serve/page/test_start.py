@@ -15,7 +15,7 @@ from serve.http.keys import change_keys, make_key
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import SAID, Visits
+from tests.serve.page.conftest import SAID, Visits, reader_text
 
 DATED = Document(
     "notes/petrel.eml", "Petrel count", "The petrel count is in.", {"date": "2024-03-01T10:00:00", "team": "birds"}
@@ -71,8 +71,7 @@ def test_the_start_page_shows_the_collection_and_its_questions_work(filling: Run
     page.click("#fresh")
     assert page.is_visible("#start") and page.locator(".suggestion").all_inner_texts() == offered
     page.click(".newest button >> nth=0")
-    page.wait_for_selector("#reader[open]")
-    assert page.inner_text("#reader-text") == DATED.text
+    assert reader_text(page) == DATED.text
 
 
 def test_a_key_sees_only_its_own_at_the_start(tmp_path: Path, visit: Visits) -> None:

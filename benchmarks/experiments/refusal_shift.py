@@ -1,0 +1,192 @@
+"""A threshold for refusals that is set after training: a constant added to the logit of a refusal's first token.
+
+    python -P benchmarks/experiments/refusal_shift.py TUNE DOCUMENTS --questions 60 --out shift.json
+
+TUNE is a folder of `modegraph tune`, DOCUMENTS what it was made from. Both models read questions of the training part over passages with and
+without their answer, and the run's test questions. A question's margin is the logit of the refusal's first token less the largest other one;
+greedy decoding refuses where it is above 0. The answer is decoded with the refusal excluded, so that one pass gives the figures of every constant.
+The tuned model's constant is the one with which it refuses as many answerable training questions as the untuned model does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import torch
+from transformers import LogitsProcessorList
+
+from data_synth.reading.score import score_reading
+from eval.reading import ReadingAnswer, ReadingTask, over_distractors, over_gold, pick_questions, score_text
+from graph.answer.prompt import NOT_FOUND, answer_messages
+from graph.config import parse_settings
+from graph.shared.console import track
+from modegraph.arguments import documents_of, log_skipped
+from modegraph.indexes import LIMITS
+from modegraph.tuning.gate import AnswerPair, judge
+from modegraph.tuning.settings import TuneSettings
+from modegraph.tuning.steps import DISTRACTORS, GENERAL, HELD_OUT, UNANSWERED, Tuning, general_set
+from modegraph.tuning.tune import PLAN, read_json, read_plan
+from serve.engines.hf import LogitBiasProcessor
+from train.model.load import load_policy
+
+ANSWERED, REFUSED = "training, with the answer", "training, without the answer"
+EXCLUDED = -1e4
+TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Read:
+    """A question as a model read it: its margin, and the text if it may not refuse."""
+
+    task: ReadingTask
+    margin: float
+    text: str
+
+    def answer(self, shift: float) -> ReadingAnswer:
+        """The scored answer with a constant."""
+        return score_text(self.task, NOT_FOUND if self.margin + shift > 0 else self.text)
+
+
+def main() -> int:
+    """Parse, read, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tune", type=Path)
+    parser.add_argument("documents")
+    parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    settings = parse_settings(TuneSettings, read_json(options.tune / PLAN)["settings"], "plan")
+    documents = list(documents_of(options.documents, LIMITS, log_skipped()))
+    tuning = Tuning(settings, documents, general_set(settings, documents), read_plan(options.tune), options.tune)
+    tasks = tasks_of(tuning, options.questions)
+    reads = {name: read_all(model, tasks) for name, model in models_of(tuning).items()}
+    options.out.write_text(json.dumps({"figures": figures(reads), "rows": rows(reads)}, indent=1))
+    print(json.dumps(figures(reads), indent=1))
+    return 0
+
+
+def models_of(tuning: Tuning) -> dict[str, str]:
+    """The two models."""
+    return {"untuned": tuning.settings.model, "tuned": tuning.tuned_model}
+
+
+def tasks_of(tuning: Tuning, questions: int) -> dict[str, list[ReadingTask]]:
+    """The test questions by set, and training questions over passages with and without their answer."""
+    source, seed = tuning.training_questions(), tuning.settings.seed
+    drawn = pick_questions(source, None, questions, seed)
+    return {
+        ANSWERED: over_gold(source, drawn, DISTRACTORS, seed),
+        REFUSED: over_distractors(source, drawn, DISTRACTORS, seed),
+        **tuning.tasks(),
+    }
+
+
+@torch.no_grad()
+def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Read]]:
+    """Margins and answers of a model in bfloat16."""
+    model, tokenizer = load_policy(source, "bfloat16")
+    refusal = tokenizer(NOT_FOUND, add_special_tokens=False)["input_ids"][0]
+    found: dict[str, list[Read]] = {}
+    for name, these in tasks.items():
+        found[name] = []
+        for task in track(these, f"{source}, {name}"):
+            chat = [asdict(message) for message in answer_messages(task.question.text, task.excerpts, "cited")]
+            prompt = tokenizer.apply_chat_template(
+                chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            )
+            out = model.generate(
+                **prompt,
+                do_sample=False,
+                max_new_tokens=TOKENS,
+                logits_processor=LogitsProcessorList([LogitBiasProcessor({refusal: EXCLUDED})]),
+                return_dict_in_generate=True,
+                output_logits=True,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+            first_V = out.logits[0][0].float()
+            others = first_V.clone()
+            others[refusal] = -torch.inf
+            text = tokenizer.decode(out.sequences[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
+            found[name].append(Read(task, float(first_V[refusal] - others.max()), text.strip()))
+    return found
+
+
+def figures(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> dict[str, Any]:
+    """The constant, and each set's figures without and with it; the gate's verdict of both."""
+    shift = shift_like(reads["untuned"][ANSWERED], reads["tuned"][ANSWERED])
+    arms = {"untuned": ("untuned", 0.0), "tuned": ("tuned", 0.0), "tuned, shifted": ("tuned", shift)}
+    answers = {
+        arm: {name: [each.answer(by) for each in these] for name, these in reads[model].items()}
+        for arm, (model, by) in arms.items()
+    }
+    verdicts = {}
+    for arm in ("tuned", "tuned, shifted"):
+        pairs = {name: AnswerPair(answers["untuned"][name], answers[arm][name]) for name in answers[arm]}
+        gate = judge(pairs[HELD_OUT], pairs.get(UNANSWERED), pairs.get(GENERAL), 0)
+        verdicts[arm] = {"passed": gate.passed, **{check.what: check.found for check in gate.checks}}
+    return {
+        "shift": shift,
+        "separation": {model: separation(sets[HELD_OUT], sets[UNANSWERED]) for model, sets in reads.items()},
+        "sets": {arm: {name: measures(these) for name, these in sets.items()} for arm, sets in answers.items()},
+        "gate": verdicts,
+    }
+
+
+def shift_like(untuned: Sequence[Read], tuned: Sequence[Read]) -> float:
+    """The constant with which as many of the second margins are above 0 as of the first: midway between two of them."""
+    refused = sum(each.margin > 0 for each in untuned)
+    margins = sorted((each.margin for each in tuned), reverse=True)
+    margins = [margins[0] + 2, *margins, margins[-1] - 2]
+    return -(margins[refused] + margins[refused + 1]) / 2
+
+
+def separation(answerable: Sequence[Read], unanswered: Sequence[Read]) -> float:
+    """The share of pairs of an unanswerable and an answerable question in which the first has the larger margin (AUC)."""
+    ones_N = np.array([each.margin for each in unanswered])
+    others_M = np.array([each.margin for each in answerable])
+    gaps_NM = ones_N[:, None] - others_M[None]
+    return float((gaps_NM > 0).mean() + (gaps_NM == 0).mean() / 2)
+
+
+def measures(answers: Sequence[ReadingAnswer]) -> dict[str, float]:
+    """Means over a set."""
+    return {
+        "n": len(answers),
+        "F1": fmean(answer.score.f1 for answer in answers),
+        "EM": fmean(answer.score.exact for answer in answers),
+        "refused": fmean(answer.score.refuses for answer in answers),
+    }
+
+
+def rows(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> list[dict[str, Any]]:
+    """Every reading, for later."""
+    return [
+        {
+            "model": model,
+            "set": name,
+            "id": each.task.question.id,
+            "question": each.task.question.text,
+            "answers": each.task.question.answers,
+            "margin": each.margin,
+            "text": each.text,
+            "f1": score_reading(each.text, each.task.question.answers, each.task.gold, len(each.task.excerpts)).f1,
+        }
+        for model, sets in reads.items()
+        for name, these in sets.items()
+        for each in these
+    ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

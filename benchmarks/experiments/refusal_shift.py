@@ -100,7 +100,7 @@ def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[st
     found: dict[str, list[Read]] = {}
     for name, these in tasks.items():
         found[name] = []
-        for task in track(these, f"{source}, {name}"):
+        for task in track(these, f"{source}, {name}", len(these)):
             chat = [asdict(message) for message in answer_messages(task.question.text, task.excerpts, "cited")]
             prompt = tokenizer.apply_chat_template(
                 chat, add_generation_prompt=True, return_tensors="pt", return_dict=True

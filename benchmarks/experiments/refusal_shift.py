@@ -47,7 +47,7 @@ TOKENS = 64
 
 @dataclass(frozen=True)
 class Read:
-    """A question as a model read it: its margin, and the text if it may not refuse."""
+    """A question as a model read it: its margin, and the text if it may not refuse (one token of it for training questions)."""
 
     task: ReadingTask
     margin: float
@@ -96,6 +96,7 @@ def tasks_of(tuning: Tuning, questions: int) -> dict[str, list[ReadingTask]]:
 def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Read]]:
     """Margins and answers of a model in bfloat16."""
     model, tokenizer = load_policy(source, "bfloat16")
+    model = model.to(torch.bfloat16)  # of an adapter, too, as the engine does
     refusal = tokenizer(NOT_FOUND, add_special_tokens=False)["input_ids"][0]
     found: dict[str, list[Read]] = {}
     for name, these in tasks.items():
@@ -108,7 +109,7 @@ def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[st
             out = model.generate(
                 **prompt,
                 do_sample=False,
-                max_new_tokens=TOKENS,
+                max_new_tokens=1 if name in (ANSWERED, REFUSED) else TOKENS,
                 logits_processor=LogitsProcessorList([LogitBiasProcessor({refusal: EXCLUDED})]),
                 return_dict_in_generate=True,
                 output_logits=True,

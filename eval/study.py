@@ -18,10 +18,10 @@ from eval.held_out import check_unseen
 from eval.statistics import LEVEL, equality_test, sign_flips
 from graph.config import Settings, read_yaml
 from graph.errors import UserError
+from graph.shared.console import SECONDS_AN_HOUR
 from train.run.data import read_responses
 
 POWER, DRAWS, TRIALS = 0.8, 2000, 24
-SECONDS_AN_HOUR = 3600.0
 
 
 class ArmSettings(Settings):

@@ -102,9 +102,10 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
     from eval.study import train_settings
     from graph.config import parse_settings
     from graph.errors import UserError
+    from graph.shared.console import SECONDS_AN_HOUR
     from train.plan.jobs import SETTINGS
     from train.plan.memory import Launch
-    from train.plan.plan import SECONDS_AN_HOUR, plan_training
+    from train.plan.plan import plan_training
 
     where = arm.config or f"an arm of stage {arm.stage}"
     if not trial_steps:

@@ -63,6 +63,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tune", type=Path)
     parser.add_argument("documents")
+    parser.add_argument("--model", help="another model in place of the tuned one")
+    parser.add_argument("--untuned", type=Path, help="an earlier --out, whose readings of the untuned model are taken")
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -70,15 +72,22 @@ def main() -> int:
     documents = list(documents_of(options.documents, LIMITS, log_skipped()))
     tuning = Tuning(settings, documents, general_set(settings, documents), read_plan(options.tune), options.tune)
     tasks = tasks_of(tuning, options.questions)
-    reads = {name: read_all(model, tasks) for name, model in models_of(tuning).items()}
+    tuned = options.model or tuning.tuned_model
+    untuned = read_again(options.untuned, tasks) if options.untuned else read_all(tuning.settings.model, tasks)
+    reads = {"untuned": untuned, "tuned": read_all(tuned, tasks)}
     options.out.write_text(json.dumps({"figures": figures(reads), "rows": rows(reads)}, indent=1))
     print(json.dumps(figures(reads), indent=1))
     return 0
 
 
-def models_of(tuning: Tuning) -> dict[str, str]:
-    """The two models."""
-    return {"untuned": tuning.settings.model, "tuned": tuning.tuned_model}
+def read_again(file: Path, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Read]]:
+    """The untuned model's readings in an earlier file."""
+    rows = [row for row in json.loads(file.read_text())["rows"] if row["model"] == "untuned"]
+    found = {name: [row for row in rows if row["set"] == name] for name in tasks}
+    return {
+        name: [Read(task, row["margin"], row["text"]) for task, row in zip(these, found[name], strict=True)]
+        for name, these in tasks.items()
+    }
 
 
 def tasks_of(tuning: Tuning, questions: int) -> dict[str, list[ReadingTask]]:

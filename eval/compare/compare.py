@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from data_synth.rows import PreferenceRow
 from eval.alignment.frontier import align_runs, as_appendix
 from eval.alignment.sample import SamplingSettings
@@ -36,7 +34,9 @@ from graph.errors import UserError
 from graph.shared.console import track
 from graph.types import Completion, CompletionRequest, LanguageModel, OpenModel
 from train.model.load import load_policy
-from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
+from train.model.packing import choose_layout
+from train.preference.groups import pair_groups
+from train.preference.reference import group_logps
 from train.run.record import RECORD, read_run
 
 TUNED = ("sft", "ms", "dpo")
@@ -87,39 +87,17 @@ def untuned_model(run: Path) -> str:
     return model
 
 
-SEQUENCES_PER_BATCH = 8
+PAIRS_AT_ONCE = 4
 
 
 def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> list[PairScore]:
-    """log π(y_w|x) and log π(y_l|x) of every row, in order; sequences of similar length share a batch."""
-    completions = [(row.prompt, text) for row in rows for text in (row.chosen, row.rejected)]
-    tokenized = [tokenize_row(tokenizer, prompt, text) for prompt, text in completions]
-    logps = [0.0] * len(tokenized)
-    lengths = [len(row.ids) for row in tokenized]
-    for batch in track(
-        _batches_by_length(tokenized),
-        "log π: tokens",
-        sum(lengths),
-        size=lambda rows: sum(lengths[row] for row in rows),
-    ):
-        pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        input_ids_BT, mask_BT = pad_rows([tokenized[index] for index in batch], pad_id)
-        with torch.inference_mode():
-            logps_B = completion_logps(model, input_ids_BT.to(model.device), mask_BT.to(model.device))
-        for index, logp in zip(batch, logps_B.tolist(), strict=True):
-            logps[index] = logp
-    tokens = [len(row.ids) - row.prompt_tokens for row in tokenized]
-    sides = list(zip(logps, tokens, strict=True))
+    """log π(y_w|x) and log π(y_l|x) of every row, in order; the pairs of a prompt are scored after one copy of it, where the model allows it."""
+    groups = list(pair_groups(rows, tokenizer, 0.0))
+    layout = choose_layout(model, max((group.longest_tokens for group in groups), default=0), None)
     return [
-        PairScore(chosen[0], rejected[0], chosen[1], rejected[1])
-        for chosen, rejected in zip(sides[::2], sides[1::2], strict=True)
+        PairScore(*logps_K.tolist(), *map(len, group.tokenized.responses))
+        for group, logps_K in zip(groups, group_logps(model, groups, layout, PAIRS_AT_ONCE), strict=True)
     ]
-
-
-def _batches_by_length(rows: Sequence[TokenizedRow]) -> Iterator[list[int]]:
-    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index].ids))
-    for start in range(0, len(by_length), SEQUENCES_PER_BATCH):
-        yield by_length[start : start + SEQUENCES_PER_BATCH]
 
 
 PROMPTS_PER_CALL = 16

@@ -61,6 +61,9 @@ def print_json(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
+SECONDS_AN_HOUR = 3600.0
+
+
 def duration(seconds: float) -> str:
     """Seconds in readable form, in at most two units.
 

@@ -21,12 +21,12 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import base_of, is_adapter
-from graph.shared.console import duration
+from graph.shared.console import SECONDS_AN_HOUR, duration
 from graph.shared.jsonl import write_jsonl
 from graph.text.prompting import quote
 from graph.types import Document, Excerpt
 from modegraph.tuning.questions import check_distinct
-from modegraph.tuning.settings import SECONDS_AN_HOUR, SFT, TuneSettings
+from modegraph.tuning.settings import SFT, TuneSettings
 from serve.engines import KINDS, fastest_kind, open_engine
 from train.plan.memory import Launch
 from train.plan.plan import plan_training

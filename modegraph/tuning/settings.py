@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from graph.config import Settings
 
-SECONDS_AN_HOUR = 3600.0
 SFT: dict[str, Any] = {
     "batch_size": 1,
     "gradient_accumulation": 4,

@@ -29,7 +29,7 @@ from graph.config import parse_settings
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.errors import UserError
-from graph.shared.console import say
+from graph.shared.console import SECONDS_AN_HOUR, say
 from graph.shared.home import HOME
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
@@ -46,7 +46,7 @@ from modegraph.tuning.plan import (
     teacher_seconds,
 )
 from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
-from modegraph.tuning.settings import SECONDS_AN_HOUR, TuneSettings
+from modegraph.tuning.settings import TuneSettings
 from serve.engines import open_model
 from train.plan.memory import Launch
 from train.plan.plan import plan_training

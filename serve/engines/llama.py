@@ -20,7 +20,7 @@ import openai
 from graph.answer.template import WITHOUT_THINKING
 from graph.errors import UserError
 from graph.models.catalogue import MODELS, gguf_of
-from graph.models.checkpoint import answer_form, model_name
+from graph.models.checkpoint import RUN_RECORD, answer_form, model_name
 from graph.types import Completion, CompletionRequest, Message
 from serve.engines.child import OwnServer
 from serve.engines.openai_api import OpenAIModel
@@ -36,7 +36,6 @@ CONTEXT_TOKENS = 8192
 CACHE_MIB = 256
 """Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill."""
 PATIENCE_S = 3600.0
-RECORD = "run.json"
 ADAPTER_PREFIX = "adapter-"
 """The prefix of the file names of exported adapters."""
 
@@ -122,7 +121,7 @@ def _base_of(file: Path) -> tuple[Path, str] | None:
     if not file.name.startswith(ADAPTER_PREFIX):
         return None
     try:
-        base = str(json.loads((file.parent / RECORD).read_text(encoding="utf-8"))["base_model"])
+        base = str(json.loads((file.parent / RUN_RECORD).read_text(encoding="utf-8"))["base_model"])
     except (OSError, ValueError, KeyError, TypeError):
         base = ""
     if base in MODELS:

@@ -13,14 +13,13 @@ from asyncio import Future
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.http.encoding import DONE, event, named_event
+from serve.http.encoding import DONE, SSE, event, named_event
 from serve.http.errors import ApiError, error_response
 from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics
 
 LIMITED, UNLIMITED, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
 MCP = "/mcp"
-STREAM = "text/event-stream"
 LAST_EVENT_TIMEOUT_S = 1.0
 """How long the client of a stream that is cut off may take to receive the error event."""
 
@@ -150,7 +149,7 @@ class _TrackedResponse:
     async def send(self, message: Message) -> None:
         self.started = True
         if message["type"] == "http.response.start":
-            self._is_stream = Headers(raw=message.get("headers", [])).get("content-type", "").startswith(STREAM)
+            self._is_stream = Headers(raw=message.get("headers", [])).get("content-type", "").startswith(SSE)
         elif message["type"] == "http.response.body":
             self.complete = self.complete or not message.get("more_body", False)
             self._last_chunk = message.get("body", b"") or self._last_chunk

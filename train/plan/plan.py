@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from graph.shared.console import say
+from graph.shared.console import SECONDS_AN_HOUR, say
 from train.model.load import device
 from train.model.packing import TokenizedGroup, first_fit, plain_logps
 from train.plan.flops import Shape, Work, forward_flops, shape_of, total, training_flops
@@ -134,9 +134,6 @@ def _now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True)

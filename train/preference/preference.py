@@ -41,7 +41,7 @@ from train.preference.groups import (
     scored_groups,
 )
 from train.preference.objective import Method, Objective
-from train.preference.reference import cached_reference, reference_logps
+from train.preference.reference import cached_reference, group_logps
 from train.preference.trainer import Example, GenerationCallback, ResponseGroupTrainer
 from train.run.data import (
     holds_responses,
@@ -273,7 +273,7 @@ def response_group_trainer(
 
     def initial_logps() -> list[Tensor]:
         with autocast(settings):
-            return reference_logps(model, groups, logps_of, settings.batch_size)
+            return group_logps(model, groups, logps_of, settings.batch_size)
 
     reference = reference_of(settings, groups, initial_logps) if other is None else other
     figures = {} if other is None else {KL: mean_log_ratio(initial_logps(), other)}
@@ -324,7 +324,7 @@ def logps_by_other(settings: PreferenceSettings, groups: Sequence[ResponseGroup]
     check_still(model)
     logps_of = layout_of(settings, model.to(device()), groups)
     with autocast(settings):
-        return reference_logps(model, groups, logps_of, settings.batch_size)
+        return group_logps(model, groups, logps_of, settings.batch_size)
 
 
 def mean_log_ratio(logps: Sequence[Tensor], reference: Sequence[Tensor]) -> float:

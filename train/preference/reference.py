@@ -21,8 +21,8 @@ from train.model.packing import LogpsOf, TokenizedGroup
 from train.preference.groups import ResponseGroup
 
 
-def reference_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
-    """log π_ref of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `at_once` groups.
+def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
+    """log π of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `at_once` groups.
 
     Groups of one prompt are in one pass, so that small groups split from many responses do not recompute the prompt.
     """
@@ -31,7 +31,7 @@ def reference_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: Logps
     model.eval()
     passes = shared_passes(groups, at_once * max((len(group.tokenized.responses) for group in groups), default=1))
     with torch.no_grad():
-        for merged in track(passes, "reference log-probabilities", len(passes)):
+        for merged in track(passes, "log-probabilities", len(passes)):
             logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in merged])
             order = [number for numbers in merged for number in numbers]
             sizes = [len(groups[number].tokenized.responses) for number in order]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.errors import UserError
+from graph.models.checkpoint import RUN_RECORD as RECORD
 from graph.shared.jsonl import write_json
 from graph.types import AnswerForm
 
@@ -23,7 +24,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
 
 
 Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
-RECORD = "run.json"
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
     monkeypatch.setattr(Trainer, "training_step", within("training", Trainer.training_step))
     monkeypatch.setattr(Trainer, "evaluate", within("dev", Trainer.evaluate))
-    monkeypatch.setattr(
-        preference_training, "reference_logps", within("reference", preference_training.reference_logps)
-    )
+    monkeypatch.setattr(preference_training, "group_logps", within("reference", preference_training.group_logps))
 
     def embeds(module: Any, given: Any) -> None:
         if phase[0] and isinstance(module, torch.nn.Embedding):

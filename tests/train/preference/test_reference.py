@@ -14,7 +14,7 @@ from tests.train.world import scored
 from train.model.load import load_policy
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.preference.groups import Grouping, ResponseGroup, scored_groups
-from train.preference.reference import reference_logps
+from train.preference.reference import group_logps
 
 WEIGHTS = {"correct": 1.0}
 
@@ -44,7 +44,7 @@ tokenized_groups = st.lists(
 def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[TokenizedGroup], at_once: int) -> None:
     wrapped = [ResponseGroup(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
     recorder = Recorder()
-    taken = reference_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
+    taken = group_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
     assert [logps.tolist() for logps in taken] == [[logp(g.prompt, r) for r in g.responses] for g in groups]
     most = at_once * max(len(group.responses) for group in groups)
     for one in recorder.passes:
@@ -56,7 +56,7 @@ def test_a_prompt_split_into_pairs_is_read_once() -> None:
     prompts = [(1, 2), (3, 4)]
     pairs = [ResponseGroup(f"{n}", TokenizedGroup(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
     recorder = Recorder()
-    reference_logps(nn.Linear(1, 1), pairs, recorder, at_once=4)
+    group_logps(nn.Linear(1, 1), pairs, recorder, at_once=4)
     assert [[group.prompt for group in one] for one in recorder.passes] == [[(1, 2)], [(3, 4)]]
 
 
@@ -68,6 +68,6 @@ def test_a_real_model_says_the_same_together_and_alone(base: Path, packed: bool)
     def logps_of(model: Any, groups: Sequence[TokenizedGroup]) -> torch.Tensor:
         return packed_logps(model, pack_rows(groups, 1024)) if packed else plain_logps(model, groups)
 
-    together, alone = (reference_logps(model, split, logps_of, at_once) for at_once in (3, 1))
+    together, alone = (group_logps(model, split, logps_of, at_once) for at_once in (3, 1))
     assert len(split) == 6
     torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=1e-4, rtol=0)

@@ -1,7 +1,6 @@
 """Supervised fine-tuning on the answers of conversations: teaches reading and the answer form, and provides the reference of preference training.
 
-Formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
-and instruction, input, output (Alpaca), one JSON object per line. Adjacent rows over the same passages are one group, whose common prompt is
+Rows may have any of the formats of train/run/conversations.py. Adjacent rows over the same passages are one group, whose common prompt is
 computed once (train/model/packing.py). The loss is −log π of the answers' tokens, including end tokens, the mean over the tokens of a batch."""
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.score import score_reading
 from graph.errors import UserError
-from graph.shared.jsonl import read_jsonl
-from graph.types import Message
 from train.model.load import device, load_tokenizer
 from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_rows
 from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
+from train.run.conversations import Conversation, read_conversations
 from train.run.loop import (
     SingleCastMixin,
     check_start,
@@ -37,91 +35,6 @@ from train.run.loop import (
 )
 from train.run.record import RunRecord
 from train.run.settings import SftSettings
-
-ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
-FORMS = "prompt and completion, prompt and chosen, messages, conversations, or instruction and output"
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """A chat that ends with a user's turn, the completion to learn, and the gold data for answers to it.
-
-    `answers` are the accepted short answers (empty: a refusal is correct); `gold` numbers the citable passages among `context`, their ids.
-    """
-
-    prompt: tuple[Message, ...]
-    completion: str
-    answers: tuple[str, ...] = ()
-    gold: tuple[int, ...] = ()
-    context: tuple[str, ...] = ()
-
-
-def read_conversations(file: Path) -> list[Conversation]:
-    """All distinct conversations of a file in order; UserError with the line number of the first unusable row, or if there are none."""
-    rows: dict[Conversation, None] = {}
-    for line, values in read_jsonl(file):
-        where = f"{file} line {line}"
-        try:
-            row = conversation_of(values)
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
-            reason = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
-            found = f"{where}: not a conversation ({reason}); its keys are {', '.join(values)}"
-            raise UserError(found, FORMS, "fix the row, or see docs/guide.md") from None
-        if not row.prompt or row.prompt[-1].role != "user":
-            raise UserError(
-                f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row"
-            )
-        if not row.completion.strip():
-            raise UserError(f"{where}: the completion is {row.completion!r}", "a non-empty text", "remove the row")
-        rows[row] = None
-    if not rows:
-        raise UserError(f"{file}: no rows", f"one JSON object a line: {FORMS}", "write it with `modegraph synth`")
-    return list(rows)
-
-
-def conversation_of(row: Mapping[str, Any]) -> Conversation:
-    """One row of any of the formats; KeyError, TypeError or ValueError for another row."""
-    if "messages" in row or "conversations" in row:
-        return _conversation_of_turns(_turns(row.get("messages") or row["conversations"]))
-    if "instruction" in row:
-        question = "\n\n".join(part for part in (row["instruction"], row.get("input") or "") if part)
-        system = (Message("system", row["system"]),) if row.get("system") else ()
-        return _with_gold(Conversation((*system, Message("user", question)), str(row["output"])), row)
-    prompt = row["prompt"]
-    turns = (Message("user", prompt),) if isinstance(prompt, str) else _turns(prompt)
-    completion = row["completion"] if "completion" in row else row["chosen"]
-    return _with_gold(
-        Conversation(turns, completion if isinstance(completion, str) else completion[-1]["content"]), row
-    )
-
-
-def _conversation_of_turns(turns: Sequence[Message]) -> Conversation:
-    if turns[-1].role != "assistant":
-        raise ValueError(f"the last turn is the {turns[-1].role}'s, not the assistant's")
-    return _with_gold(Conversation(tuple(turns[:-1]), turns[-1].content), {})
-
-
-def _turns(turns: Any) -> tuple[Message, ...]:
-    """The messages of turns with OpenAI's role and content, or ShareGPT's from and value."""
-    messages = []
-    for turn in turns:
-        role, content = (turn["role"], turn["content"]) if "role" in turn else (turn["from"], turn["value"])
-        if role not in ROLES or not isinstance(content, str):
-            raise ValueError(f"a turn of {role!r} with {content!r:.40}")
-        messages.append(Message(ROLES[role], content))  # type: ignore[arg-type]
-    return tuple(messages)
-
-
-def _with_gold(conversation: Conversation, row: Mapping[str, Any]) -> Conversation:
-    """The conversation with the gold data of a reading row; for other rows, the completion is the accepted answer."""
-    if "answers" not in row or "context_ids" not in row or "chosen" in row:
-        return Conversation(conversation.prompt, conversation.completion, (conversation.completion,))
-    numbers = {passage: number for number, passage in enumerate(row["context_ids"], start=1)}
-    gold = tuple(sorted(numbers[passage] for passage in row.get("gold_ids", ()) if passage in numbers))
-    return Conversation(
-        conversation.prompt, conversation.completion, tuple(row["answers"]), gold, tuple(row["context_ids"])
-    )
-
 
 MEASURED_TOKENS = 4096
 """Tokens of a batch of dev prompts, including padding, for greedy answers."""

@@ -46,6 +46,15 @@ class AnswerPair:
         tuned, untuned = ([answer.score.refuses for answer in side] for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
+    def answered_by_both(self) -> AnswerPair:
+        """The questions with an answer that neither model refuses: a difference there is not one of refusing more or less."""
+        pairs = [
+            pair
+            for pair in zip(self.untuned, self.tuned, strict=True)
+            if pair[0].task.question.is_answerable and not any(each.score.refuses for each in pair)
+        ]
+        return AnswerPair(*zip(*pairs, strict=True)) if pairs else AnswerPair((), ())
+
 
 @dataclass(frozen=True)
 class Check:

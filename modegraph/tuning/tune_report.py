@@ -15,7 +15,7 @@ from graph.documents.questions import read_questions
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import base_of
 from graph.shared.jsonl import read_jsonl, write_json, write_text
-from modegraph.tuning.gate import AnswerPair, Gate
+from modegraph.tuning.gate import AnswerPair, Gate, interval_text
 from modegraph.tuning.plan import spec_to_ask
 from modegraph.tuning.steps import (
     DOCUMENTS_FILE,
@@ -52,7 +52,7 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
         for name, pair in answers.items()
     }
     tables = [
-        verdict_table(gate),
+        verdict_table(gate, answers[HELD_OUT], tuning.settings.seed),
         *figure_tables(tuning, figures),
         data_table(tuning),
         cost_table(tuning),
@@ -78,9 +78,13 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
     write_json(tuning.out / RECOMMENDED, record)
 
 
-def verdict_table(gate: Gate) -> Table:
-    """The conditions of the gate."""
+def verdict_table(gate: Gate, held_out: AnswerPair, seed: int) -> Table:
+    """The conditions of the gate, and the difference in F1 that does not come from refusing more or less."""
     rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
+    both = held_out.answered_by_both()
+    if both.tuned:
+        what = f"F1 on the {len(both.tuned)} questions with an answer that neither refuses"
+        rows.append((what, interval_text(both.f1_difference(seed)), "no condition", NONE))
     note = "Tuned minus untuned, with the 95 % interval of the paired bootstrap over questions."
     return Table("Verdict", ("condition", "found", "limit", "met"), tuple(rows), note)
 

@@ -22,12 +22,10 @@ from tests.train.world import preference
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
 from train.model.packing import TokenizedGroup, plain_logps
+from train.run.conversations import Conversation, conversation_of, read_conversations
 from train.run.settings import LoraSettings, SftSettings, TinySettings
 from train.sft import (
-    Conversation,
     answer_tokens,
-    conversation_of,
-    read_conversations,
     read_sft_data,
     reading_figures,
     sft_trainer,

@@ -19,7 +19,8 @@ from graph.text.prompting import escape_special_tokens
 from graph.types import Message
 from train.model.load import device, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
-from train.run.data import holds_responses, read_preferences, read_responses
+from train.run.conversations import read_conversations
+from train.run.data import holds_responses, read_responses
 from train.run.record import RunRecord
 
 TOKENS_COMPARED = 2048
@@ -61,10 +62,10 @@ def probe_turns(record: RunRecord) -> tuple[str, list[tuple[Sequence[Message], s
 
 
 def data_turns(file: Path) -> list[tuple[Sequence[Message], str]]:
-    """Each prompt of a file with its chosen completion, or with the first of its responses."""
+    """Each prompt of a file with the completion to learn, or with the first of its responses."""
     if holds_responses(file):
         return [(row.prompt, row.responses[0]) for row in read_responses(file)]
-    return [(row.prompt, row.chosen) for row in read_preferences(file)]
+    return [(row.prompt, row.completion) for row in read_conversations(file)]
 
 
 def fixed_turns() -> list[tuple[Sequence[Message], str]]:

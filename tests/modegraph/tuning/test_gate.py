@@ -62,6 +62,16 @@ def test_what_is_not_shown_to_be_better_or_refuses_more_fails(held_out: AnswerPa
     assert not gate.passed and failed in gate.why
 
 
+def test_what_only_refuses_less_is_no_better_where_both_answer() -> None:
+    held_out = pair(
+        [REFUSAL] * 10 + [RIGHT] * 9 + [WRONG, REFUSAL], [RIGHT] * 10 + [WRONG] + [RIGHT] * 9 + [REFUSAL], 1
+    )
+    both = held_out.answered_by_both()
+    assert held_out.f1_difference(0).mean == pytest.approx(10 / 21) and both.f1_difference(0).mean == 0
+    assert len(both.tuned) == len(both.untuned) == 10
+    assert not pair([REFUSAL], [RIGHT]).answered_by_both().tuned
+
+
 @pytest.mark.parametrize(("isle", "passed"), [("Tarn", True), ("Quill", False)])
 def test_a_repeated_question_is_no_better_answer(isle: str, passed: bool) -> None:
     """The sentence of either isle has a higher F1 than the name alone."""

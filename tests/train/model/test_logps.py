@@ -20,8 +20,8 @@ from tests.places import ROOT
 from tests.train.world import preference
 from train.model.load import load_policy, load_tokenizer
 from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row, tokenize_rows
+from train.run.conversations import read_conversations
 from train.run.data import pair_dataset
-from train.sft import read_conversations
 
 ROWS = (
     TokenizedRow((5, 6, 7, 300, 301, 2), 3),

@@ -32,6 +32,7 @@ from tests.data_synth.reading.world import isles
 from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
 from tests.places import EXAMPLES, ROOT
 from tests.test_command_line import run
+from train.export.export import export_merged
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
 from train.preference import rounds
@@ -120,6 +121,7 @@ def test_a_model_that_became_better_is_recommended(
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
     assert "The tuned model is recommended" in page and "General questions: fleet" in page
     assert re.search(rf"of them about the general set</\w+>\s*<td[^>]*>{len(trained) - len(own)}<", page)
+    assert "neither refuses" in page and export_merged(tmp_path / "out/model", tmp_path / "merged").tokens > 0
     log = (tmp_path / "out/log.txt").read_text()
     assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(ORDER, 1)) and "sft: step" in log
     listed = {found.name: found for found in find_runs(tmp_path / "out")}

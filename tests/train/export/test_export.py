@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
+from graph.types import Message
 from serve.engines import open_model
 from tests.train.world import scored
 from train.cli import register
@@ -141,6 +142,27 @@ def test_the_rows_compared_are_those_of_the_data_else_fixed_ones(run: Path, tmp_
     assert [row.ids for row in rows] == [
         tokenize_row(tokenizer, scored(number).prompt, scored(number).responses[0]).ids for number in (0, 1)
     ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {
+            "prompt": [{"role": "user", "content": "Where?"}],
+            "completion": "Tarn [1]",
+            "answers": ["Tarn"],
+            "gold_ids": [],
+        },
+        {"messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Tarn [1]"}]},
+        {"instruction": "Where?", "output": "Tarn [1]"},
+    ],
+    ids=["reading", "messages", "instruction"],
+)
+def test_whatever_sft_learns_from_measures_an_export(row: dict[str, object], run: Path, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "train.jsonl", [row])
+    where, (found,) = probe_rows(run, replace(read_run(run), data=str(tmp_path)))
+    assert where == "train.jsonl"
+    assert found == tokenize_row(load_tokenizer(str(run)), [Message("user", "Where?")], "Tarn [1]")
 
 
 def test_no_more_tokens_are_compared_than_fit_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def read_run(folder: Path) -> RunRecord:
 
 TITLES = {
     "tiny": "A tiny Llama trained from scratch, the stand-in for a pretrained model",
-    "sft": "Supervised fine-tuning on answers with their reasoning",
+    "sft": "Supervised fine-tuning",
     "ms": "Mode-seeking preference optimisation",
     "dpo": "Direct preference optimisation",
     "reward": "A reward model: how much an answer is preferred",
@@ -106,8 +106,12 @@ OTHER_LOSSES = {
     "orpo": "mean cross-entropy of x and y_w − β log σ(log odds(y_w) − log odds(y_l)), odds of the mean log π, ORPO by TRL",
 }
 """Losses of `train dpo` other than DPO, by the setting `loss`."""
-ANSWERS = "Made with modegraph. Answers have the form `###Reason: … ###Answer: …`."
-ABOUT = {"tiny": "", "sft": ANSWERS, "ms": ANSWERS, "dpo": ANSWERS, "reward": "Made with modegraph."}
+ANSWERS: Mapping[AnswerForm, str] = {
+    "cited": "`answer [n]`: a short answer and the number of its passage, or `not in the documents`",
+    "quoted": "`###Answer: … ###Reason: …`, the reason a quotation with the number of its passage",
+    "reasoned": "`###Reason: … ###Answer: …`",
+}
+"""The forms of answers, for cards."""
 
 FILES_NOTE = "All settings are in `settings.yaml`, each logged step in `log.jsonl`."
 USE = f"""## Use
@@ -150,13 +154,18 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
     parts = [
         _front_matter(record, adapter, hub_base),
         f"# {TITLES[record.stage]}",
-        ABOUT[record.stage],
+        _about(record),
         markdown_table(("what", "value"), [(name, str(value)) for name, value in facts if value is not None]),
         "## Figures\n\n" + markdown_table(("figure", "value"), figures),
         *(sections or (USE_REWARD if record.stage == "reward" else USE,)),
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
     return "\n\n".join(section for section in parts if section) + "\n"
+
+
+def _about(record: RunRecord) -> str:
+    writes = record.stage in ("sft", "ms", "dpo")
+    return "Made with modegraph." + (f" Answers have the form {ANSWERS[record.answer_form]}." if writes else "")
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:

@@ -203,6 +203,8 @@ def test_a_card_names_what_a_claim_must_name(run: Path) -> None:
     card = model_card(record, adapter=True)
     assert "| K (responses a prompt) | 8 |\n| β (β_π) | 0.5 |\n| β_r | 0.4 |\n| β_π β_r | 0.2 |\n| device" in card
     assert "β_π β_r" not in model_card(read_run(run), adapter=True)
+    assert "form `###Reason: … ###Answer: …`." in card
+    assert "form `answer [n]`: a short" in model_card(replace(record, answer_form="cited"), adapter=True)
 
 
 def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a language model makes of the five tasks for which the suite calls one, beside what is made without: usable replies, tokens, seconds.
+"""A language model's results on the five tasks for which modegraph calls one, beside those without a model: usable replies, tokens, seconds.
 
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
 of communities, plans of questions, questions over several articles (writer and critic are the same model), and `local`'s selection and
@@ -44,7 +44,7 @@ from graph.types import Completion, CompletionRequest, Document, Ints, LanguageM
 CANDIDATES, HOPS = 20, (2,)
 
 Task = tuple[str, Sequence[Any], Callable[[Any], str | None], Callable[[int], str]]
-"""Name, items, an item's usable result by the model (None: no usable reply), and the result of the item with a number without a model."""
+"""Name, items, a function from an item to the model's usable result (None: no usable reply), and one from an item's number to the result without a model."""
 
 
 class Measured:
@@ -138,7 +138,7 @@ def planned(model: LanguageModel, question: str) -> str | None:
 
 
 def found_by_hops(index: Index, question: str) -> str:
-    """The best passage of the whole question, which is what a plan replaces."""
+    """The best passage for the whole question, which is what a plan replaces."""
     evidence = retrieve(index, question, RetrieveSettings(mode="hops", top_k=1))
     return f"{question} → {evidence.passages[0].item.source}"
 

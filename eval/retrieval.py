@@ -119,7 +119,9 @@ def reachable_questions(questions: Sequence[Question], sources: Collection[str])
     reachable = [question for question in questions if allowed.issuperset(question.gold_sources)]
     if not reachable:
         raise UserError(
-            f"--where: no question of {len(questions)} has all its gold documents", "one", "loosen the filter"
+            f"--where: for none of {len(questions)} questions do all gold documents meet the filter",
+            "one",
+            "loosen the filter",
         )
     if len(reachable) < len(questions):
         say(f"{len(questions) - len(reachable):,} questions are left out: the filter excludes their gold documents")

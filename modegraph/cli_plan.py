@@ -109,7 +109,7 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
 
     where = arm.config or f"an arm of stage {arm.stage}"
     if not trial_steps:
-        expected = "seconds of an update, said or measured"
+        expected = "seconds per update, either given or measured"
         raise UserError(f"{where}: no seconds_per_update, and --trial-steps 0", expected, "give one of the two")
     plan = plan_training(parse_settings(SETTINGS[arm.stage], train_settings(arm), where), Launch(), trial_steps)
     assert plan.hours is not None

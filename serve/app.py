@@ -107,7 +107,9 @@ def check_names(indexes: Sequence[Path]) -> None:
     for folder in indexes:
         other = taken.setdefault(collection_name(folder), folder)
         if other is not folder:
-            raise UserError(f"{other} and {folder}: folders of one name", "a name for each index", "rename one")
+            raise UserError(
+                f"{other} and {folder}: folders with the same name", "a different name for each index", "rename one"
+            )
 
 
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:

@@ -158,7 +158,7 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
     """UserError unless there are both supported and unsupported rows."""
     broken = sum(not row.supported for row in rows)
     if not 0 < broken < len(rows):
-        found = f"{where}: {broken:,} broken of {len(rows):,} claims"
+        found = f"{where}: {broken:,} unsupported among {len(rows):,} claims"
         raise UserError(found, "both supported and unsupported ones in train and dev", remedy)
 
 

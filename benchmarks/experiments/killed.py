@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
 tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed, then once more with SIGKILL to all its processes at
-random moments (within the duration of the first), restarted each time. Compared to the byte: rows, weights, samples' figures, answers.
+random moments (within the duration of the first), restarted each time. Compared byte for byte: rows, weights, the samples' figures without times and paths, answers.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def main() -> int:
     }
     checks = [
         Check("files that differ", len(different), 0, at_least=False),
-        Check("kills that hit it running", len(survived), arguments.kills, at_least=True),
+        Check("kills that interrupted it", len(survived), arguments.kills, at_least=True),
     ]
     return print_report("killed", figures, checks, arguments.json)
 

@@ -1,7 +1,8 @@
 """The gain from a second replica when the model is the bottleneck: answers a second of two servers over one index, as a multiple of one.
 
-Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. An index of examples/, the embedded encoder, the stub engine of
-benchmarks/stub_engine.py, which takes TOKENS times its time a token for each answer, and as many requests at once as a server works on.
+Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. Setup: an index of examples/, the embedded encoder, and the stub engine
+of benchmarks/stub_engine.py, which needs TOKENS times its seconds per token for an answer. Each server is sent as many requests at once as it
+processes concurrently.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def main() -> int:
         "rounds": len(rates),
     }
     return print_report(
-        "replicas", figures, [Check("two in times of one", times, LEAST_TIMES, at_least=True)], options.json
+        "replicas", figures, [Check("rate of two / rate of one", times, LEAST_TIMES, at_least=True)], options.json
     )
 
 

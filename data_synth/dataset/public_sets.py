@@ -97,7 +97,7 @@ def support_sets(folder: Path) -> dict[str, Path]:
     files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
     if not files:
         expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"
-        raise UserError(f"{folder}: no {SUPPORT_ROWS} in it or in a folder of it", expected, "check the path")
+        raise UserError(f"{folder}: no {SUPPORT_ROWS} in it or in one of its folders", expected, "check the path")
     return {file.resolve().parent.name: file for file in files}
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PathEnd:
-    """The end of a path: an entity, the document with its title (if any), and the question's description of it ("" if there
+    """The end of a path: an entity, the document whose title is its name (if any), and the question's description of it ("" if there
     is none).
 
     `chains` lead there: none, one, or two that meet; `documents` are those that they passed through.

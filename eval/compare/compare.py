@@ -81,7 +81,9 @@ def untuned_model(run: Path) -> str:
     model, visited = str(run), set[Path]()
     while (Path(model) / RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED:
         if Path(model).resolve() in visited:
-            raise UserError(f"{model}: its base models run in a circle", "a chain of runs", "give --base")
+            raise UserError(
+                f"{model}: its base models form a cycle", "a chain that ends at an untuned model", "give --base"
+            )
         visited.add(Path(model).resolve())
         model = record.base_model
     return model

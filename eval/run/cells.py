@@ -82,7 +82,9 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
     if index is not None and not (index / MANIFEST).is_file():
         raise UserError(f"tasks.{name}: {index} is no finished index", "one of `modegraph index`", "check the path")
     if index is None and not documents.exists():
-        raise UserError(f"tasks.{name}: {documents} is not there", "documents to index", f"set tasks.{name}.documents")
+        raise UserError(
+            f"tasks.{name}: {documents} does not exist", "documents to index", f"set tasks.{name}.documents"
+        )
     shown = sorted(questions, key=lambda question: content_id("shown", str(settings.seed), question.id))[
         : settings.shown_questions
     ]

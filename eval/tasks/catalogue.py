@@ -71,8 +71,8 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 def load_task(task: Task, source: Path) -> Loaded:
     """Everything in `source`; UserError for a missing source (saying how to get it) and for a malformed row."""
     if not source.exists():
-        hub = f", or --source {HUB}" if task.hub is not None else ""
-        raise UserError(f"{task.name}: {source} is not there", "its data", f"get {task.get}{hub}")
+        hub = f", or use --source {HUB}" if task.hub is not None else ""
+        raise UserError(f"{task.name}: {source} does not exist", "its data", f"get {task.get}{hub}")
     if (source / "questions.jsonl").is_file():
         return Loaded(tuple(read_questions(source / "questions.jsonl")), ())
     files = (
@@ -84,7 +84,7 @@ def load_task(task: Task, source: Path) -> Loaded:
 def load_from_hub(task: Task) -> Loaded:
     """The task's split on the hub, read by `datasets`; UserError if it has none, or the hub does not provide it."""
     if task.hub is None:
-        raise UserError(f"{task.name}: not on the hub in a form that is read here", "a file", f"get {task.get}")
+        raise UserError(f"{task.name}: not on the hub in a supported form", "a file", f"get {task.get}")
     try:
         from datasets import load_dataset
 
@@ -94,7 +94,7 @@ def load_from_hub(task: Task) -> Loaded:
     except (OSError, ValueError, RuntimeError) as problem:
         reason = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise UserError(
-            f"{task.name}: the hub did not give {task.hub.path} ({reason})", "its data", f"get {task.get}"
+            f"{task.name}: {task.hub.path} could not be loaded from the hub ({reason})", "its data", f"get {task.get}"
         ) from None
     return _joined_items(
         task, (_read_row(task.hub.read, row, f"{task.hub.path} row {n}") for n, row in enumerate(rows)), task.hub.path

@@ -122,7 +122,9 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
         raise UserError(found, "a template that takes them", REMEDY) from None
     left_out = next((turn["role"] for turn in turns if _is_lost(turn, text)), None)
     if left_out is not None:
-        raise UserError(f"{name}: its chat template leaves out the turn of {left_out}", "all of a chat", REMEDY)
+        raise UserError(
+            f"{name}: its chat template leaves out the turn of {left_out}", "a template that writes every turn", REMEDY
+        )
     return text
 
 

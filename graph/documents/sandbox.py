@@ -98,7 +98,9 @@ class ParseWorker:
             if len(scanned) < len(pages):
                 return parsed
             found = f"{file}: tesseract finds no text on its {len(pages)} pages"
-            raise UserError(found, f"letters of {ocr.languages}", "name its languages (--ocr-languages), or remove it")
+            raise UserError(
+                found, f"text in the language {ocr.languages}", "name its languages (--ocr-languages), or remove it"
+            )
         for page, text in scanned.items():
             pages[page - 1] = with_headings(text, list(filter(None, pages[page - 1].split(GAP))))
         text, starts = with_pages(pages)

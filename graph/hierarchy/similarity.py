@@ -1,8 +1,9 @@
 """The similarity graph of one layer: k nearest neighbours by cosine, from τ up (GraphMPA §3.1, Eq. 1 and 3).
 
-Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every deciding cosine is computed pair by pair, so
-when nodes are added or removed only those are searched. Above that limit, candidates come from an inverted file of faiss (at the end of this
-file), some neighbours are missed, and edges of remaining nodes are reused: the graph depends on its history until it is rebuilt.
+Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every cosine that decides an edge is computed pair by
+pair, so after an edit neighbours are searched only for added nodes and for nodes that had k neighbours and lost one. Above that limit,
+candidates come from an inverted file of faiss (at the end of this file), some neighbours are missed, and edges of remaining nodes are
+reused: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs."""
 
 import math

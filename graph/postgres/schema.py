@@ -71,7 +71,9 @@ def _check_newest(connection: Connection, database: str) -> int:
     number, name = newest or (0, "")
     if int(str(number)) > max(known_migrations()):
         found = f"{database}: migration {name}, of a newer modegraph"
-        raise Unavailable(found, f"at most {known_migrations()[max(known_migrations())]}", "install one as new")
+        raise Unavailable(
+            found, f"at most {known_migrations()[max(known_migrations())]}", "install that version or a newer one"
+        )
     return int(str(number))
 
 

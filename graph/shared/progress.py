@@ -50,7 +50,7 @@ def check_idle(folder: Path) -> None:
     """UserError if another process works in `folder`."""
     under_way = read_progress(folder)
     if under_way is not None and under_way.alive:
-        raise UserError(f"{folder}: another process works on it", "one at a time", "wait until it is done")
+        raise UserError(f"{folder}: another process is working on it", "one at a time", "wait until it is done")
 
 
 def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] | None = None) -> None:

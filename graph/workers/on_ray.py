@@ -247,7 +247,7 @@ class Pool:
                 machine, code = fetch_result(self._cluster, greeting)
                 if code != code_hash():
                     raise UserError(
-                        f"worker on {machine}: another modegraph ({code[:12]}, this one is {code_hash()[:12]})",
+                        f"worker on {machine}: a different version of modegraph ({code[:12]}; here {code_hash()[:12]})",
                         "the same on every machine",
                         "install it there",
                     )

@@ -32,7 +32,7 @@ MS_ROUND: dict[str, Any] = {
 """The settings of the round of MS (docs/log.md, "A round of MS on top")."""
 MS_RATE, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
 """The round's learning rate, as a share of the training's; responses per prompt, and the longest response in tokens; share of prompts whose
-passages lack the answer: with a tenth, a round unlearned refusing; with a third, it learned little else."""
+passages lack the answer: with a tenth, the model unlearned refusing; with a third, it learned little else."""
 
 
 class TuneSettings(Settings):
@@ -40,7 +40,7 @@ class TuneSettings(Settings):
 
     model: str = Field(
         "reader",
-        description="model to tune: a folder, also of an adapter, a name of `modegraph models list`, or a hub name",
+        description="model to tune: the folder of a model or an adapter, a name from `modegraph models list`, or a hub name",
     )
     hours: float = Field(default=2, gt=0, description="time for all steps together")
     questions: str | None = Field(
@@ -56,7 +56,10 @@ class TuneSettings(Settings):
         description="reading set about other documents, on which the tuned model must not be worse; null: modegraph's examples, if they are next to the code",
     )
     general_share: float = Field(
-        default=0.2, ge=0, lt=1, description="share of the training rows that are about half of the general set"
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="share of the training rows that come from the general set, from the half of it that is not measured",
     )
     most_questions: int = Field(default=500, ge=2, description="most questions to make by rules")
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")

@@ -258,7 +258,7 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Genera
         return None
     divided = halves(source, settings.seed)
     if not divided.measured.questions:
-        found = f"general = {settings.general}: no question is about one half of its passages alone"
+        found = f"general = {settings.general}: no question has all its passages in the half that is measured"
         raise UserError(found, "a set whose passages can be divided", "add questions about single passages")
     return divided
 

@@ -186,7 +186,7 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
             raise _not_supported(name)
     for number, turn in enumerate(body["messages"]):
         if turn["role"] in ("tool", "function") or turn.get("tool_calls") or turn.get("function_call"):
-            raise _not_supported(f"messages.{number}: a call of a tool")
+            raise _not_supported(f"messages.{number}: a tool call or its result")
     messages = tuple(
         Message("system" if turn["role"] == "developer" else turn["role"], turn.get("content") or "")
         for turn in body["messages"]

@@ -66,7 +66,7 @@ def test_the_interval_holds_the_auc_and_narrows_with_more_sentences() -> None:
     assert width(400) < 0.6 * width(50)
 
 
-def test_short_sentences_are_read_behind_their_question(tmp_path: Path) -> None:
+def test_short_sentences_are_prefixed_with_their_question(tmp_path: Path) -> None:
     rows = read_support(written(tmp_path, ROWS))
     assert [row.claim for row in rows[1:3]] == ["The organ was built in 1911.", "Who paid for the organ? Ada Marlow"]
     assert [row.supported for row in rows] == [True, False, True, False]

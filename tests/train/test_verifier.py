@@ -163,7 +163,7 @@ def test_sets_count_alike_and_a_constant_input_has_no_say() -> None:
     ("change", "names", "expected"),
     [
         (lambda row: row, ("wasps",), "no set 'wasps'. Expected one of ants, bees"),
-        (lambda row: {**row, "supported": True}, ("ants",), "ants, train: 0 broken of"),
+        (lambda row: {**row, "supported": True}, ("ants",), "ants, train: 0 unsupported among"),
         (lambda row: {**row, "further": "a text"}, (), r"train.jsonl line 1: TypeError: `further` a list of texts"),
         (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: texts"),
     ],
@@ -192,8 +192,8 @@ def test_the_threshold_keeps_its_promise_on_what_it_was_chosen_on() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda rows: [row for row in rows if row["split"] != "dev"], "dev: 0 broken of 0 claims"),
-        (lambda rows: [row for row in rows if row["supported"]], "train: 0 broken of"),
+        (lambda rows: [row for row in rows if row["split"] != "dev"], "dev: 0 unsupported among 0 claims"),
+        (lambda rows: [row for row in rows if row["supported"]], "train: 0 unsupported among"),
         (lambda rows: [{**rows[0], "claim": " "}, *rows[1:]], "line 1: the claim is empty"),
         (lambda rows: [{**rows[0], "supported": "yes"}, *rows[1:]], "line 1: TypeError"),
         (lambda rows: [{**rows[0], "kind": None}, *rows[1:]], "line 1: TypeError"),

@@ -103,7 +103,7 @@ def push_to_hub(folder: Path, repo: str) -> None:
     except (OSError, ValueError) as problem:
         found = f"--push {repo}: {' '.join(str(problem).split())[:200]}"
         raise UserError(
-            found, "a hub in reach and a token that may write", f"{folder} is complete: upload it later"
+            found, "a reachable hub and a token with write access", f"{folder} is complete: upload it later"
         ) from None
 
 
@@ -111,7 +111,7 @@ def language_run(run: Path) -> RunRecord:
     """The record of a finished run of a language model; UserError for any other folder."""
     record = read_run(run)
     if record.stage == "reward":
-        raise UserError(f"{run}: a reward model", "a run of sft, ms or dpo", "use it by `train score`")
+        raise UserError(f"{run}: a reward model", "a run of sft, ms or dpo", "use it with `train score`")
     return record
 
 

@@ -1,4 +1,4 @@
-"""/v1/runs: training and evaluation runs below the folder of --show-runs, for the operator alone. A run is looked up by name:
+"""/v1/runs: training and evaluation runs below the folder given with --show-runs, for the operator alone. A run is looked up by name:
 no path is built from a request."""
 
 from __future__ import annotations

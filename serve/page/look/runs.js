@@ -11,7 +11,7 @@ const LISTED_FIGURES = 3;
 const FIRST = ["eval_f1", "eval_loss", "train_loss", "loss", "f1_tuned", "f1_untuned"];
 const MINUTE = 60;
 
-/** Show the list, or the run of a name. */
+/** Show the list, or the run with the given name. */
 export async function openRuns(name) {
   const view = byId("view-runs");
   view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
@@ -26,7 +26,7 @@ export async function openRuns(name) {
 const head = (title, note) => el("div", { class: "library-head" }, el("h2", { id: "runs-title", tabindex: "-1" }, title), el("p", { class: "hint" }, note));
 
 function list({ total, runs }) {
-  if (!total) return [head("Runs", "No run yet below the folder of --show-runs.")];
+  if (!total) return [head("Runs", "No runs yet in the folder given with --show-runs.")];
   const lines = runs.map((run) => el("li", {},
     el("div", { class: "document-text" },
       el("a", { class: "title", href: `#runs/${encodeURIComponent(run.name)}` }, run.name),

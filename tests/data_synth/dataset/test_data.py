@@ -251,5 +251,5 @@ def test_a_labelled_sentence_of_another_form_is_named(tmp_path: Path, change: di
     write(tmp_path / "rows.jsonl", LABELLED, {**LABELLED, **change})
     with pytest.raises(UserError, match=expected):
         run("import", "support", tmp_path, "--out", tmp_path / "out")
-    with pytest.raises(UserError, match=r"no rows\.jsonl in it or in a folder of it"):
+    with pytest.raises(UserError, match=r"no rows\.jsonl in it or in one of its folders"):
         run("import", "support", tmp_path / "nowhere", "--out", tmp_path / "out")

@@ -102,7 +102,7 @@ def test_a_failing_step_is_named_and_the_next_run_goes_on_there(home, fetched, t
     assert first_words(commands) == ["train ms", "train dpo", "compare", *["ask"] * 6]
 
 
-def test_a_missing_model_is_said_aloud(home, tmp_path, commands):
+def test_a_missing_model_is_reported(home, tmp_path, commands):
     shown = []
     run_demo(tmp_path / "run", commands, shown.append)
     assert f"modegraph models get {BASES[0].name}" in shown[0] and "a tiny one" in shown[0]

@@ -160,8 +160,11 @@ def test_the_report_says_by_which_code_and_settings(home, monkeypatch):
         ({"retrievers": {"none": None}}, r"retrievers.none: no retrieval and no model"),
         ({"indexes": {"x": {"layer": 1}}}, r"indexes.x: unknown key 'layer'\. Did you mean 'layers'\?"),
         ({"tasks": {"x": {"task": "exampels", "source": "."}}}, r"task 'exampels'\. Did you mean 'examples'\?"),
-        ({"tasks": {"x": {"task": "examples", "source": "nowhere"}}}, r"examples: .*nowhere is not there"),
-        ({"tasks": {"x": {"task": "examples", "source": "questions.jsonl"}}}, r"tasks.x: .*corpus.jsonl is not there"),
+        ({"tasks": {"x": {"task": "examples", "source": "nowhere"}}}, r"examples: .*nowhere does not exist"),
+        (
+            {"tasks": {"x": {"task": "examples", "source": "questions.jsonl"}}},
+            r"tasks.x: .*corpus.jsonl does not exist",
+        ),
         ({"tasks": {"x": {**CONFIG["tasks"]["isles"], "split": "train"}}}, "tasks.x: no questions of split train"),
         ({"tasks": {}}, "tasks = {}"),
     ],
@@ -206,7 +209,7 @@ def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
     for name in ("questions.jsonl", "corpus.jsonl"):
         (home / name).rename(home / "elsewhere" / name)
     monkeypatch.chdir(home)
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="does not exist"):
         run(home)
     assert not run(home, overrides=["data=elsewhere"])[0].failed
 

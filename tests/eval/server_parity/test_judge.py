@@ -38,7 +38,7 @@ def scores(*logps: float) -> CompletionScores:
 
 
 def test_gaps_add_up_in_a_conversation_with_their_signs() -> None:
-    """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean of three is .875 / 3."""
+    """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean absolute gap of the three tokens is .875 / 3."""
     gaps = gaps_between([served(-1.0, -2.0), served(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
 
@@ -91,7 +91,7 @@ def test_tokens_of_a_reply_are_read_in_every_format(world: World) -> None:
 
 
 def test_the_runs_own_side(world: World, tmp_path: Path) -> None:
-    """As trained it is the adapter, bare the base, twice an adapter of double B; and all that is left as it was."""
+    """As `trained` the policy is the adapter, as `bare` the base model, as `twice` an adapter with B doubled; scoring leaves the model unchanged."""
     run = random_adapter(str(world.base), world.data, tmp_path / "once", size=0.05)
     double = random_adapter(str(world.base), world.data, tmp_path / "double", size=0.1)
     policy = RunPolicy(run, read_run(run))

@@ -232,12 +232,12 @@ def test_rows_of_another_shape_are_named(tmp_path, name, row, message):
 def test_absent_data_tell_how_to_get_them(tmp_path):
     with pytest.raises(
         UserError,
-        match=r"musique: .* is not there\. Expected its data\. Get musique_ans_v1.0_dev.jsonl .*, or --source hub",
+        match=r"musique: .* does not exist\. Expected its data\. Get musique_ans_v1.0_dev.jsonl .*, or use --source hub",
     ):
         load_task(TASKS["musique"], tmp_path / "nothing")
     with pytest.raises(
         UserError,
-        match=r"2wiki: not on the hub in a form that is read here\. Expected a file\. Get data_ids_april7.zip",
+        match=r"2wiki: not on the hub in a supported form\. Expected a file\. Get data_ids_april7.zip",
     ):
         load_from_hub(TASKS["2wiki"])
     with pytest.raises(UserError, match="no question of musique"):

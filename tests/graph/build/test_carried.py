@@ -1,5 +1,5 @@
-"""Edits that carry communities over (layers_on_edit = later): what is new joins them, what is deleted is in no summary, and compact
-makes the index what its documents make it."""
+"""Edits that carry communities over (layers_on_edit = later): new passages join them, deleted text is in no summary, and
+compact gives the same index as a build from its documents alone."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
     with monkeypatch.context() as patched:
         patched.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
-        assert communities_of(grown, "new"), "a member of a guild is in the community of one"
+        assert communities_of(grown, "new"), "a new member of a guild is in a guild's community"
         grouped = [source for source in before.sources() if communities_of(before, source)]
         assert grouped and all(communities_of(grown, source) for source in grouped)
         assert (index_status(folder).changed_passages, index_status(folder).generation) == (1, 2)
@@ -168,7 +168,7 @@ def test_a_graph_too_large_to_be_exact_grows_and_compact_makes_it_at_once(
     assert index_status(folder).generation == generation
 
 
-def test_a_large_graph_that_shrinks_is_no_more_exact_until_compact(
+def test_a_large_graph_that_shrinks_stays_inexact_until_compact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 60)

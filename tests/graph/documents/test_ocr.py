@@ -50,7 +50,8 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refuse
     data = pdf_pages(["One.", "", "Three."])
     assert read(data, Ocr()) == read(data, None)
     with pytest.raises(
-        UserError, match=r"deeds\.pdf: tesseract finds no text on its 2 pages\. Expected letters of eng\. .*--ocr-l"
+        UserError,
+        match=r"deeds\.pdf: tesseract finds no text on its 2 pages\. Expected text in the language eng\. .*--ocr-l",
     ):
         read(scan(["", ""]), Ocr())
 

@@ -37,7 +37,7 @@ def test_the_time_left_follows_the_pace_after_a_slow_first_item(
     assert capfd.readouterr().err.splitlines() == lines
 
 
-def test_items_that_come_in_batches_do_not_end_at_once(
+def test_the_time_left_is_not_underestimated_when_items_come_in_batches(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three batches of two, 50 seconds each."""
@@ -48,7 +48,7 @@ def test_items_that_come_in_batches_do_not_end_at_once(
     assert capfd.readouterr().err.splitlines() == lines
 
 
-def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_applies_to_one_thread_only(capfd: pytest.CaptureFixture[str]) -> None:
     with quiet():
         thread = threading.Thread(target=say_lines)
         thread.start()

@@ -186,7 +186,7 @@ def test_the_cluster_is_heard_on_this_machine_alone_and_sends_no_statistics(work
 
 def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph.workers.on_ray.code_hash", lambda: "0" * 32)
-    with pytest.raises(UserError, match=r"worker on .*: another modegraph \(.*, this one is 0{12}\)"):
+    with pytest.raises(UserError, match=r"worker on .*: a different version of modegraph \(.*; here 0{12}\)"):
         Pool(workers._cluster, [Slot({"num_cpus": 0})]).wait_for_one()
 
 

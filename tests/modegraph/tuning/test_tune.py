@@ -417,7 +417,7 @@ def test_rows_are_made_as_the_settings_of_the_tune_say() -> None:
 def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     joint = replace(fleet().questions[0], gold_ids=tuple(fleet().passages))
     folder = write_set(tmp_path / "joint", replace(fleet(), questions=(joint,)))
-    with pytest.raises(mg.UserError, match="no question is about one half of its passages alone"):
+    with pytest.raises(mg.UserError, match="no question has all its passages in the half that is measured"):
         steps.general_set(TuneSettings(general=str(folder)), DOCUMENTS)
 
 

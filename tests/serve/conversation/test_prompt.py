@@ -1,4 +1,4 @@
-"""What of a prompt a model's window holds: the latest turns, the best passages, and never more than fits."""
+"""Which parts of a prompt go into a model's window: the latest turns and the best passages, never more than fits."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def test_what_cannot_fit_says_what_to_do() -> None:
         fit_prompt(prompt_of([400], []), model_of(300), 10)
 
 
-def test_the_prompt_is_the_one_of_training_with_the_turns_between() -> None:
+def test_the_prompt_is_that_of_training_with_the_turns_inserted() -> None:
     whole = prompt_of([3], [1], "And when?")
     system, user = answer_messages("And when?", whole.ranked)
     assert whole.messages() == [system, Message("user", "0? "), Message("assistant", "so "), user]

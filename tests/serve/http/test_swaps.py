@@ -60,7 +60,7 @@ def test_an_index_put_in_its_place_answers_at_once_though_its_number_is_the_same
 
 
 def test_a_copy_of_the_same_size_and_time_is_another_index(isles: Path, tmp_path: Path) -> None:
-    """As `cp -rp`, an image's layer or a folder synchronised by time and size leave it."""
+    """Such a copy results from `cp -rp`, from a layer of a container image, or from a synchronisation that compares time and size."""
     build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
     build(tmp_path / "b", [Document("a", "A", "Tarn is a hamlets.")])
     before = (tmp_path / "a/manifest.json").stat()
@@ -83,7 +83,7 @@ def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Pa
     assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD[:].tolist() == vectors
 
 
-def test_a_number_is_that_of_what_is_held_when_a_writer_comes_between(
+def test_the_number_is_that_of_the_open_index_if_a_writer_adds_during_opening(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built_after_the_first_opening(isles, monkeypatch)

@@ -78,7 +78,9 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     index, question = open_index(world / "index"), "Where did the performer of Dusty Road grow up?"
     found, plain = (retrieve(index, question, each) for each in (settings, RetrieveSettings(mode="hops", top_k=2)))
     assert {each.item.source for each in found.passages} == {"Dusty Road", "Suna Tarn"}
-    assert [each.score for each in found.passages] != [each.score for each in plain.passages], "the trees have judged"
+    assert [each.score for each in found.passages] != [each.score for each in plain.passages], (
+        "the trees changed the scores"
+    )
     hop = {"questions": [str(world / "questions.jsonl")]}
     again = mg.train.selector(
         data=[str(world / "index")], out=tmp_path / "again", size="hop", hop=hop, min_examples_per_leaf=5

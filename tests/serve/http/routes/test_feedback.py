@@ -15,7 +15,7 @@ COMMON = {"user": "reader-0001", "consent": True, "question": QUESTION}
 
 
 def shown_answer(running: Running, model: str = "tiny") -> dict[str, Any]:
-    """An answer of the server as feedback names it."""
+    """An answer from the server, in the form in which a feedback request refers to it."""
     request_body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
     made = running.post("/v1/chat/completions", json=request_body).json()
     message = made["choices"][0]["message"]
@@ -113,7 +113,7 @@ def test_a_full_file_is_reported_as_such(isles: Path) -> None:
     assert codes[0] is None and codes[-1] == "feedback_full" and made[-1].status_code == 403
 
 
-def test_with_a_key_feedback_wants_it(isles: Path) -> None:
+def test_feedback_requires_the_key_if_there_is_one(isles: Path) -> None:
     with serving(isles, None, feedback=True, api_key="k") as on:
         vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
         assert on.post("/v1/feedback", json=vote).status_code == 401 and not (isles / FEEDBACK).exists()

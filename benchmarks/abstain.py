@@ -1,9 +1,9 @@
 """Abstaining: does it separate questions that an index can answer from those about things that it does not contain?
 
 Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
-separately: their own index without the documents that answer them ("missing"). AUROC, shares and calibration (foreign: each question on one
-other index, so that both kinds are equally many). Milliseconds are processor time for judging the evidence.
-With --fit, the coefficients of graph/retrieve/absence.py instead, from the train and dev questions of an index of examples/documents.
+separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares and calibration (foreign: each
+question on one other index, so that both kinds are equally frequent). Milliseconds are processor time for judging the evidence.
+With --fit, the coefficients of graph/retrieve/absence.py are fitted instead, on the train and dev questions of an index of examples/documents.
 
 Run: python -P benchmarks/abstain.py (--index FOLDER --questions FILE.jsonl)... [--most 100] [--figure FILE.png] [--json]
      python -P benchmarks/abstain.py --fit INDEX_OF_EXAMPLES
@@ -142,7 +142,7 @@ def ring(sets: Sequence[Set], absence_by_pair: Mapping[tuple[str, str], Doubles]
 
 
 def calibration(own_n: Doubles, absent_n: Doubles, kind: str, figure: Path | None) -> dict[str, float | str]:
-    """Expected calibration error and Brier score over equally many questions of both kinds."""
+    """Expected calibration error and Brier score over equal numbers of questions of both kinds."""
     probability_n = np.concatenate([own_n, absent_n])
     label_n = np.repeat(np.array([0, 1], np.int64), [len(own_n), len(absent_n)])
     bins = reliability(probability_n, label_n)

@@ -1,10 +1,10 @@
 """Attribution and the verdict on short answers: is the passage found for a right answer a gold one, and are right answers left unmarked?
 
-hotpotqa_train: each gold answer, and each gold sentence restated, over the ten passages of its question, questions of HotpotQA's official dev
-part only; gold are the passages with supporting sentences. A wrong answer is that of another question, or the title of a passage that is not
-gold, which therefore occurs in the passages. qa_feedback:
-sentences of real answers over their own passages among OTHERS of other questions; gold are their own. Milliseconds are processor time of
-one thread. Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
+hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, over the ten passages of
+its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of a passage that is
+not gold, and so occurs in the passages. qa_feedback: sentences of real answers over their own passages, which are gold, mixed with OTHERS
+passages of other questions. Milliseconds are processor time of one thread.
+Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The cost of editing an index: one document added and one deleted, in processor seconds without the encoder, by step.
 
 Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. Invented documents of one passage and
-four propositions; the stub encoder's time is subtracted. A step's seconds exclude those of the steps inside it. "later" are edits
+four propositions; the stub encoder's time is subtracted. A step's seconds exclude those of the steps inside it. "later" marks edits
 that carry communities over (layers_on_edit).
 """
 
@@ -92,7 +92,7 @@ class Stopwatch:
 
 
 class StubEncoder:
-    """An encoder by which texts that share words are near; vectors of words are drawn from their hashes. Its time is the step "encoder"."""
+    """An encoder that gives texts with common words similar vectors; a word's vector is drawn from its hash. Its time is the step "encoder"."""
 
     fingerprint, prompts = "stub", Prompts()
 
@@ -118,9 +118,9 @@ def _word_vector(word: str) -> Floats:
 
 
 def invented_document(number: int) -> Document:
-    """One passage of four sentences about an own place and one shared with others; few words are frequent.
+    """One passage of four sentences about a place of its own and a place that other documents share; few words are frequent.
 
-    Half of its words are those of its subject, which SUBJECT_DOCUMENTS share, as in a real collection.
+    Half of its words belong to its subject, which SUBJECT_DOCUMENTS documents share, as in a real collection.
     """
     draw, common = random.Random(number), _words(random.Random(f"subject {number // SUBJECT_DOCUMENTS}"), SUBJECT_WORDS)
     words = [word if draw.random() < 0.5 else draw.choice(common) for word in _words(draw, 32)]

@@ -1,9 +1,9 @@
 """Indexing by the engines local and ray: the processor time of each, and whether the two indexes are identical to the byte.
 
 Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER contains documents, or a
-corpus.jsonl, of which every `--every`-th document is used; without one, documents of invented prose. Embedded encoder, or with --stub that of
-edits.py, which costs next to nothing; rules. Each build runs separately, with a Ray of one worker per core; its processor time is that of all
-processes that it started, including Ray's own (Linux).
+corpus.jsonl, of which every `--every`-th document is used; without one, documents of invented prose. The encoder is the embedded one, or with
+--stub the one of edits.py, which costs next to nothing; rules extract the propositions. Each build runs separately, with a Ray of one worker
+per core; its processor time is that of all processes that it started, including Ray's own (Linux).
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How much of a text its graph retains: facts of essays covered by our rule-based propositions, and by published OpenIE graphs (MINE).
 
-For each essay, 15 known facts are searched among the texts of its graph: a fact counts as covered if its nearest text has at
+For each essay, 15 known facts are looked up among the texts of its graph: a fact counts as covered if its nearest text has at
 least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json], FOLDER as in MINE: corpus.jsonl, facts.jsonl
 ({"id", "facts"}) and graphs.jsonl ({"id", "system", "triples"}).
 """

@@ -2,11 +2,11 @@
 
     python benchmarks/follow_ups.py --index INDEX [--json]
 
-INDEX is of examples/documents. Recall@5 of `hops`, by rule alone (no model), with the history
+INDEX is of examples/documents. Recall@5 of `hops`, with search queries made without a model,
 * for the questions of examples/questions.jsonl: asked alone, and after one and two others with different documents;
 * for examples/follow_ups.jsonl: by the rule, by its predecessor (the entities of all turns in brackets), without history, and rewritten
   by people as standalone questions. The rule was developed on the dev half.
-Answers of earlier turns are given as most clients send them, alone, and in the form of training.
+Earlier answers are given as most clients send them (the answer alone) and in the form used in training.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from serve.conversation.rewrite import carry
 
 EXAMPLES = ROOT / "examples"
 STEP = 101
-"""Distance to the question asked before another: questions are in the order of their kinds."""
+"""Distance between a question and the unrelated one asked before it: the file is ordered by kind."""
 ALLOWED_LOSS = 0.01
 Answers = Literal["alone", "form"]
 
@@ -79,7 +79,7 @@ def unrelated(questions: Sequence[Question], index: int, count: int) -> list[Que
 
 
 def turns_of(questions: Sequence[Question], answers: Answers) -> list[Message]:
-    """Questions and their answers as turns; in the form of training, the reasoning quotes the evidence."""
+    """Questions and their answers as turns; in the form used in training, the reasoning quotes the evidence."""
     turns = []
     for question in questions:
         quotes = " ".join(f"{quote.text} [{number}]" for number, quote in enumerate(question.evidence, 1))

@@ -1,4 +1,4 @@
-"""Memory of building an index: the peak outside vectors, for ten times the documents against once.
+"""Memory of building an index: the peak without its vectors, for a number of documents and for ten times as many.
 
 Run: python -P benchmarks/memory.py [--documents 1000] [--json]. Each build runs in a separate process, with the embedded encoder;
 the bytes of the vectors in the index are subtracted from its peak resident memory.

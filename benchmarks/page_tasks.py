@@ -1,10 +1,10 @@
-"""Five tasks of a person at the page, from an empty server on: the steps that each takes, and the seconds.
+"""Five tasks of a person using the page, starting with an empty server: the steps and the seconds of each.
 
     python -P benchmarks/page_tasks.py --model reader --json
     python -P benchmarks/page_tasks.py --screenshots FOLDER      # the page after each task, as PNG
 
 `modegraph serve NEW --writable --model …` runs as a process of its own, over real files of examples/handbook, in headless Chromium. A step is
-one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, and none of a person's.
+one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
 """
 
 import argparse
@@ -39,7 +39,7 @@ MOST_STEPS = {"upload": 1, "ask": 2, "check a source": 2, "delete a document": 3
 
 @dataclass
 class Person:
-    """Someone at the page: every method is one step, and is counted."""
+    """Someone using the page: each click, line of typing, key or drop is one step, and is counted."""
 
     page: Page
     screenshots: Path | None = None
@@ -81,7 +81,7 @@ class Person:
             session.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
 
     def see(self, what: str) -> str:
-        """Wait until it is there; its text. Looking is no step."""
+        """Wait until an element is visible, and return its text. Looking does not count as a step."""
         return self.page.wait_for_selector(what).inner_text()
 
     def _step(self) -> None:

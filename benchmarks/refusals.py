@@ -36,7 +36,8 @@ from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02
-"""Share of a refusal's processor time by which a foreign thing may certainly (over the complete interval) differ from an absent one."""
+"""Largest allowed difference between a foreign and an absent thing that is certain (the bound of the interval nearest to 0), as a share of a
+refusal's processor time."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}

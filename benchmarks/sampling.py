@@ -1,4 +1,4 @@
-"""Sampling K responses to one prompt with a model of transformers: side by side behind one copy of the prompt, and by `generate`.
+"""Sampling K responses to one prompt with a transformers model: side by side behind one copy of the prompt, and by `generate`.
 
 Run: python -P benchmarks/sampling.py [--model smollm2] [--prompt-tokens 800] [--tokens 32] [--sizes 1,8,16] [--json]. `generate` decodes
 K copies of the prompt as a batch; processor seconds of each, and whether the greedy tokens are equal.
@@ -33,7 +33,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def prompt_of(model: HfModel, tokens: int) -> torch.Tensor:
-    """The ids of a prompt of about so many tokens: int64[1, T]."""
+    """The ids of a prompt of about `tokens` tokens: int64[1, T]."""
     lines = (f"In the year {1700 + n} the keeper of lamp {n} counted {n * 7} ships." for n in range(tokens))
     text = ""
     for line in lines:

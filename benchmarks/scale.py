@@ -39,7 +39,7 @@ QUERIES, MOST_MS = 50, 100
 MOST_GROWTH = 1.2
 """Largest ratio of build seconds per passage to those with fewer passages."""
 BUILT, MOST_MIB = "peak MiB of build and edits", 10 * 1024
-"""Later queries and a compaction map all files again, as far as memory allows."""
+"""Measured before the queries and a compaction, which map all files again, as far as memory allows."""
 EDITS, LONGEST_S = 3, 2
 """Edits that a server must pick up, and the longest delay."""
 SEGMENTS, MOST_SLOWER = 10, 1.25

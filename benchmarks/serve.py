@@ -273,7 +273,7 @@ async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subp
 
 @contextmanager
 def running(words: Sequence[str], key: str = "none") -> Iterator["subprocess.Popen[bytes]"]:
-    """One of our scripts or modules as a process, which is ended; its standard error is discarded."""
+    """Run one of our scripts or modules as a process, and end it afterwards; its standard error is discarded."""
     command = [sys.executable, "-P", *words]
     process = subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
     try:

@@ -1,7 +1,7 @@
 """The cost of hostile files: 300 HTML and PDF files of up to 1 MB, read as `modegraph index` reads them, and uploaded to a server during chats.
 
 Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An upload includes a second file that is never readable, so that
-the server reads the first and writes nothing. benchmarks/hostile_files.py has the kinds.
+the server reads the first and writes nothing. benchmarks/hostile_files.py lists the kinds.
 """
 
 import argparse

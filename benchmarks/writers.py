@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database has to be empty. A writer adds, changes and deletes
 its own pairs of documents, one pair per turn, with a document that both write; every sentence states its version. In the end the index is compared with
-one that a single writer built from what the two report to have left. Readers repeatedly open the newest generation, ask it a
+one that a single writer built from the pairs that the two report as left in it. Readers repeatedly open the newest generation, ask it a
 question, and compare its contents with what was written. Invented documents, the stub encoder of edits.py.
 """
 
@@ -142,16 +142,16 @@ def versions_in(index: Index) -> dict[Pair, int]:
         document.source: document for pair, version in versions.items() for document in documents_of(*pair, version)
     }
     expected[SHARED.source] = SHARED
-    assert sorted(index.sources()) == sorted(expected), "documents that nobody wrote together"
+    assert sorted(index.sources()) == sorted(expected), "not the documents of these versions"
     passages = list(map(index.passage, range(len(data.passage_ids))))
     for source, document in expected.items():
         texts_of_source = [passage.text for passage in passages if passage.source == source]
-        assert " ".join(texts_of_source) == document.text, f"{source}: not its text"
+        assert " ".join(texts_of_source) == document.text, f"{source}: its text is wrong"
     for texts, vectors_ND in (
         ([encoded_text(passage.title, passage.text) for passage in passages], data.passage_vectors_PD),
         (list(data.proposition_texts), data.proposition_vectors_ND),
     ):
-        assert np.allclose(encoder("").encode(texts), vectors_ND[:], atol=1e-5), "vectors of other texts"
+        assert np.allclose(encoder("").encode(texts), vectors_ND[:], atol=1e-5), "vectors that do not match their texts"
     return versions
 
 

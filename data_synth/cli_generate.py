@@ -105,7 +105,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             raise UserError(f"--judge {judge} without --writer", "a model whose questions it judges", "give --writer")
         if unanswerable and writer:
             raise UserError(
-                f"--unanswerable {unanswerable:g} with --writer", "questions by rules", "drop one of the two"
+                f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "drop one of the two"
             )
         settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
         opened = open_index(index)

@@ -326,7 +326,9 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
     entries = read_feedback(index.folder)
     if not entries:
         found = f"{index.folder}: no feedback"
-        raise UserError(found, "an index that readers were served from", "serve it with `modegraph serve --feedback`")
+        raise UserError(
+            found, "an index whose readers have given feedback", "serve it with `modegraph serve --feedback`"
+        )
     check_out(out)
     latest, superseded = latest_entries(entries)
     lookup = Lookup(index)

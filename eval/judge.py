@@ -93,11 +93,11 @@ def read_answers(file: Path) -> dict[str, SystemAnswer]:
                 raise UserError(problem, "a non-empty string", "fix the row, or leave its question out of both files")
         if row["id"] in answers:
             raise UserError(
-                f"{file} line {line}: id {row['id']!r} appears twice", "one answer a question", "remove one"
+                f"{file} line {line}: id {row['id']!r} appears twice", "one answer per question", "remove one"
             )
         answers[row["id"]] = SystemAnswer(row["question"], row["answer"])
     if not answers:
-        raise UserError(f"{file}: no answers", "one JSON object a line", "give a file of answers")
+        raise UserError(f"{file}: no answers", "one JSON object per line", "give a file of answers")
     return answers
 
 

@@ -120,7 +120,7 @@ def reachable_questions(questions: Sequence[Question], sources: Collection[str])
     if not reachable:
         raise UserError(
             f"--where: for none of {len(questions)} questions do all gold documents meet the filter",
-            "one",
+            "at least one",
             "loosen the filter",
         )
     if len(reachable) < len(questions):

@@ -350,7 +350,7 @@ def check_same_questions(a: Mapping[str, str], b: Mapping[str, str]) -> None:
     if only:
         key, lacking = only[0]
         raise UserError(
-            f"{len(only):,} questions are on one side only, {key!r} not in {lacking} first",
+            f"{len(only):,} questions are on one side only; the first, {key!r}, is not in {lacking}",
             SAME_QUESTIONS,
             SAME_QUESTIONS_REMEDY,
         )

@@ -87,7 +87,9 @@ def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> I
             check_header(file, header, form, features)
             yield opened, header
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise UserError(f"{file}: no {what} ({problem})", "the file as it was saved", "train it again") from None
+        raise UserError(
+            f"{file}: not a {what} file ({problem})", "the file as it was saved", "train it again"
+        ) from None
 
 
 def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
@@ -142,7 +144,7 @@ def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
     fingerprint = index.encoder_source.fingerprint
     if encoder != fingerprint:
         raise UserError(
-            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {fingerprint[:12]}",
+            f"the {what} was trained with encoder {encoder[:12]}, but {index.folder} has {fingerprint[:12]}",
             f"a {what} for the encoder of the index",
             f"train one on {data} of an index with this encoder, or leave out --{what}",
         )

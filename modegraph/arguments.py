@@ -59,7 +59,7 @@ def _document_row(item: Any, number: int) -> Mapping[str, Any]:
             item = getattr(item, name)()
     if not isinstance(item, Mapping):
         raise UserError(
-            f"document {number} is a {type(item).__name__}", EXPECTED_DOCUMENTS, "give a mg.Document or a dict"
+            f"document {number} is a {type(item).__name__}", EXPECTED_DOCUMENTS, "give an mg.Document or a dict"
         )
     return {key: item[key] for key in DOCUMENT_COLUMNS if key in item and not _is_missing(item[key])}
 

@@ -84,5 +84,7 @@ def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
     if not matches:
         near = nearest(words, known)
         expected = f"did you mean {near}?" if near else ""
-        raise UserError(f"{words}: no command with settings", expected, f"those are {', '.join(known)}")
+        raise UserError(
+            f"{words}: not a command with settings", expected, f"commands with settings: {', '.join(known)}"
+        )
     return matches[0], known[matches[0]]

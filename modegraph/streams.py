@@ -21,7 +21,9 @@ from serve.engines.local_backend import LocalBackend
 from serve.engines.open_backend import VllmOptions, open_backend
 from serve.stream import AnswerDelta
 
-STREAMING_MODELS = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or such a model opened"
+STREAMING_MODELS = (
+    "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or such a model that is already open"
+)
 
 
 @asynccontextmanager

@@ -153,7 +153,7 @@ def _as_user_error(file: Path) -> Iterator[None]:
         if isinstance(problem, sqlite3.DatabaseError) and is_damage(problem):
             raise
         raise UserError(
-            f"{file}: not a call ledger ({problem})", "a file that can be written to", "rename it, or name another"
+            f"{file}: not a call ledger ({problem})", "a writable file", "rename it, or name another"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""A small index of real text by the stand-in encoder, for the tests of commands that read one, and commands that open it so."""
+"""Settings and markers of all tests; a small index of real text, built and opened with the stand-in encoder, for tests of commands."""
 
 import gc
 import os
@@ -18,10 +18,10 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.postgres_server import postgres_server
 
-# No test is held to a time: on a busy machine an example takes what it takes. A run is repeatable: the same examples each time.
+# No example has a deadline, because the machine may be busy. Runs are repeatable: the examples are the same each time.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("repeatable", derandomize=True, **UNTIMED)
-# Other examples each time, to look for what nobody thought of: HYPOTHESIS_PROFILE=explore.
+# Different examples each time, to find cases that nobody thought of: HYPOTHESIS_PROFILE=explore.
 settings.register_profile("explore", **UNTIMED)
 # Few examples, for a first look: make quick.
 settings.register_profile("quick", derandomize=True, max_examples=10, **UNTIMED)
@@ -39,7 +39,7 @@ WANTED = {
     r"could not import '(\w+)": r"\1 (#)",
     r"(?:is|are) not here": "public sets (#)",
 }
-"""What a machine lacks, as the last line of a run says it, by what the reason of a skipped test says; # is how many tests."""
+"""Patterns of the reasons of skipped tests, and what the last line of a run says that the machine lacks; # is the number of tests."""
 
 
 NEEDS = {
@@ -53,7 +53,7 @@ HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by NEEDS. Files with a slow test first: of two processes, neither is left alone with one at the end."""
+    """Mark tests by NEEDS. Files with a slow test run first, so that no process is left with one when the others are done."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for name, needed in NEEDS.items():
@@ -68,19 +68,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests live as long as the run: collections of garbage, which some code asks for at each step, need not walk through them."""
+    """Modules and tests live as long as the run, so garbage collections, which some code requests at each step, need not scan them."""
     gc.collect()
     gc.freeze()
 
 
 def wanted(reason: str) -> str | None:
-    """The line's words for a reason; None where nothing that one can install would have run the test."""
+    """What the last line says for a reason; None if nothing that could be installed would make the test run."""
     found = ((re.search(pattern, reason), words) for pattern, words in WANTED.items())
     return next((match.expand(words) for match, words in found if match), None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The last line of a run, after its totals; a process of pytest-xdist prints none."""
+    """Print the last line of a run, after its totals; worker processes of pytest-xdist print none."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     counts = Counter(words for report in skipped if (words := wanted(report.longrepr[2])))

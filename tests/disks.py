@@ -1,4 +1,4 @@
-"""A disk of a few kilobytes, which is full as a real one is: memory, mounted as a file system. Only root may."""
+"""A disk of a few kilobytes that fills up like a real one: memory, mounted as a file system. Only root may mount it."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ AMPLE = 64 << 20
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A file system of its own, at `folder`."""
+    """A separate file system, mounted at `folder`."""
 
     folder: Path
 
     def leave(self, free_bytes: float) -> None:
-        """Let so much, rounded up to a page, be written from now on."""
+        """Leave room for this many more bytes, rounded up to a page."""
         found = os.statvfs(self.folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         pages = max(1, -(-int(used + free_bytes) // found.f_frsize))

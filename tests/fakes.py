@@ -88,7 +88,7 @@ class ChatServer:
     running: int = 0
     most_running: int = 0
     cut_off: int = 0
-    """Streams that their reader left before the end."""
+    """Streams whose reader disconnected before the end."""
 
 
 Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
@@ -187,7 +187,7 @@ def _chat_completion(body: dict[str, Any], text: str) -> str:
 
 
 def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
-    """The same as a stream: a word a chunk for each choice, the end of each, the usage, and the end mark."""
+    """The same as a stream: one word per chunk for each choice, the end of each choice, the usage and the end mark."""
     head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
     choices = range(body.get("n", 1))
     for piece in re.findall(r"\s*\S+|\s+$", text):

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable
 
 LEAST_S = 0.01
-"""A call is repeated until it takes as long, so that the clock's own error does not hide growth."""
+"""A call is repeated until it takes this long, so that the clock's own error does not hide growth."""
 
 
 def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
-    """Eight times `size` takes less than twenty times the processor's time.
+    """Check that eight times `size` takes less than twenty times the processor time.
 
-    `prepare` makes the input of a size and returns the call to be timed. The least of three rounds counts, without the garbage collector.
+    `prepare` makes the input of a size and returns the call to be timed. The fastest of three rounds counts, without the garbage collector.
     """
     call = prepare(size)
     repeats = 1 + int(LEAST_S / max(_seconds(call, 1), 1e-6))

@@ -15,7 +15,7 @@ FOUND = b'{"id": "owner/there", "siblings": []}'
 
 @contextmanager
 def hub(status: int) -> Iterator[tuple[str, list[str]]]:
-    """A hub that answers every request so; its address, and the requested paths."""
+    """A hub that answers every request with `status`; yields its address and the requested paths."""
     requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -42,7 +42,7 @@ def hub(status: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> None:
-    """Have the hub's library ask the hub at `address`, with its cache in a folder."""
+    """Make the hub's library use the hub at `address`, with its cache in a folder."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
     files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
@@ -55,7 +55,7 @@ def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> Non
 
 
 def put_into_cache(cache: Path, name: str, model: Path) -> None:
-    """What the hub's library would have left there of a model."""
+    """Put into the cache what the hub's library would have stored of a model."""
     folder = cache / f"models--{name.replace('/', '--')}"
     shutil.copytree(model, folder / "snapshots" / "abc")
     (folder / "refs").mkdir()

@@ -6,4 +6,4 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 DATA = Path(os.environ.get("MODEGRAPH_DATA", ROOT.parent / "shared" / "data"))
-"""Public sets, where somebody has put them: tests that need one are skipped without it."""
+"""Public data sets, if somebody has put them there: tests that need one are skipped without it."""

@@ -26,9 +26,9 @@ SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "unix_socket_direct
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """The connection string of its superuser, until the block ends. Skips the test where no server can be started.
+    """The connection string of its superuser, until the block ends. Skips the test if no server can be started.
 
-    PostgreSQL refuses to run as root: there it runs as nobody, who owns the folder and all that is in it.
+    PostgreSQL refuses to run as root: then it runs as the user nobody, who owns the folder and all that is in it.
     """
     user = _other_user()
     folder = Path(tempfile.mkdtemp(prefix="modegraph-postgres-"))
@@ -75,7 +75,7 @@ def fresh_database(server: str, name: str, with_pgvector: bool = False) -> Itera
 
 
 def _other_user() -> dict[str, Any]:
-    """Whom a process of root's must become to run PostgreSQL; nobody else needs to."""
+    """The user that a root process must switch to before it runs PostgreSQL; other users need no switch."""
     if os.geteuid():
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -83,7 +83,7 @@ def _other_user() -> dict[str, Any]:
 
 
 def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
-    """A program that cannot be started is one that fails."""
+    """Run a program; one that cannot be started counts as failed."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user)
     except OSError as problem:
@@ -110,7 +110,7 @@ def _free_port() -> int:
 
 
 def _wait(server: "subprocess.Popen[bytes]", dsn: str, log: Path) -> None:
-    """Until the server answers."""
+    """Wait until the server answers."""
     end = time.monotonic() + START_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a test may ask of the machine's processes."""
+"""What tests need to know about the machine's processes."""
 
 import subprocess
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def processes_below(parent: int) -> set[int]:
-    """The children of a process that run a file's reading."""
+    """The children of a process that read a file."""
     found = subprocess.run(
         ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False
     )
@@ -22,7 +22,7 @@ def programs_below(parent: int, names: Collection[str]) -> set[int]:
 
 
 def runs(process: int) -> bool:
-    """Whether a process is there and more than a zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

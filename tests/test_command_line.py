@@ -24,7 +24,7 @@ from modegraph.cli_root import LIBRARIES
 from tests.places import ROOT
 from tests.test_configs import CONFIGS
 
-# Not the messages: their command lines have gaps.
+# Without docs/messages.md, whose command lines have gaps.
 PAGES = [
     ROOT / "AGENTS.md",
     ROOT / "README.md",
@@ -74,16 +74,16 @@ def test_the_walk_finds_the_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_says_what_it_does_and_knows_our_errors(name: str) -> None:
+def test_a_command_says_what_it_does_and_reports_our_errors(name: str) -> None:
     command = COMMANDS[name]
     assert isinstance(command, Command)
     first = command.help.split("\n\n")[0]
     assert re.match(r"[A-Z][a-z-]+ ", first) and first.endswith((".", ").")), "begin with a verb, end with a full stop"
-    assert len(" ".join(first.split())) <= 110, "say it shorter, and how it is done below"
+    assert len(" ".join(first.split())) <= 110, "shorten it, and say below how it is done"
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_group_has_our_errors(name: str) -> None:
+def test_a_group_has_help_and_reports_our_errors(name: str) -> None:
     assert isinstance(GROUPS[name], Group) and GROUPS[name].help
 
 
@@ -104,7 +104,7 @@ def test_every_argument_has_help_and_a_name(name: str) -> None:
 
 
 def test_an_option_has_one_meaning() -> None:
-    """The same words of help, kind of value and group wherever it is; where several are taken, that is added."""
+    """Its help, kind of value and group are the same everywhere; where it is repeatable, the help adds that."""
     meanings: dict[str, dict[tuple[Any, ...], list[str]]] = {}
     for name, param in OPTIONS:
         kind = param.type_descriptor.annotation
@@ -115,13 +115,13 @@ def test_an_option_has_one_meaning() -> None:
 
 
 def test_every_command_retrieves_by_the_default_mode_unless_one_is_named() -> None:
-    """`eval selector` compares what is chosen in `local` or `global`; a setting of the server stays as it is where no option is given."""
+    """`eval selector` compares what is chosen in `local` or `global`; without the option, `serve` leaves its setting as it is."""
     modes = {name: param.default for name, param in OPTIONS if param.opts[0] == "--mode"}
     assert {name: modes.pop(name) for name in ("eval selector", "serve")} == {"eval selector": "local", "serve": None}
     assert len(modes) >= 4 and set(modes.values()) == {DEFAULT_MODE}
 
 
-def test_a_name_means_one_thing_as_option_and_as_argument() -> None:
+def test_the_name_of_an_argument_has_one_meaning() -> None:
     arguments: dict[str, set[str]] = {}
     for command in COMMANDS.values():
         for param in command.params:
@@ -133,7 +133,7 @@ def test_a_name_means_one_thing_as_option_and_as_argument() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_help_mentions_an_option_that_there_is_not(name: str) -> None:
+def test_no_help_mentions_an_option_that_does_not_exist(name: str) -> None:
     command = COMMANDS[name]
     text = " ".join([command.help, *(param.help for param in command.params)])
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) - NAMES <= {"--max-model-len"}, "an argument of vLLM"
@@ -177,7 +177,7 @@ def test_the_front_page_imports_nothing_heavy() -> None:
 WITH_SETTINGS = dict(commands_with_settings(tree()))
 
 
-def test_what_takes_settings_lists_them() -> None:
+def test_exactly_the_commands_with_settings_take_config_or_set() -> None:
     take = {name for name, param in OPTIONS if param.opts[0] in ("--config", "--set")}
     assert take == set(WITH_SETTINGS)
 
@@ -201,8 +201,8 @@ def test_every_setting_has_a_description(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
-def test_the_settings_shown_are_those_of_the_class(path: str) -> None:
-    """Read back, the YAML lacks what is required and otherwise says what the class says by itself."""
+def test_the_settings_shown_match_the_class(path: str) -> None:
+    """Read back, the YAML lacks only the required values, and otherwise equals the defaults of the class."""
     kind = settings_class(path)
     values = yaml.safe_load(as_yaml(kind, "Settings"))
     given = {key: value for key, value in values.items() if kind.model_fields[key].is_required() is False}
@@ -224,7 +224,7 @@ def test_settings_are_shown_by_either_name() -> None:
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_every_shipped_config_is_good_for_the_command_it_is_named_after(file: Path) -> None:
+def test_every_shipped_config_is_valid_for_the_command_it_is_named_after(file: Path) -> None:
     done = run("config", "check", file)
     assert done.exit_code == 0, done.output
     first = re.search(r"settings of `modegraph (?:\w+ )?(\w+)`", done.output)
@@ -259,7 +259,7 @@ def test_the_shell_completes_commands_options_and_modes() -> None:
 
     assert {"compact", "compare", "config", "copy"} == set(completed("co"))
     assert "--top-k" in completed("ask", "--top") and "hierarchy" in completed("ask", "--mode", "hi")
-    # The shell is found out from the processes above, so the program must run below one that is known.
+    # The program detects the shell from its parent processes, so it must run under a known shell.
     shown = subprocess.run(
         ["bash", "-c", f"{sys.executable} -P -m modegraph --show-completion; true"],
         cwd=ROOT,
@@ -313,7 +313,7 @@ DOCUMENTED = sorted({(file.relative_to(ROOT).as_posix(), line) for file in PAGES
 
 
 def command_of(words: list[str]) -> tuple[str, Any, list[str]]:
-    """The command that words lead to in the tree, of two words where there is one, and the words that are left."""
+    """The name and the command that words lead to in the tree, preferring names of two words, and the words that are left."""
     found, path = tree(), []
     while names := [name for n in (2, 1) if (name := " ".join(words[:n])) in getattr(found, "commands", {})]:
         path.append(names[0])
@@ -326,7 +326,7 @@ def is_a_command_line(words: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(("file", "line"), DOCUMENTED, ids=[f"{file}: {line[:60]}" for file, line in DOCUMENTED])
-def test_a_documented_command_line_is_one(file: str, line: str) -> None:
+def test_a_documented_command_line_is_valid(file: str, line: str) -> None:
     try:
         words = shlex.split(line.replace("…", "ELLIPSIS"), comments=True)[1:]
     except ValueError:
@@ -363,6 +363,6 @@ def test_the_docs_are_read() -> None:
 def test_a_url_is_no_folder(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke(tree_app(), words.format(url="s3://bucket/index").split())
-    message = "s3:/bucket/index: a URL. Expected a folder on this machine, whose files can be mapped into memory. Name a folder, and copy what is in it from or to the URL"
+    message = "s3:/bucket/index: a URL. Expected a folder on this machine, whose files can be mapped into memory. Use a local folder, and copy its files from or to the URL"
     assert isinstance(run.exception, UserError) and str(run.exception) == message
     assert list(tmp_path.iterdir()) == []

@@ -104,8 +104,8 @@ def test_accelerate_reads_every_launch_config(file: Path) -> None:
     assert ROOT / command[4] == file and (ROOT / command[10]).exists()
 
 
-def test_the_adapters_of_a_chain_share_model_data_and_form() -> None:
-    """Each ms and dpo config starts from what the sft config of the same name leaves, on the same base in the same form."""
+def test_the_configs_of_a_chain_share_model_data_and_precision() -> None:
+    """Each ms and dpo config starts from the output of the sft config of the same name, with its data, quantisation and precision."""
     for file in (ROOT / "configs" / "train").glob("sft-*.yaml"):
         sft = load_settings(SftSettings, file)
         for stage in ("ms", "dpo"):
@@ -134,9 +134,10 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 
 @pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
 def test_the_papers_recipes_are_shipped(file: Path) -> None:
-    """GraphMPA's in every config of pairs and of K = 8, and in those of SFT but for the rate of an adapter; EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4.
+    """GraphMPA's recipe in every config of pairs and of K = 8, and in those of SFT with the learning rate of an adapter.
 
-    Those of smollm2 and the reader are the studies' own: adapters of a small model, a few dozen updates.
+    EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs of smollm2 and the reader follow the studies' own recipes: adapters
+    of a small model, a few dozen updates.
     """
     values = load_settings(kind_of(file), file).model_dump()
     if file.stem.startswith(("sft-reader", "reward", "selector", "verifier")) or file.stem.endswith(

@@ -31,7 +31,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_files_that_are_named_are_there(page: Path) -> None:
+def test_every_file_that_is_named_exists(page: Path) -> None:
     named = {each for found in FILE.findall(page.read_text(encoding="utf-8")) for each in alternatives(found)}
     names = {Path(file).name for file in TRACKED}
     gone = {each for each in named if "/" in each and each not in TRACKED and not (page.parent / each).exists()}

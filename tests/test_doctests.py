@@ -22,7 +22,7 @@ def test_examples_in_docstrings_hold(module: str) -> None:
     assert tried > 0 and failed == 0
 
 
-def test_the_guide_to_python_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_in_the_python_guide_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the encoder that a user has; ELLIPSIS only for the list of known settings."""
     monkeypatch.chdir(tmp_path)
     guide = str(ROOT / "docs" / "python.md")

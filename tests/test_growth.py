@@ -1,4 +1,4 @@
-"""The measure of growth itself: it passes what is linear and catches what is quadratic, however short."""
+"""Tests `assert_linear` itself: linear work passes and quadratic work is caught, however little time it takes."""
 
 import pytest
 

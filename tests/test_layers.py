@@ -71,7 +71,7 @@ LATE = {
 }
 """What may be imported inside a function, for the reasons in CONTRIBUTING.md."""
 SHORT = 40
-"""Lines under which a file with a single importer belongs into it."""
+"""A file with fewer lines and a single importer belongs in that importer."""
 ALIKE = (
     "eval/tasks/sets",
     "graph/documents/parse",
@@ -79,9 +79,9 @@ ALIKE = (
     "modegraph/integrations",
     "serve/http/routes",
 )
-"""Folders of many files alike, each of which may be short."""
+"""Folders of many similar files, each of which may be short."""
 ALONE = ("graph/workers/worker.py",)
-"""What processes of their own load, with as little as they need."""
+"""Files that separate processes load, with as few imports as possible."""
 FILES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 CLIS = [file for file in FILES if file.name.startswith(("cli", "__main__"))]
 
@@ -164,7 +164,7 @@ def names_imported(file: Path) -> set[str]:
 
 
 def first_circle(edges: dict[str, set[str]]) -> list[str]:
-    """A way from a node back to itself, [] when there is none."""
+    """A path that ends in a cycle; [] if there is no cycle."""
     left = dict(edges)
     while leaves := [node for node, wanted in left.items() if not wanted & left.keys()]:
         for node in leaves:
@@ -199,7 +199,7 @@ def test_no_short_file_has_one_importer() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_no_two_files_of_a_package_have_one_name(folder: str) -> None:
+def test_no_two_files_of_a_package_share_a_name(folder: str) -> None:
     names = Counter(file.name for file in (ROOT / folder).rglob("*.py") if file.name not in ("__init__.py", "cli.py"))
     assert [name for name, count in names.items() if count > 1] == []
 

@@ -1,4 +1,4 @@
-"""A server of PostgreSQL for tests runs wherever the clone lies."""
+"""The PostgreSQL server of the tests runs wherever the clone is."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""A run ends with what it skipped, and for want of what."""
+"""A test run ends by saying how many tests it skipped, and what was missing for them."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ OTHER = {
     "reads /proc",
     "root can read every folder",
 }
-"""Reasons that are no want of anything that can be installed."""
+"""Skip reasons for which nothing can be installed."""
 ALL_THERE = """
 import pytest
 
@@ -46,7 +46,7 @@ def test_of_a_server(server, number):
 
 
 def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
-    """How a run of these tests, and of others in the folder, ends."""
+    """The last two lines of a run of these tests and of the others in the folder."""
     (folder / "test_small.py").write_text(tests, encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "-p", "xdist", "-p", "tests.conftest", "-n", processes, folder]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -55,19 +55,19 @@ def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_the_last_line_says_for_want_of_what_tests_were_skipped(tmp_path: Path, processes: str) -> None:
+def test_the_last_line_says_what_the_skipped_tests_lacked(tmp_path: Path, processes: str) -> None:
     (tmp_path / "test_package.py").write_text("import pytest\n\npytest.importorskip('nowhere.inside')\n")
     totals, last = last_lines(tmp_path, ALL_THERE + SOME_MISSING, processes)
     assert "1 passed, 7 skipped" in totals
     assert last == "Skipped for want of: smollm2 (3: modegraph models get smollm2), PostgreSQL (2), nowhere (1)"
 
 
-def test_a_run_that_wants_nothing_ends_with_its_totals(tmp_path: Path) -> None:
+def test_a_run_that_lacks_nothing_ends_with_its_totals(tmp_path: Path) -> None:
     assert "1 passed, 1 skipped" in last_lines(tmp_path, ALL_THERE, "0")[-1]
 
 
 def reasons_in(file: Path) -> Iterator[str]:
-    """Why its tests may be skipped, without values."""
+    """The skip reasons of the tests in a file, without interpolated values."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
@@ -82,7 +82,7 @@ def text_of(string: ast.expr) -> str:
     return "".join(str(node.value) for node in ast.walk(string) if isinstance(node, ast.Constant))
 
 
-def test_every_reason_is_a_want_or_known_to_be_none() -> None:
+def test_every_skip_reason_names_something_missing_or_is_a_known_other() -> None:
     found = {reason for file in (ROOT / "tests").rglob("*.py") for reason in reasons_in(file)}
     assert len(found) > 20
     assert {reason for reason in found if wanted(reason) is None} == OTHER

@@ -40,7 +40,7 @@ class Server:
 
 @contextmanager
 def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
-    """The server of a model's folder, with a window of `max_tokens` and more options, ready; stopped at the end."""
+    """A ready server for a model's folder, with a context of `max_tokens` and the options of `more`; stopped at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,7 +71,7 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
 
 @contextmanager
 def dying(server: Server, served: int) -> Iterator[str]:
-    """The URL of a relay to the server that answers `served` completions and kills it at the next request."""
+    """The URL of a relay that passes on `served` completions and kills the server at the next one."""
     left = itertools.count(served, -1)
 
     class Relay(BaseHTTPRequestHandler):

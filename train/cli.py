@@ -244,7 +244,7 @@ def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: s
         raise UserError(found, "one of --merge, --adapter-only and --gguf TYPE", "name one")
     if hub_base and (gguf or not adapter_only):
         found = f"--hub-base {hub_base} {'with --gguf' if gguf else 'without --adapter-only'}"
-        raise UserError(found, "a base with --adapter-only in safetensors", "leave it out")
+        raise UserError(found, "--hub-base only with --adapter-only in safetensors", "leave it out")
     if gguf not in ("", *GGUF_TYPES):
         raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
 

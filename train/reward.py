@@ -113,7 +113,7 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     """
     record = read_run(folder)
     if record.stage != "reward":
-        raise UserError(f"{folder}: a run of `train {record.stage}`", "one of `train reward`", "name another folder")
+        raise UserError(f"{folder}: a run of `train {record.stage}`", "a run of `train reward`", "name another folder")
     tokenizer = load_tokenizer(str(folder))
     rows = tokenize_rows(tokenizer, list(zip(prompts, responses, strict=True)))
     model = load_model(str(folder), record.settings["precision"], head="score").to(device()).eval()

@@ -94,7 +94,7 @@ def check_fit(rows: Sequence[TokenizedRow], max_length_tokens: int, file: Path) 
         raise UserError(
             f"{file}: {len(too_long)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
             f"(the first is row {too_long[0]}, the longest has {longest} tokens)",
-            "rows that fit whole",
+            "rows within this limit",
             f"set max_length_tokens to {longest}, or make shorter contexts",
         )
 

@@ -149,7 +149,9 @@ def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]],
     """The rows of a folder's splits, and its fingerprint."""
     files = {split: folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()}
     if not files:
-        raise UserError(f"{folder}: no {', '.join(f'{split}.jsonl' for split in SPLITS)}", made_by, "make the data")
+        raise UserError(
+            f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}", made_by, "make the data"
+        )
     rows = {split: _read(file, split, made_by) for split, file in files.items()}
     return rows, content_id(*(checksum(file) for file in files.values()))
 

@@ -1,7 +1,7 @@
 """The effect of float16 and ANN indexes on retrieval: Recall@5 of modes on an existing index, against exact search over its float32 vectors.
 
-Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …] [--limit N] [--candidates N] [--json]. Nothing is written into INDEX. `--candidates` is
-the number of passages that `hops` examines by similarity, and half as many by words, instead of its defaults, which suit large indexes.
+Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …] [--limit N] [--candidates N] [--json]. Nothing is written into INDEX.
+With `--candidates N`, `hops` examines N passages by similarity and N / 2 by words, instead of its defaults, which suit large indexes.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""The life of one index: edited at random, repeatedly killed (SIGKILL), and read all the time. Does it end up as an index built from its final documents?
+"""An index edited at random by processes that are often killed (SIGKILL), and read all the time: is it in the end like one built from scratch?
 
-Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process, written as patches of the
-existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a random moment. A reader that runs
-from the start checks every generation, and the three before it: each must be complete and one that the edits made. Then the index is compacted and compared, to the byte,
-with one built from the final documents.
+Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process,
+written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a
+random moment. A reader that runs from the start checks every generation, and the three before it: each must be complete and the result of an
+edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
 """
 
 import argparse
@@ -50,7 +50,7 @@ State = dict[str, int]
 
 
 def document(source: str, version: int) -> Document:
-    """Sentences that state the version of their document, and one that other documents share."""
+    """Sentences that state the version of their document, and one to three that other documents may share."""
     draw = random.Random(f"{source} {version}")
     sentences = [f"Keeper {source} of Port {chr(65 + draw.randrange(20))}orr wrote version {version} of {source}."]
     sentences += [f"The {chr(65 + draw.randrange(6))}antern sails to Tarn.", "J. Marlow keeps bees.", "東京の塔"][
@@ -96,7 +96,7 @@ def _edit(work: Callable[[], object], at_commit: int) -> None:
 
 
 def _die_at(commit: int) -> None:
-    """Have this process killed after its `commit`-th commit: of the store, or of the manifest renamed into place."""
+    """Kill this process after its `commit`-th commit: of the store, of a batch of vectors, or of the manifest, which is renamed into place."""
     remaining = [commit]
 
     def counted(function: Callable[..., object]) -> Callable[..., object]:
@@ -127,15 +127,15 @@ def read_continuously(folder: Path, notes: Path, writer: int) -> None:
         states = [json.loads(line) for line in (notes / STATES).read_text().splitlines()]
         for index, state in opened:
             if state not in states or _state_of(index) != state:
-                raise AssertionError(f"generation {index.manifest.generation} is none that was made")
+                raise AssertionError(f"generation {index.manifest.generation}: no edit made it, or it has changed")
             source = random.choice(sorted(state))
             top = retrieve(index, f"Who wrote of {source}?", RetrieveSettings(mode="hops", top_k=3)).passages
             if any(f"{passage.item.source} " not in passage.item.text for passage in top):
-                raise AssertionError("a passage of another document")
+                raise AssertionError("a passage that does not name its document")
 
 
 def _state_of(index: Index) -> State:
-    """The version of each document, which all of its passages and propositions tell alike."""
+    """The version of each document; ValueError unless all of its passages state the same one."""
     state = {}
     for source in index.sources():
         texts = [passage.text for passage in index.passages_of(source)]

@@ -1,10 +1,11 @@
-"""Does a reader learn as well if no gradient flows through the passages? Both ways from one start, and the seconds that a step takes.
+"""Does a reader learn as well if no gradient flows through the passages? Both ways, trained from the same start, and the seconds per step.
 
     python -P benchmarks/experiments/frozen_prefix.py ROWS --model smollm2 --steps 60 --seeds 0,1 --json
 
 ROWS is a folder of reading rows with train.jsonl and dev.jsonl. `packed` is the layout of `train sft`: passages once, then their questions with
-answers. `frozen` computes the same log-probabilities, but keeps the passages' keys and values as constants, so that the backward pass is over
-questions and answers alone: the model learns how to read passages, not how to write them into its keys. The dev loss is computed alike.
+answers. `frozen` computes the same log-probabilities, but keeps the passages' keys and values as constants, so that the backward pass covers
+only questions and answers: the model learns how to read passages, not how to write them into its keys. The dev loss is computed
+with `packed` for both.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from train.sft import read_sft_data, sft_trainer
 
 
 def frozen_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """log π of the scored tokens of each response, as `packed_logps` has it, with the prompts' keys and values as constants: float32[R]."""
+    """log π of the scored tokens of each response, as `packed_logps` computes it, but with the prompts' keys and values as constants: float32[R]."""
     return torch.cat([_frozen_group(model, group) for group in groups])
 
 
 def _frozen_group(model: Any, group: TokenizedGroup) -> Tensor:
-    """The last token of the prompt is computed with each response, because it may predict one's first scored token."""
+    """The last token of the prompt is computed with each response, because it may predict that response's first scored token."""
     prefix, last = group.prompt[:-1], group.prompt[-1:]
     responses = [last + response for response in group.responses]
     lengths = [len(response) for response in responses]

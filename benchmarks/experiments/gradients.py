@@ -1,4 +1,4 @@
-"""Whether training could tell MS from DPO: the cosine of their gradients for a real model, at K = 2, 8 and 16 and several β_r.
+"""Do MS and DPO train a real model differently? The cosine of their gradients, at K = 2, 8 and 16 and several β_r.
 
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model smollm2 --prompts 16 --json
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model runs/ms --prompts 16 --json

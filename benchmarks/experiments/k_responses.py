@@ -6,8 +6,9 @@
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
 STUDY is a file like configs/study/k-responses-reader.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
-takes one prompt of each passage and question, gives the first ones to dev and test, and to training those whose responses differ in reward. With --rates the runs are trials, measured on dev; without it an
-arm has the rate that was best there. --part I/N does every N-th run from the I-th on, so that several processes share a GPU.
+takes one prompt per passage and question: the first ones become dev and test, and later ones training rows if their responses differ in reward.
+With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there. --part I/N does every N-th run from
+the I-th on, so that several processes share a GPU.
 
 Legend: B rows of a batch, T tokens, R responses.
 """
@@ -60,13 +61,13 @@ from train.run.settings import DpoSettings, MsSettings, machine_precision
 ANSWER_TOKENS = 32
 PROMPTS_AT_ONCE = 32
 GRID = 5
-"""KLs between the ends of two frontiers at which they are compared."""
+"""Number of KLs at which two frontiers are compared, from the lowest to the highest that both reach."""
 
 
 def draw(
     model: Any, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], samples: int, seed: int
 ) -> Iterator[Samples]:
-    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each draw has its own noise, whatever the policy."""
+    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each draw has its own noise, the same for every policy."""
     ends = frozenset([tokenizer.eos_token_id])
     for first in range(0, len(prompts), PROMPTS_AT_ONCE):
         batch = prompts[first : first + PROMPTS_AT_ONCE]
@@ -86,14 +87,16 @@ def draw(
 
 
 def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_id: int) -> ResponseRow:
-    """The responses to a prompt as drawn, with their rewards; empty ones count as a dash."""
+    """The responses to a prompt as drawn, with their rewards; empty ones become a dash."""
     cut = tuple(number for number, ids in enumerate(drawn.group.responses) if ids[-1] != end_id)
     texts = DrawnTexts(tuple(text or "–" for text in drawn.texts), cut)
     return replace(rewarded(prompt, texts), sampling=sampling, policy=policy)
 
 
 def one_of_each(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """The first prompt of each passage (the first gold one, or the first of all where none is) and of each question, changed or not."""
+    """The first prompt of each passage and question. A prompt's passage is its first gold one, or its first if none is gold (the two cases are
+    counted separately); a question and its changed version count as one.
+    """
     chosen: dict[tuple[bool, str], Prompt] = {}
     questions: set[str] = set()
     for prompt in prompts:
@@ -159,7 +162,7 @@ def measure(
     samples: int,
     update: int,
 ) -> Measured:
-    """A policy, an adapter on its reference, on rows; the draws of a prompt have equal noise under every policy."""
+    """Measure a policy, which is an adapter on its reference, on rows; a prompt's draws have the same noise under every policy."""
     prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
     measured = Measured(update)
     drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
@@ -266,7 +269,7 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
 
 
 def frontier(run: Mapping[str, Any], kl: float) -> list[float]:
-    """The rewards by prompt of a run at a KL between those of its checkpoints: linear between the two next to it."""
+    """The rewards by prompt of a run at a KL between those of its checkpoints, interpolated linearly between the two around it."""
     points = sorted((fmean(point["kl"]), point["reward"]) for point in run["points"])
     kls = [point[0] for point in points]
     after = min(max(int(np.searchsorted(kls, kl)), 1), len(kls) - 1)
@@ -281,7 +284,7 @@ def shared_range(*runs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[float] | None:
-    """Reward of one run minus another's by prompt, the mean over KLs that both have; None if there are none."""
+    """The reward of one run minus another's, by prompt, averaged over KLs that both reach; None if they share no range."""
     low, high = shared_range(one, other)
     if low >= high:
         return None

@@ -47,7 +47,7 @@ TOKENS = 64
 
 @dataclass(frozen=True)
 class Read:
-    """A question as a model read it: its margin, and the text if it may not refuse (one token of it for training questions)."""
+    """A model's reading of a question: the margin, and the answer with the refusal excluded (for training questions only its first token)."""
 
     task: ReadingTask
     margin: float
@@ -105,7 +105,7 @@ def tasks_of(tuning: Tuning, questions: int) -> dict[str, list[ReadingTask]]:
 def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Read]]:
     """Margins and answers of a model in bfloat16."""
     model, tokenizer = load_policy(source, "bfloat16")
-    model = model.to(torch.bfloat16)  # of an adapter, too, as the engine does
+    model = model.to(torch.bfloat16)  # an adapter's weights too, as in the engine
     refusal = tokenizer(NOT_FOUND, add_special_tokens=False)["input_ids"][0]
     found: dict[str, list[Read]] = {}
     for name, these in tasks.items():
@@ -133,7 +133,7 @@ def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[st
 
 
 def figures(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> dict[str, Any]:
-    """The constant, and each set's figures without and with it; the gate's verdict of both."""
+    """The constant, and each set's figures without and with it; the gate's verdict on both."""
     shift = shift_like(reads["untuned"][ANSWERED], reads["tuned"][ANSWERED])
     arms = {"untuned": ("untuned", 0.0), "tuned": ("tuned", 0.0), "tuned, shifted": ("tuned", shift)}
     answers = {
@@ -154,7 +154,7 @@ def figures(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> dict[str, Any]
 
 
 def shift_like(untuned: Sequence[Read], tuned: Sequence[Read]) -> float:
-    """The constant with which as many of the second margins are above 0 as of the first: midway between two of them."""
+    """The constant that puts as many tuned margins above 0 as untuned ones are without it: midway between two tuned ones."""
     refused = sum(each.margin > 0 for each in untuned)
     margins = sorted((each.margin for each in tuned), reverse=True)
     margins = [margins[0] + 2, *margins, margins[-1] - 2]

@@ -52,7 +52,7 @@ def shares_of(data: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def softmax(values: list[float]) -> list[float]:
-    """Shares of 1.
+    """Shares that sum to 1.
 
     >>> softmax([0.0, 0.0])
     [0.5, 0.5]

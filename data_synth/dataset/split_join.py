@@ -66,7 +66,9 @@ def files_of(folder: Path) -> list[Path]:
     """The files train.jsonl, dev.jsonl and test.jsonl of a folder, as far as they exist; UserError if none does."""
     files = [folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()]
     if not files:
-        raise UserError(f"{folder}: no train, dev or test.jsonl", "a folder of training data", "check the path")
+        raise UserError(
+            f"{folder}: no train.jsonl, dev.jsonl or test.jsonl", "a folder of training data", "check the path"
+        )
     return files
 
 
@@ -75,7 +77,7 @@ def _rows(form: Form[Any], file: Path) -> Iterator[tuple[str, Any]]:
         where = f"{file} line {line}"
         row_form = form_of(values, where)
         if row_form is not form:
-            raise UserError(f"{where}: a row of {row_form.name}", f"one of {form.name}", "join data of one kind")
+            raise UserError(f"{where}: a row of {row_form.name}", f"a row of {form.name}", "join data of one kind only")
         try:
             yield where, form.from_json(values)
         except MALFORMED as problem:

@@ -153,7 +153,7 @@ def _parsed(line: str) -> dict[str, Any] | str:
     try:
         row = json.loads(line)
     except ValueError as problem:
-        return f"no JSON ({problem})"
+        return f"not JSON ({problem})"
     return row if isinstance(row, dict) else f"a JSON {type(row).__name__}, expected an object"
 
 

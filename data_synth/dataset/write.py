@@ -104,7 +104,7 @@ def check_folder(folder: Path) -> None:
     foreign = [name for name in files if not name.startswith((LEDGER, UNFINISHED))]
     if foreign and not (_is_ours(folder / SUMMARY) or _is_ours(folder / UNFINISHED / SUMMARY)):
         found = f"{folder}: holds other files ({min(foreign)!r})"
-        raise UserError(found, "a new folder or an earlier dataset's", "choose another --out")
+        raise UserError(found, "a new folder or that of an earlier dataset", "choose another --out")
 
 
 def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:

@@ -293,7 +293,7 @@ def preference_run(
     UserError for gold documents that are not in the index, and for a share of hard negatives outside 0 to 1.
     """
     if not 0 <= hard_negatives <= 1:
-        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share of 0 to 1", "change it")
+        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share from 0 to 1", "change it")
     picked = pick_questions(read_questions(selection.file), list(selection.splits))
     distinct, twins = without_twins(draw_questions(picked, selection.limit, selection.seed)[:first])
     check_gold(distinct, frozenset(index.sources()))

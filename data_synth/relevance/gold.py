@@ -75,7 +75,7 @@ def _read_sentences(corpus: Path, sources: Collection[str]) -> dict[str, list[st
     """The sentences of the given documents."""
     if not corpus.is_file():
         raise UserError(
-            f"{corpus}: no such file, and the questions number the sentences of its documents",
+            f"{corpus}: no such file, but the questions refer to sentences of its documents by number",
             'the corpus file with "sentences"',
             "give --corpus FILE",
         )
@@ -91,6 +91,8 @@ def _quotes(
         if texts is None or not 0 <= number < len(texts):
             problem = "is not in the corpus file" if texts is None else f"has {len(texts)} sentences there"
             found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {problem}"
-            raise UserError(found, "the corpus that the numbers were made for", "give it as --corpus, or fix the row")
+            raise UserError(
+                found, "the corpus that the sentence numbers refer to", "give it as --corpus, or fix the row"
+            )
         quotes.append(Quote(source, texts[number]))
     return tuple(quotes)

@@ -184,7 +184,7 @@ def measure_run(
     """The figures of one policy on each row; samples of a prompt have the same seed under every policy."""
     if reason := can_pack(policy.model):
         found = f"{policy.source}: its samples cannot be scored together ({reason})"
-        raise UserError(found, "full attention", "leave it out")
+        raise UserError(found, "a model with full attention", "leave it out")
     tokenized = [tokenize_row(policy.tokenizer, row.prompt, row.responses[0]) for row in rows]
     prompts = [Prompt(row.id, one.ids[: one.prompt_tokens]) for row, one in zip(rows, tokenized, strict=True)]
     drawn = draw(policy, prompts, drawing)

@@ -234,7 +234,7 @@ def check_examples() -> None:
     for name in (DOCUMENTS, QUESTIONS, f"{CONFIGS}/tiny.yaml"):
         if not (HOME / name).exists():
             remedy = "run the demo from a clone of the repository (pip install -e .)"
-            raise UserError(f"{HOME / name}: not there", "the examples beside the code", remedy)
+            raise UserError(f"{HOME / name}: does not exist", "the examples beside the code", remedy)
 
 
 def questions_to_show(questions: Sequence[Question]) -> list[Question]:

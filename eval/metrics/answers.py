@@ -172,6 +172,4 @@ def _meteor() -> tuple[Any, Any, Any]:
 
 
 def _not_installed(metric: str, package: str) -> UserError:
-    return UserError(
-        f"{metric}: {package} is not installed", "the packages of the extra", "pip install 'modegraph[eval]'"
-    )
+    return UserError(f"{metric}: {package} is not installed", "the extra `eval`", "pip install 'modegraph[eval]'")

@@ -80,7 +80,9 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
         documents = out / CORPORA / name / "corpus.jsonl"
     index = base / settings.data / task_settings.index if task_settings.index else None
     if index is not None and not (index / MANIFEST).is_file():
-        raise UserError(f"tasks.{name}: {index} is no finished index", "one of `modegraph index`", "check the path")
+        raise UserError(
+            f"tasks.{name}: {index} is not a finished index", "one made by `modegraph index`", "check the path"
+        )
     if index is None and not documents.exists():
         raise UserError(
             f"tasks.{name}: {documents} does not exist", "documents to index", f"set tasks.{name}.documents"

@@ -53,7 +53,7 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[st
     """(question texts by task and id, values by task, system and metric) of a run; UserError for a folder that is not a run."""
     file = run / VALUES
     if not file.is_file():
-        raise UserError(f"{file}: not there", "the folder of a run of `modegraph eval run`", "check the path")
+        raise UserError(f"{file}: does not exist", "the folder of a run of `modegraph eval run`", "check the path")
     questions: dict[str, dict[str, str]] = {}
     values: dict[Key, dict[str, float | None]] = {}
     for line, row in read_jsonl(file):

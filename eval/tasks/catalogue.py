@@ -90,7 +90,7 @@ def load_from_hub(task: Task) -> Loaded:
 
         rows = load_dataset(task.hub.path, task.hub.name, split=task.hub.split)
     except ImportError:
-        raise UserError("datasets is not installed", "the extra", "pip install 'modegraph[train]'") from None
+        raise UserError("datasets is not installed", "the extra `train`", "pip install 'modegraph[train]'") from None
     except (OSError, ValueError, RuntimeError) as problem:
         reason = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise UserError(

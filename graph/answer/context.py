@@ -107,8 +107,8 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
     if excerpts and not chosen:
         shortest = min(budget.count_tokens(numbered(1, excerpt)) for excerpt in excerpts)
         raise UserError(
-            f"max_context_tokens = {budget.max_tokens:,}: none of {len(excerpts)} excerpts fits",
-            f"room for the shortest, {shortest:,} tokens",
+            f"max_context_tokens = {budget.max_tokens:,}: none of the {len(excerpts)} excerpts fits",
+            f"at least {shortest:,} tokens, the length of the shortest",
             "raise it",
         )
     return tuple(chosen)

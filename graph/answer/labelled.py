@@ -30,7 +30,7 @@ def support_row(row: Mapping[str, Any], where: str) -> SupportRow:
     passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
     texts = [text for text in passages if isinstance(text, str)] if isinstance(passages, list) else []
     if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):
-        raise UserError(f"{where}: not a row of a labelled sentence", ROW, "fix the row")
+        raise UserError(f"{where}: not a labelled sentence", ROW, "fix the row")
     claim = claim_of(sentence, question if isinstance(question, str) else "")
     kind, split, row_id = (str(row.get(name) or "") for name in ("kind", "split", "id"))
     return SupportRow(tuple(texts), claim, row["supported"], kind, split, row_id)

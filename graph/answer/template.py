@@ -84,9 +84,9 @@ def _opening(prompt: str, before: str) -> str:
         return ""
     if framing.strip():
         raise UserError(
-            f"the chat template writes {framing!r} before an answer, and not at the end of a prompt",
+            f"the chat template writes {framing!r} before an answer but not at the end of a prompt",
             "a template that ends a prompt with it",
-            "have its chat_template heed add_generation_prompt",
+            "make its chat_template honour add_generation_prompt",
         )
     return framing
 
@@ -119,11 +119,11 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
     except TemplateError as problem:
         roles = " and ".join(dict.fromkeys(turn["role"] for turn in turns))
         found = f"{name}: its chat template refuses turns of {roles} ({problem})"
-        raise UserError(found, "a template that takes them", REMEDY) from None
+        raise UserError(found, "a template that accepts them", REMEDY) from None
     left_out = next((turn["role"] for turn in turns if _is_lost(turn, text)), None)
     if left_out is not None:
         raise UserError(
-            f"{name}: its chat template leaves out the turn of {left_out}", "a template that writes every turn", REMEDY
+            f"{name}: its chat template omits the {left_out} turn", "a template that writes every turn", REMEDY
         )
     return text
 

@@ -85,7 +85,7 @@ def copy_to_folder(
     connection ends early. If only the arrays cannot be built, the rows stay and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists already", "a new or empty folder", "name another")
+        raise UserError(f"{folder}: already exists", "a new or empty folder", "name another")
     with transaction(dsn) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         check_schema(connection, database_of(dsn))
@@ -148,7 +148,7 @@ def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
 def _check_row(table: str, row: Row) -> None:
     if any(isinstance(value, str) and "\0" in value for value in row):
         remedy = "take the character out of the document, index it again, then copy"
-        raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can hold", remedy)
+        raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can store", remedy)
 
 
 def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:

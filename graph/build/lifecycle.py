@@ -101,7 +101,7 @@ def delete_documents(
                 if not store.delete_document(source):
                     known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
                     near = nearest(source, known)
-                    expected = f"the nearest is {near!r}" if near else f"one of its {len(known):,} documents"
+                    expected = f"did you mean {near!r}?" if near else f"one of its {len(known):,} documents"
                     raise UserError(f"{folder}: no document {source!r}", expected, "nothing was deleted")
             store.drop_orphans()
             tools = open_tools(folder, store, settings, open_encoder, open_model)
@@ -251,7 +251,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
-            raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", "the source of truth intact", found.repair)
+            raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", "an intact source of truth", found.repair)
     if any(found.file == LEDGER for found in damage):
         with writer_lock(folder):
             say(renew_ledger(folder / LEDGER))

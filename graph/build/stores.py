@@ -135,7 +135,7 @@ def reading_settings(
 ) -> dict[str, object]:
     """The settings that --extractor-model, --import and --summary-model set; UserError for the first two together."""
     if extractor_model is not None and import_file is not None:
-        raise UserError("--extractor-model and --import", "one of the two", "leave one out")
+        raise UserError("--extractor-model and --import", "only one of the two", "leave one out")
     summaries = {} if summary_model is None else {"summary_model": summary_model}
     if extractor_model is not None:
         return {"extractor": "llm", "extractor_model": extractor_model, "import_file": "", **summaries}

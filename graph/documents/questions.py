@@ -46,7 +46,7 @@ def read_questions(source: Path | str) -> list[Question]:
     """All questions of a JSONL file, or of a folder of `synth questions`, in order; UserError with the line number for a missing or ill-typed field."""
     questions = [parse_question(row, where) for where, row in read_question_rows(Path(source))]
     if not questions:
-        raise UserError(f"{source}: no questions", "one JSON object a line", "give a questions file")
+        raise UserError(f"{source}: no questions", "one JSON object per line", "give a questions file")
     ids: set[str] = set()
     for question in questions:
         if question.id in ids:
@@ -63,7 +63,7 @@ def question_files(source: Path) -> list[Path]:
     if files := [whole] if whole.is_file() else [file for file in splits if file.is_file()]:
         return files
     raise UserError(
-        f"{source}: no questions.jsonl, {', '.join(file.name for file in splits)}",
+        f"{source}: none of questions.jsonl, {', '.join(file.name for file in splits)}",
         "a file of questions, or a folder of `synth questions`",
         "check the path",
     )

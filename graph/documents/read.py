@@ -73,7 +73,7 @@ def _rules(file: Path) -> GitIgnoreSpec:
         from pathspec import GitIgnoreSpec
     except ModuleNotFoundError:
         found = f"{file}: the package pathspec is not installed"
-        raise UserError(found, "the extra documents", "pip install 'modegraph[documents]'") from None
+        raise UserError(found, "the extra `documents`", "pip install 'modegraph[documents]'") from None
     return GitIgnoreSpec.from_lines(decode_text(file.read_bytes(), str(file)).splitlines())
 
 
@@ -180,7 +180,7 @@ def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
     for where, row in rows:
         for key in ("id", "text"):
             if not isinstance(row.get(key), str):
-                raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a string", "every row needs an id and a text")
+                raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a string", "give every row an id and a text")
         title = row.get("title") or ""
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
@@ -199,9 +199,7 @@ def _metadata(value: object, where: str) -> dict[str, Any]:
         raise UserError(f"{where}: 'metadata' is {value!r}", expected, "fix the row")
     for key, item in value.items():
         if key in ("source", "title"):
-            raise UserError(
-                f"{where}: metadata key {key!r}", "another name: this one is the document's own", "rename it"
-            )
+            raise UserError(f"{where}: metadata key {key!r}", "a name other than source or title", "rename it")
         parts = item if isinstance(item, list) else [item]
         if not all(isinstance(part, str | int | float | bool) for part in parts):
             raise UserError(f"{where}: metadata {key!r} is {item!r}", expected, "fix the row")
@@ -213,7 +211,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
         size = file.stat().st_size
         if size > MAX_FILE_BYTES:
             found = f"{file}: {size / MIB:,.0f} MiB"
-            raise UserError(found, f"at most {MAX_FILE_BYTES // MIB:,} MiB", "split it, or make a .jsonl of it")
+            raise UserError(found, f"at most {MAX_FILE_BYTES // MIB:,} MiB", "split it, or convert it to .jsonl")
         data = file.read_bytes()
     except OSError as problem:
         raise UserError(f"{file}: cannot be read ({problem.strerror})", "a readable file", "fix or remove it") from None

@@ -68,15 +68,15 @@ class ParseWorker:
         remedy = "split or simplify it, or raise the limit"
         if self.last.signal in (signal.SIGPROF, signal.SIGALRM):
             raise UserError(
-                f"{file}: not read in {seconds:g} s of work",
+                f"{file}: not read in {seconds:g} s of processor time",
                 "",
-                f"{remedy} (--file-seconds, or file_seconds of a server)",
+                f"{remedy} (--file-seconds, or file_seconds on a server)",
             )
         if self.last.code == NO_MEMORY:
             raise UserError(
                 f"{file}: more than {memory // MIB:,} MiB of memory",
                 "",
-                f"{remedy} (--file-memory-mb, or file_memory_mb of a server)",
+                f"{remedy} (--file-memory-mb, or file_memory_mb on a server)",
             )
         if not body:
             ending = f"signal {self.last.signal}" if self.last.signal else f"status {self.last.code}"
@@ -90,7 +90,7 @@ class ParseWorker:
             raise UserError(
                 found,
                 f"at most {ocr.pages:,} for OCR",
-                "split the file, or raise the limit (--ocr-pages, or ocr_pages of a server)",
+                "split the file, or raise the limit (--ocr-pages, or ocr_pages on a server)",
             )
         scanned = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless}
         pages = pages_of(parsed)

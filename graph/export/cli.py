@@ -74,10 +74,12 @@ def export_command(
     (flag,) = named
     if page_limit is not None and html is None:
         raise UserError(
-            f"--page-limit {page_limit} with {flag}", "a limit with --html only", "leave it out: the others hold all"
+            f"--page-limit {page_limit} with {flag}",
+            "a limit only with --html",
+            "leave it out: the other formats hold everything",
         )
     if schema is not None and postgres is None:
-        raise UserError(f"--schema {schema} with {flag}", "a schema with --postgres only", "leave it out")
+        raise UserError(f"--schema {schema} with {flag}", "a schema only with --postgres", "leave it out")
     if postgres is not None:
         _export_postgres(index, postgres, schema, as_json)
     else:
@@ -105,9 +107,9 @@ def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) 
 
 def _export_file(folder: Path, flag: str, target: Path, limit: int, as_json: bool) -> None:
     if target.exists():
-        raise UserError(f"{flag} {target}: exists already", "a name that is free", "move it away, or name another")
+        raise UserError(f"{flag} {target}: already exists", "a new path", "move it away, or name another")
     if not target.absolute().parent.is_dir():
-        raise UserError(f"{flag} {target}: no folder to put it in", "a folder that exists", "make it first")
+        raise UserError(f"{flag} {target}: its parent folder does not exist", "an existing folder", "create it first")
     from graph.index.index import open_index
 
     counts = write_atomically(target, _writer(flag, limit), open_index(folder))
@@ -144,6 +146,4 @@ def write_atomically(target: Path, write: "Callable[[Index, Path], dict[str, int
             temporary.replace(target)
             return counts
     except OSError as problem:
-        raise UserError(
-            f"{target}: {problem}", "a place that can be written to", "make room, or name another"
-        ) from problem
+        raise UserError(f"{target}: {problem}", "a writable path", "free some space, or name another") from problem

@@ -53,7 +53,11 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     belongs to another role, is no export or has a newer format, or when the role may not write.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
-        raise UserError(f"--schema {schema}", "up to 40 of a-z, 0-9 and _, no pg_ in front", "choose another name")
+        raise UserError(
+            f"--schema {schema}",
+            "up to 40 characters from a-z, 0-9 and _, not starting with pg_",
+            "choose another name",
+        )
     dimensions = index.data.passage_vectors_PD.shape[1]
     if dimensions > MOST_DIMENSIONS:
         expected = f"at most {MOST_DIMENSIONS:,}, which pgvector can index"
@@ -92,7 +96,7 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
     lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
     if lock.fetchone() != (True,):
         raise UserError(
-            f"{database}: schema {schema} is being exported to", "one export at a time", "wait until it ends"
+            f"{database}: another export to schema {schema} is running", "one export at a time", "wait until it ends"
         )
     query = """SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'export'), pg_has_role(nspowner, 'USAGE')
         FROM pg_namespace n WHERE nspname = %s"""
@@ -102,16 +106,18 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
     is_export, owned = row
     if not is_export:
         remedy = "name another with --schema"
-        raise UserError(f"{database}: schema {schema} is no export of an index", "one that is, or none", remedy)
+        raise UserError(
+            f"{database}: schema {schema} is not an export of an index", "an export, or a new schema", remedy
+        )
     if not owned:
         remedy = "connect as its owner, or name another with --schema"
-        raise UserError(f"{database}: schema {schema} belongs to another role", "one of this role", remedy)
+        raise UserError(f"{database}: schema {schema} belongs to another role", "a schema owned by this role", remedy)
     (version,) = connection.execute(
         sql.SQL("SELECT format FROM {}.export").format(sql.Identifier(schema))
     ).fetchone() or (0,)
     if int(str(version)) > EXPORT_FORMAT:
-        remedy = "install that one, or name another with --schema"
-        found = f"{database}: schema {schema} has format {version}, of a newer modegraph"
+        remedy = "install that version, or name another with --schema"
+        found = f"{database}: schema {schema} has format {version}, from a newer modegraph"
         raise UserError(found, f"at most format {EXPORT_FORMAT}", remedy)
     return True
 
@@ -161,7 +167,9 @@ def _drop(connection: Connection, database: str, schema: str) -> None:
         found = " ".join((problem.diag.message_detail or "").split()).rstrip(".")
         remedy = "drop that, or name another with --schema; the previous export is unchanged"
         raise UserError(
-            f"{database}: schema {schema} cannot be replaced: {found}", "nothing but the export", remedy
+            f"{database}: schema {schema} cannot be replaced: {found}",
+            "a schema that holds nothing but the export",
+            remedy,
         ) from None
 
 

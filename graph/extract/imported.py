@@ -44,7 +44,7 @@ def load_extraction(file: Path) -> dict[str, Row]:
         if not isinstance(source, str):
             raise UserError(f"{where}: 'id' is {source!r}", "a document's source", "fix the row")
         if source in rows:
-            raise UserError(f"{where}: id {source!r} appears above too", "one row a document", "join the rows")
+            raise UserError(f"{where}: id {source!r} appears above too", "one row per document", "merge the rows")
         entities = _strings(row.get("entities", []), f"{where}: 'entities'")
         triples = row.get("triples")
         if not isinstance(triples, list):

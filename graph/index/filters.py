@@ -51,7 +51,9 @@ def parse_condition(text: str) -> Condition:
     """
     match = _CONDITION.match(text)
     if match is None or not match[3]:
-        raise UserError(f"filter {text!r}", "key=value, or with != < <= > >=", "for example --where 'year>=1990'")
+        raise UserError(
+            f"filter {text!r}", "key=value, or != < <= > >= instead of =", "for example --where 'year>=1990'"
+        )
     return Condition(match[1], match[2], match[3])
 
 
@@ -64,13 +66,13 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
             near = nearest(condition.key, known)
             raise UserError(
                 f"filter on {condition.key!r}: no document has it",
-                f"did you mean {near!r}?" if near else "a key of some document",
+                f"did you mean {near!r}?" if near else "a key that some document has",
                 f"known keys: {', '.join(known)}",
             )
     allowed_U = documents_meeting(data, conditions)
     if not allowed_U.any():
         text = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
-        raise UserError(f"filter {text}: no document of {len(rows):,} meets it", "at least one", "loosen the filter")
+        raise UserError(f"filter {text}: none of {len(rows):,} documents meets it", "at least one", "loosen the filter")
     return allowed_U
 
 

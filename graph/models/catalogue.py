@@ -262,7 +262,9 @@ def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
         return str(ADAPTERS[model].folder)
     folder = folder_of(known)
     if not is_fetched(known):
-        raise UserError(f"model {model!r}: not fetched yet", "it in the cache", f"run: modegraph models get {model}")
+        raise UserError(
+            f"model {model!r}: not fetched yet", "a model in the cache", f"run: modegraph models get {model}"
+        )
     _check_once(folder, model)
     return str(folder)
 
@@ -323,14 +325,14 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
     remedy = f"make it again: modegraph models get {name}"
     files = read_json(folder / RECORD).get("files")
     if not isinstance(files, dict) or not files or not all(isinstance(recorded, dict) for recorded in files.values()):
-        raise UserError(f"{folder / RECORD}: no checksums", "those of every file, as converted", remedy)
+        raise UserError(f"{folder / RECORD}: no checksums", "a checksum for every converted file", remedy)
     for file, recorded in files.items():
         path = folder / file
         if changed_only and path.is_file() and _state(path).items() <= recorded.items():
             continue
         expected, found = str(recorded.get("checksum")), checksum(path) if path.is_file() else "nothing"
         if found != expected:
-            raise UserError(f"{path}: checksum {found[:12]}", f"{expected[:12]}, as converted", remedy)
+            raise UserError(f"{path}: checksum {found[:12]}", f"{expected[:12]}, as recorded at conversion", remedy)
 
 
 def remove(model: Pretrained) -> bool:

@@ -127,8 +127,8 @@ def adapter_base(source: str) -> str:
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
         raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save it again")
     if is_adapter(base):
-        found = f"{config}: base model {base!r} is an adapter itself"
-        raise UserError(found, "a whole model", "merge that one first (modegraph train export --merge)")
+        found = f"{config}: base model {base!r} is itself an adapter"
+        raise UserError(found, "a full model", "merge that one first (modegraph train export --merge)")
     return base
 
 
@@ -167,6 +167,6 @@ def another_base(adapter: str, base: str, reason: str) -> UserError:
     """The error for an adapter on a base that it was not trained on."""
     return UserError(
         f"adapter {adapter!r} does not belong to base model {base!r} ({reason})",
-        "the very model that it was trained on",
-        f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
+        "the model that it was trained on",
+        f"restore that model, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
     )

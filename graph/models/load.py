@@ -32,7 +32,7 @@ def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
         raise UserError(
             f"{label}: its tokenizer has {len(reachable):,} tokens beyond the model's {rows:,} rows, {min(reachable)!r} among them",
             "a row of the embeddings and of the head for every token",
-            "take the tokenizer that the model was saved with, or call resize_token_embeddings and train the new rows",
+            "use the tokenizer that the model was saved with, or call resize_token_embeddings and train the new rows",
         )
 
 

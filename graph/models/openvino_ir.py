@@ -144,7 +144,9 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
     for key, values in weights.items():
         match = _LORA_KEY.fullmatch(key)
         if match is None or match[2] not in GGUF_NAMES:
-            raise UserError(f"{adapter}: an adapter of {key}", f"of {', '.join(GGUF_NAMES)}", "use hf: instead")
+            raise UserError(
+                f"{adapter}: an adapter of {key}", f"adapters of {', '.join(GGUF_NAMES)} only", "use hf: instead"
+            )
         halves.setdefault(f"blk.{match[1]}.{GGUF_NAMES[match[2]]}.weight", {})[match[3]] = values
     return {name: np.float32(scale) * (half["B"] @ half["A"]) for name, half in halves.items()}
 
@@ -172,7 +174,9 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     base = adapter_base(str(adapter))
     if base not in MODELS:
         found = f"openvino:{adapter}: an adapter of {base}"
-        raise UserError(found, f"of {', '.join(MODELS)}", "use hf: instead, or export it (modegraph train export)")
+        raise UserError(
+            found, f"one of {', '.join(MODELS)} as its base", "use hf: instead, or export it (modegraph train export)"
+        )
     check_base(str(adapter), base)
     gguf = gguf_of(MODELS[base])
     adapted = folder_of(MODELS[base]) / "adapted"

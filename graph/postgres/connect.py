@@ -12,7 +12,7 @@ try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as problem:
-    raise UserError(f"psycopg: {problem}", "the extra scale", "pip install 'modegraph[scale]'") from None
+    raise UserError(f"psycopg: {problem}", "the extra `scale`", "pip install 'modegraph[scale]'") from None
 
 CONNECT_S = 3
 """Connection timeout per address of the host, unless the connection string sets another."""
@@ -78,8 +78,10 @@ def parameters_of(dsn: str) -> dict[str, str]:
     """The parameters of a connection string, to be stored; UserError when a password is among them."""
     parameters = _parse_dsn(dsn)
     if SECRETS & parameters.keys():
-        remedy = "leave it to PGPASSWORD or ~/.pgpass"
-        raise UserError(f"{database_of(dsn)}: a password, which would be stored with the index", "none", remedy)
+        remedy = "put it in PGPASSWORD or ~/.pgpass"
+        raise UserError(
+            f"{database_of(dsn)}: a password, which would be stored with the index", "an address without one", remedy
+        )
     return parameters
 
 
@@ -94,7 +96,7 @@ def _parse_dsn(dsn: str) -> dict[str, str]:
         parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
         if not any("@" in parameters.get(name, "") for name in ADDRESS_PARAMETERS):
             return parameters
-    remedy = "write special characters of a password as %40 and so on, or leave it to PGPASSWORD"
+    remedy = "write special characters in the password as %40 and so on, or put it in PGPASSWORD"
     raise UserError("the connection string cannot be read", "postgresql://USER@HOST/DATABASE", remedy)
 
 
@@ -106,7 +108,7 @@ def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
         )
     if isinstance(problem, psycopg.DataError):
         return UserError(
-            f"{shown}: {message}", "text that PostgreSQL can hold", "take the character out of the document"
+            f"{shown}: {message}", "text that PostgreSQL can store", "take the character out of the document"
         )
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]

@@ -58,8 +58,8 @@ def check_schema(connection: Connection, database: str) -> None:
     enter_schema(connection)
     run, known = _check_newest(connection, database), known_migrations()
     if run < max(known):
-        remedy = "a command that writes to the index runs it, as modegraph resume does"
-        raise Unavailable(f"{database}: migration {known[run + 1]} was not run there", "all of them", remedy)
+        remedy = "run a command that writes to the index, such as modegraph resume"
+        raise Unavailable(f"{database}: migration {known[run + 1]} has not been run", "every migration", remedy)
 
 
 def _check_newest(connection: Connection, database: str) -> int:
@@ -70,7 +70,7 @@ def _check_newest(connection: Connection, database: str) -> int:
     newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
     number, name = newest or (0, "")
     if int(str(number)) > max(known_migrations()):
-        found = f"{database}: migration {name}, of a newer modegraph"
+        found = f"{database}: migration {name}, from a newer modegraph"
         raise Unavailable(
             found, f"at most {known_migrations()[max(known_migrations())]}", "install that version or a newer one"
         )
@@ -92,7 +92,7 @@ def place_in_database(folder: Path, dsn: str) -> None:
                 f"if that has moved, change its address in {folder / DATABASE_FILE}",
             )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        found = f"{folder}: exists, and its rows are in no database"
+        found = f"{folder}: exists, but its rows are not in a database"
         raise UserError(found, "a new or empty folder", "choose another, or leave --store out")
     with transaction(dsn) as connection:
         migrate(connection, database)

@@ -64,7 +64,7 @@ class Turn:
         """Renew the lease within a transaction, which locks it until the end. UserError when another writer has the turn."""
         if connection.execute(_RENEW, (LEASE_S, self.fence)).rowcount == 0:
             found = f"{self.folder}: this writer was inactive for longer than its lease of {LEASE_S:g} s, and another writer has taken over"
-            remedy = f"nothing of this step was written; go on with: modegraph resume {self.folder}"
+            remedy = f"nothing of this step was written; continue with: modegraph resume {self.folder}"
             raise UserError(found, "a writer that renews its lease", remedy)
 
 

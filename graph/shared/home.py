@@ -48,7 +48,7 @@ def local_path(path: str | Path) -> Path:
     ('indexes/s3', 'C:/indexes')
     """
     if _URL.match(str(path)):
-        remedy = "name a folder, and copy what is in it from or to the URL"
+        remedy = "use a local folder, and copy its files from or to the URL"
         raise UserError(f"{path}: a URL", "a folder on this machine, whose files can be mapped into memory", remedy)
     return Path(path)
 

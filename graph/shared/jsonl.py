@@ -27,9 +27,9 @@ def _parse_object(line: bytes, where: str) -> dict[str, Any]:
         raise UserError(found, "UTF-8 text", "convert the file") from None
     except json.JSONDecodeError as problem:
         found = f"{where}: not valid JSON ({problem.msg} at column {problem.colno})"
-        raise UserError(found, "one JSON object a line", "fix or remove the line") from None
+        raise UserError(found, "one JSON object per line", "fix or remove the line") from None
     if not isinstance(row, dict):
-        raise UserError(f"{where}: a JSON {type(row).__name__}", "one JSON object a line", "fix or remove the line")
+        raise UserError(f"{where}: a JSON {type(row).__name__}", "one JSON object per line", "fix or remove the line")
     return row
 
 

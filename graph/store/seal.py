@@ -135,4 +135,6 @@ def check_undamaged(folder: Path) -> None:
 
 
 def _damage_error(file: Path) -> UserError:
-    return UserError(f"{file}: its bytes are not those of the last run", "the file as it was sealed", INDEX_AGAIN)
+    return UserError(
+        f"{file}: its bytes are not those of the last run", "the file as the last run left it", INDEX_AGAIN
+    )

@@ -51,7 +51,7 @@ def open_segment(file: Path) -> Segment:
 def check_segment(folder: Path, name: str) -> None:
     """UserError when a segment is damaged."""
     if not segment_is_sound(folder / SEGMENT_FOLDER / name):
-        found = f"{folder / SEGMENT_FOLDER / name}: not the bytes that were written"
+        found = f"{folder / SEGMENT_FOLDER / name}: its contents have changed"
         raise UserError(found, "a sound segment", f"run: modegraph repair {folder}")
 
 

@@ -40,7 +40,7 @@ class Cluster:
     def __init__(self, address: str | None = None, cpus: int | None = None) -> None:
         """Connect to `address`, or start a cluster of `cpus` processors (None: all) on this machine."""
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-            raise UserError("Ray: this process is connected already", "one cluster at a time", "shut that one down")
+            raise UserError("Ray: this process is already connected", "one cluster at a time", "shut that one down")
         self._folder: Path | None = None
         here = str(Path.cwd())
         self.unwanted = () if {here, ""} & {*sys.path} else (here,)
@@ -52,7 +52,7 @@ class Cluster:
             _check_reached(address)
             self.ray = load_ray()
             if not _is_ray(address):
-                found = f"--ray-address {address}: what answers there is not Ray"
+                found = f"--ray-address {address}: the service there is not Ray"
                 raise UserError(found, "the port that `ray start --head` printed", "")
             self._init(address=address)
 
@@ -93,7 +93,7 @@ def load_ray() -> ModuleType:
     try:
         import ray
     except ImportError as problem:
-        raise UserError(f"ray: {problem}", "the extra scale", "pip install 'modegraph[scale]'") from None
+        raise UserError(f"ray: {problem}", "the extra `scale`", "pip install 'modegraph[scale]'") from None
     loaded: ModuleType = ray
     return loaded
 
@@ -254,7 +254,7 @@ class Pool:
                 self._running.append(self._starting.pop(greeting))
             if not self._running:
                 raise UserError(
-                    f"Ray: no worker within {START_S:g} s", "a free processor", "wait, or take another cluster"
+                    f"Ray: no worker within {START_S:g} s", "a free processor", "wait, or use another cluster"
                 )
 
     def _start(self, slot: Slot) -> None:

@@ -34,7 +34,7 @@ def open_workers(engine: str, address: str | None = None) -> Iterator[Workers]:
         raise UserError(f"--engine {engine}", " or ".join(ENGINES), "")
     if engine == "local":
         if address is not None:
-            raise UserError(f"--ray-address {address}, and the engine is local", "--engine ray", "add it")
+            raise UserError(f"--ray-address {address}, but the engine is local", "--engine ray", "add it")
         yield THIS_PROCESS
         return
     from graph.workers.on_ray import RayWorkers

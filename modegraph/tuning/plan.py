@@ -93,8 +93,8 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - before)
     if training < pace.step_s:
         needed = math.ceil((before + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
-        found = f"hours = {settings.hours:g}: {duration(before)} for all but the training, {pace.step_s:.3g} s for one of its steps"
-        raise UserError(found, f"{needed:g} hours at least", "give more --hours, or a smaller --model")
+        found = f"hours = {settings.hours:g}: {duration(before)} for everything but the training, {pace.step_s:.3g} s for one training step"
+        raise UserError(found, f"at least {needed:g} hours", "give more --hours, or a smaller --model")
     seconds = {"index": index, "questions": questions, "model": training, **({"ms": own} if own else {})}
     seconds |= {"baseline": answering, "tuned": answering}
     return TunePlan(

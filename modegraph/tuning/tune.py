@@ -97,7 +97,7 @@ def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
 def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     """Run the unfinished steps, then judge and report; UserError as in `tune`."""
     if isinstance(documents, str | Path) and out.resolve().is_relative_to(Path(documents).resolve()):
-        raise UserError(f"{out}: inside {documents}", "a folder outside of the documents", "choose another --out")
+        raise UserError(f"{out}: inside {documents}", "a folder outside the documents", "choose another --out")
     chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
     read = list(documents_of(documents, LIMITS, log_skipped()))
     general = general_set(chosen, read)

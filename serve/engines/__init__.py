@@ -99,7 +99,7 @@ def open_servers(specs: Sequence[str]) -> Engine:
         if kind_of(spec)[0] != "openai":
             found = f"model {spec!r} with {len(specs) - 1} more"
             raise UserError(
-                found, "several servers of one model, each openai:NAME@URL", "name one model, or servers alone"
+                found, "several servers of one model, each openai:NAME@URL", "name one model, or only servers"
             )
     from serve.engines.openai_api import open_pool
 

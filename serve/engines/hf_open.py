@@ -82,7 +82,7 @@ def base_of(folder: str) -> str:
     """The base model of an adapter; UserError when it is missing or has changed."""
     base = adapter_base(folder)
     if not Path(base).is_dir() and _looks_like_path(base):
-        found = f"{Path(folder) / ADAPTER_CONFIG}: base model {base!r} is not here"
+        found = f"{Path(folder) / ADAPTER_CONFIG}: base model {base!r} does not exist"
         raise UserError(found, "its folder", "restore it or edit the file")
     check_base(folder, base)
     return base

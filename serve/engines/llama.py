@@ -87,7 +87,9 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     """The checked spec of `target` with `adapters` (GGUF files, or folders of exports); UserError for what is missing or not GGUF."""
     if not is_installed():
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
-        raise UserError(f"gguf:{target}: the package {PACKAGE} is not installed", "llama.cpp, which it brings", remedy)
+        raise UserError(
+            f"gguf:{target}: the package {PACKAGE} is not installed", "llama.cpp, which it contains", remedy
+        )
     if target in MODELS and not Path(target).exists():
         file, name = gguf_of(MODELS[target]), target
     else:

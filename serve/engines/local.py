@@ -125,7 +125,7 @@ class LocalModel(ABC):
             raise UserError(
                 f"{self.kind}:{self.name}: a prompt of {len(ids):,} tokens",
                 f"fewer than its context window of {self.context_tokens:,}",
-                "a shorter prompt, or a model with a larger window",
+                "use a shorter prompt, or a model with a larger window",
             )
         return PreparedPrompt(index, ids, min(max_new_tokens, request.max_tokens), request)
 
@@ -137,7 +137,7 @@ class LocalModel(ABC):
         for token in sampling.logit_bias:
             if not 0 <= token < self.vocabulary:
                 raise UserError(
-                    f"logit_bias of token {token}", f"tokens below {self.vocabulary:,}", "take the model's own ids"
+                    f"logit_bias of token {token}", f"tokens below {self.vocabulary:,}", "use the model's own ids"
                 )
         with self._lock:
             return self.run([self._prepare(0, request)], watcher, sampling)[0]

@@ -49,7 +49,9 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
         if not path.exists() or not name:
             raise UserError(f"--adapter {text}: not found", "NAME=FOLDER of a LoRA adapter", "check the path")
         if name in paths:
-            raise UserError(f"--adapter {text}", f"a name other than {name!r}, which is taken", "give NAME=FOLDER")
+            raise UserError(
+                f"--adapter {text}", f"a name other than {name!r}, which is already in use", "give NAME=FOLDER"
+            )
         paths[name] = path
     return paths
 

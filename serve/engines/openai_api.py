@@ -253,7 +253,7 @@ def open_pool(targets: Sequence[str]) -> ServerPool:
     names = list(dict.fromkeys(server.name for server in servers))
     if len(names) > 1:
         found = f"servers of {' and '.join(repr(name) for name in names)}"
-        raise UserError(found, "servers of one model, under one name", "serve it by the same name everywhere")
+        raise UserError(found, "servers of one model, under one name", "serve it under the same name everywhere")
     repeated = next(
         (server.url for number, server in enumerate(servers) if server.url in _urls(servers[:number])), None
     )

@@ -109,9 +109,7 @@ def open_openvino(target: str) -> OpenVinoModel:
         source = folder = path
     if not (folder / OPENVINO_MODEL).is_file():
         expected = f"a folder with {OPENVINO_MODEL}, or one of {', '.join(MODELS)}"
-        raise UserError(
-            f"{spec}: no {OPENVINO_MODEL}", expected, "check the path, or use hf: for a model of transformers"
-        )
+        raise UserError(f"{spec}: no {OPENVINO_MODEL}", expected, "check the path, or use hf: for a transformers model")
     scheduler = SchedulerConfig()
     scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
     scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0

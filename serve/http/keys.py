@@ -148,7 +148,7 @@ def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> list[Ke
     try:
         descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as problem:
-        raise UserError(f"{file}: {problem.strerror}", "a file in a folder that can be written", "check it") from None
+        raise UserError(f"{file}: {problem.strerror}", "a file in a writable folder", "check the folder") from None
     with os.fdopen(descriptor, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         keys = change(read_keys(file) if file.exists() else [])

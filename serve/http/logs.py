@@ -65,7 +65,7 @@ class AuditLog:
         try:
             self._file = file.open("a", encoding="ascii") if file is not None else None
         except OSError as problem:
-            raise UserError(f"{file}: {problem.strerror}", "a file that can be written", "check --audit-log") from None
+            raise UserError(f"{file}: {problem.strerror}", "a writable file", "check --audit-log") from None
 
     def close(self) -> None:
         """Close the file."""

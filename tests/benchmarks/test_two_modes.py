@@ -46,7 +46,7 @@ def thirds() -> Line:
     return Line(torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64), reference_X.log(), rewards_X, 0.3)
 
 
-IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 that holds π_ref exactly
+IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the shares of π_ref
 EVENLY = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
 LEANING = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
 
@@ -88,7 +88,7 @@ def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_di
 
 
 @pytest.mark.parametrize("support", [[0, 1], [1, 2], [0, 2]])
-def test_on_a_part_of_the_outcomes_ms_is_the_reverse_kl_between_the_two_laws_divided_by_the_reference(support):
+def test_on_distinct_responses_ms_is_the_reverse_kl_of_the_ratios_to_the_reference(support):
     """A group of distinct responses: p_f ∝ π/π_ref and p_r ∝ π*/π_ref, both over the responses drawn."""
     line, group_SGK = thirds(), torch.tensor([[support]])
     _, sampled_X = gradient_of(Objective("MS", 2), group_SGK, line, LEANING)
@@ -107,7 +107,7 @@ def test_the_target_is_stationary_for_every_group(method: Method):
         assert gradient_X.abs().max() < 1e-6
 
 
-def test_hard_pairs_have_the_higher_reward_first_and_follow_it():
+def test_hard_pairs_have_the_higher_reward_first_and_the_loss_computed_by_hand():
     line = two_modes()
     pairs_GK = draw_groups(line, DPO_PAIRS, 2000, torch.Generator().manual_seed(0))
     rewards_GK = line.rewards_X[pairs_GK]
@@ -142,7 +142,7 @@ def test_the_sampled_loss_of_pairs_tends_to_the_sum_over_all_pairs():
     assert sampled.item() == pytest.approx(exact, rel=0.02)
 
 
-def test_the_forward_optimum_has_the_moments_of_the_target_and_dpo_stands_still_there():
+def test_the_forward_optimum_has_the_targets_moments_and_is_stationary_for_dpo():
     """Discretised Gaussians are an exponential family in (x, x²): KL(π*‖π) is least where both moments agree."""
     line = two_modes()
     policy = fit_objective(line, FORWARD, 1, 1).policies[0]
@@ -225,7 +225,7 @@ def test_the_two_optima(short_run):
 
 
 def test_committed_figures(short_run):
-    """MS comes within .02 nats of the reverse-KL optimum at K = 64; DPO stays above 2 at every K; K = 2 is not MS yet."""
+    """MS comes within .02 nats of the reverse-KL optimum at K = 64; DPO stays above 2 at every K, and at K = 2 so does MS."""
     assert reverse_kls(short_run, "MS", 64) == pytest.approx([0.480] * 2, abs=0.005)
     assert reverse_kls(short_run, "MS", 16) == pytest.approx([0.992] * 2, abs=0.01)
     assert reverse_kls(short_run, "MS", 2) == pytest.approx([3.12] * 2, abs=0.03)
@@ -240,7 +240,7 @@ def test_pairs_behave_like_dpo_or_collapse_on_the_wrong_mode(short_run):
         assert policy.width < 0.2 and 1.2 < policy.reverse_kl < 2.1
 
 
-def test_every_objective_of_the_command_is_distinguished():
+def test_the_objectives_are_distinct_and_cover_k_from_2_to_256():
     assert len(set(OBJECTIVES)) == len(OBJECTIVES) == 25
     assert {each.responses_per_prompt for each in OBJECTIVES if each.labels == "soft"} == {2**n for n in range(1, 9)}
 
@@ -285,7 +285,7 @@ def test_the_same_seed_gives_the_same_figures():
         assert fit_objective(two_modes(), objective, 2, 5) == fit_objective(two_modes(), objective, 2, 5)
 
 
-def test_torch_has_its_threads_back_after_a_failure():
+def test_the_number_of_torch_threads_is_restored_after_a_failure():
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     with pytest.raises(ZeroDivisionError), one_thread():

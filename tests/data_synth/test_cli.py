@@ -126,23 +126,23 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
 
     before = {name: (out / name).read_bytes() for name in ("test.jsonl", "test.parquet", "README.md")}
     run(index, questions, *options, model=model)
-    assert len(model.requests) == 3 + len(kelp), "the second run asks nothing"
+    assert len(model.requests) == 3 + len(kelp), "the second run sends no requests"
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
-def test_mostly_lost_rows_end_with_status_1(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_losing_most_rows_ends_with_status_1(index: Path, questions: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "nothing of the form")
     done = run(index, questions, "--out", tmp_path / "out", "--writer", "scripted", model=model)
     assert done.exit_code == 1
     assert "rows were dropped, only 0 remain" in done.stderr
 
 
-def test_splits_are_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_splits_can_be_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
     run(index, questions, "--out", tmp_path / "out", "--split", "train", "--split", "dev")
     assert (tmp_path / "out" / "train.jsonl").exists() and not (tmp_path / "out" / "test.jsonl").exists()
 
 
-def test_contexts_and_questions_are_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_context_sizes_and_questions_can_be_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
     run(index, questions, "--out", tmp_path / "sized", "--top-k", 3, "--context-size", 1, "--context-size", 3)
     assert [row["id"] for row in rows_in(tmp_path / "sized", "train")] == ["born#1", "born#3"]
     every, some = tmp_path / "every", set()
@@ -153,10 +153,10 @@ def test_contexts_and_questions_are_chosen(index: Path, questions: Path, tmp_pat
         (file,) = out.glob("*.jsonl")
         assert file.read_bytes() == (every / file.name).read_bytes()
         some.add(file.name)
-    assert some == {"train.jsonl", "test.jsonl"}, "the seed draws the question"
+    assert some == {"train.jsonl", "test.jsonl"}, "the seed decides which question is drawn"
 
 
-def test_evidence_alone_is_quoted_where_the_passages_hold_all_of_it(index: Path, tmp_path: Path) -> None:
+def test_only_evidence_is_quoted_where_the_passages_contain_all_of_it(index: Path, tmp_path: Path) -> None:
     reasoned = {**BORN, "reasoning": "Her own page tells it."}
     two = {**reasoned, "id": "two", "question": "Where was she born?", "gold_ids": ["ada", "bread"]}
     two["evidence"] = [*BORN["evidence"], {"id": "bread", "quote": "It was never baked here."}]

@@ -109,7 +109,8 @@ def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(
         "###Reason: By my own reading [1]. ###Answer: the yard",
     ]
     assert [row.reasoner for row in rows] == ["rules", "rules", "rules", "a reader"]
-    assert {row.gold_in_context for row in rows} == {0.5}  # Of the two documents that were called right one was read.
+    # Of the two documents that readers called right, one was in the context.
+    assert {row.gold_in_context for row in rows} == {0.5}
 
 
 def test_the_right_passage_becomes_relevance_that_training_reads(index: Index, tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_the_right_passage_becomes_relevance_that_training_reads(index: Index, t
     assert {row.question for row in relevance} == {QUESTION}
 
 
-def test_a_question_is_in_one_split_of_both(index: Index, tmp_path: Path) -> None:
+def test_a_question_is_in_the_same_split_of_both_datasets(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     entries = []
     for number in range(30):
@@ -158,7 +159,7 @@ def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Pa
         import_feedback(index, tmp_path / "out")
 
 
-def test_what_speaks_of_a_deleted_document_is_dropped(index: Index, tmp_path: Path) -> None:
+def test_feedback_about_a_deleted_document_is_dropped(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     store(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[1])))
     edit_index(index.folder, lambda: [Edit(delete="marlow")], lambda spec: HashEncoder())
@@ -186,13 +187,13 @@ CASES: list[tuple[str, Sequence[Feedback], Sequence[tuple[str, str]], Sequence[s
 
 
 @pytest.mark.parametrize(("name", "entries", "pairs", "dropped"), CASES, ids=[case[0] for case in CASES])
-def test_readers_are_weighed(name: str, entries: Any, pairs: Any, dropped: Any) -> None:
+def test_the_opinions_of_readers_are_weighed(name: str, entries: Any, pairs: Any, dropped: Any) -> None:
     better, unpaired = judge_answers(entries)
     assert [(each.chosen.text, each.rejected.text) for each in better] == pairs
     assert [each.why for each in unpaired] == dropped
 
 
-def test_a_reader_has_one_opinion_and_takes_it_back_with_consent() -> None:
+def test_a_reader_has_one_opinion_and_withdraws_it_with_consent() -> None:
     contents = [Vote(UP, "up"), Vote(UP, "down"), Preference(UP, DOWN, "first"), Preference(DOWN, UP, "first")]
     latest, dropped = latest_entries([entry(each) for each in contents])
     assert [each.content for each in latest] == [contents[1], contents[3]]
@@ -202,7 +203,7 @@ def test_a_reader_has_one_opinion_and_takes_it_back_with_consent() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["up", "down"]), st.sampled_from("xyz"))))
-def test_votes_are_counted_once_a_reader_whatever_came_before(cast: list[tuple[str, Any, str]]) -> None:
+def test_only_the_last_vote_of_each_reader_on_an_answer_counts(cast: list[tuple[str, Any, str]]) -> None:
     """Against a slow twin: the last vote of each reader on each answer."""
     entries = [entry(Vote(GivenAnswer("m", text), rating), user) for user, rating, text in cast]
     latest, _ = latest_entries(entries)

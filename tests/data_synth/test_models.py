@@ -1,4 +1,4 @@
-"""What a second model says of reasonings and responses: read from structured replies, and silence never helps."""
+"""A second model's verdicts on reasonings and responses: read from structured replies; a missing verdict never helps."""
 
 import json
 

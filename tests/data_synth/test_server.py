@@ -55,7 +55,7 @@ def questions(tmp_path: Path) -> Path:
 
 
 def good_reply(body: dict[str, Any]) -> str:
-    """The right answer after its sentence, and something of its own for each seed."""
+    """The right answer after its sentence, with an addition that differs by seed."""
     text = body["messages"][-1]["content"]
     _, _, answer, _, sentence = next(row for row in QUESTIONS if row[1] in text)
     extra = "" if body["temperature"] == 0 else f" That is the {body['seed']}th telling."
@@ -115,7 +115,7 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     assert summary["rows"] + sum(summary["drops"].values()) == 20
     calls = 20 - refused
     assert counts["429"] > 0 < counts["500"] and requests == calls + counts["429"] + counts["500"], (
-        "each is sent once more"
+        "each refused call is sent once more"
     )
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"| {malformed} | {spoilt[0]} |" in card and f"| {cut} | {spoilt[1]} |" in card
@@ -212,10 +212,10 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def test_two_servers_share_the_calls_of_a_run_that_is_killed_and_goes_on(
+def test_two_servers_share_the_calls_of_a_run_that_fails_and_is_resumed(
     index: Path, questions: Path, tmp_path: Path
 ) -> None:
-    """One server is slow, the other goes away midway, the run ends with it; a third goes on: no finished call again, the rows those of one."""
+    """Two servers, one of them slow, fail midway and end the run; a third resumes it without repeating a call, and the rows are those of one."""
     words = ("responses", index, "--questions", questions, "--samples", 4, "--top-k", 1, *sizes(0, 1))
 
     def slow(body: dict[str, Any], number: int) -> str | tuple[int, str]:
@@ -246,12 +246,12 @@ def test_two_servers_share_the_calls_of_a_run_that_is_killed_and_goes_on(
 
 
 def sizes(*wanted: int) -> tuple[object, ...]:
-    """The options of these sizes of context."""
+    """The command-line options for these context sizes."""
     return tuple(word for size in wanted for word in ("--context-size", size))
 
 
 def recorded_calls(ledger: Path) -> int:
-    """Calls that a ledger holds. Opened for writing: only then does SQLite take over what a killed writer had committed last."""
+    """The number of calls in a ledger. It is opened for writing: only then does SQLite recover what a killed writer last committed."""
     if not ledger.exists():
         return 0
     try:

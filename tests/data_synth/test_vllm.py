@@ -1,6 +1,6 @@
 """Every command of synthesis that calls a model, against a real vLLM server on CPU: rows, ledger, a kill in the middle.
 
-The model is a tiny one that was tuned for a minute on the very questions, so that it can answer in the form.
+The model is a tiny one, tuned for a minute on these very questions so that it can answer in the required form.
 """
 
 import json
@@ -33,7 +33,7 @@ from train.tiny import train_tiny
 
 pytestmark = with_vllm
 CALLS = 5 * 2 * 8
-"""Of the killed run: questions, contexts of one and of two passages, samples."""
+"""The calls of the killed run: questions × context sizes (one and two passages) × samples."""
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +78,13 @@ def synth(world: Path, command: str, *words: object) -> dict[str, Any]:
 
 
 def recorded_calls(out: Path) -> int:
-    """None as long as the ledger has not been begun."""
+    """The number of calls in the ledger; 0 until it has its table."""
     with sqlite3.connect(out / "ledger.sqlite") as database:
         begun = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'calls'").fetchone()[0]
         return int(database.execute("SELECT count(*) FROM calls").fetchone()[0]) if begun else 0
 
 
-def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server: Server) -> None:
+def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server: Server) -> None:
     model = server.spec
     commands: dict[str, tuple[object, ...]] = {
         "preferences": ("--writer", model, "--judge", model, "--top-k", 2),
@@ -97,7 +97,7 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
         try:
             summary = synth(world, command, "--out", world / command, *options)
         except UserError as problem:
-            # A writer none of whose questions can be used is an error, with a reply shown.
+            # If none of the writer's questions can be used, that is an error, which shows a reply.
             assert command == "questions" and "no usable question" in str(problem), problem
             assert server.requests_served() > before
             continue
@@ -106,7 +106,7 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
         assert summary["rows"] + sum(summary["drops"].values()) > 0, command
         if command in ("preferences", "responses"):
             assert 0 < recorded_calls(world / command) <= served, (command, summary["drops"])
-        # The model was tuned on the prompts of answering: for an explanation of a given answer it mostly breaks the form.
+        # The model was tuned on answering prompts; where it must explain a given answer, it mostly breaks the form.
         assert summary["rows"] > 0 or command != "responses"
         for file in (world / command).glob("*.jsonl"):
             assert validate_file(file).bad == (), command

@@ -1,4 +1,4 @@
-"""What deploy/replicas describes, on this machine: two replicas over one index with its rows in PostgreSQL, behind the nginx.conf that is shipped."""
+"""The setup of deploy/replicas on this machine: two replicas over one index with its rows in PostgreSQL, behind the shipped nginx.conf."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ LOGGED = "log_format requests '$http_x_request_id|$upstream_addr|$status|$msec|$
 
 @dataclass
 class Replica:
-    """A replica on a port of its own, with a model's server of its own, which tells what reached it."""
+    """A replica with its own port and its own model server, which records the requests that reach it."""
 
     index: Path
     model: ChatServer
@@ -64,7 +64,7 @@ class Replica:
             return False
 
     def stop(self) -> None:
-        """As a rolling restart does."""
+        """Stop it as a rolling restart does."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
 
@@ -81,7 +81,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Passed:
-    """What nginx noted of a request: the replicas that it was sent to, in order, and when it came."""
+    """What nginx logged about a request: the replicas that it was sent to, in order, its status, and when it arrived."""
 
     replicas: tuple[str, ...]
     status: int
@@ -96,7 +96,7 @@ class Cluster:
     nginx_log: Path
 
     def passed(self) -> dict[str, Passed]:
-        """Every request that had an X-Request-Id, by it."""
+        """Every request that had an X-Request-Id, by that id."""
         found = {}
         for line in self.nginx_log.read_text().splitlines():
             name, replicas, status, ended_at, seconds = line.split("|")
@@ -106,7 +106,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
-    """Everything started and ready, until the block ends."""
+    """A cluster that is started and ready until the block ends."""
     program = nginx_program()
     index = folder / "index"
     place_in_database(index, dsn)
@@ -125,7 +125,7 @@ def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
 
 
 def nginx_program() -> str:
-    """nginx; skips the test where there is none."""
+    """The path of nginx; skips the test where nginx is not installed."""
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(program).exists():
         pytest.skip("replicas are tested behind nginx, which is not installed (apt-get install nginx-light)")
@@ -134,7 +134,7 @@ def nginx_program() -> str:
 
 @contextmanager
 def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path) -> Iterator[Path]:
-    """nginx with the configuration that is shipped, but for addresses, places of files and a log, which is returned."""
+    """Run nginx with the shipped configuration, except for addresses, file locations and a log, whose path is yielded."""
     log = folder / "nginx.log"
     log.touch()
     changes = {
@@ -147,7 +147,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
         assert text.count(shipped) == 1, shipped
         text = text.replace(shipped, here)
     (folder / "nginx.conf").write_text(text, encoding="utf-8")
-    # Workers of root's would become another user, who may not enter the folder.
+    # Started by root, nginx would run its workers as another user, who may not enter the folder.
     words = "daemon off;" if os.geteuid() else "daemon off; user root;"
     command = [program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", words]
     with (folder / "nginx-errors.log").open("wb") as errors:

@@ -1,4 +1,4 @@
-"""Clients who ask through nginx, each one request after the other, until the block ends; the outcome of every request is recorded."""
+"""Clients that each send one request after the other through nginx until the block ends; the outcome of every request is recorded."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ import httpx2
 
 QUESTION = "Who built the Lantern?"
 PAUSE_S = 0.4
-"""Between the requests of one client: the servers always have requests, and still have time for uploads."""
+"""The pause between the requests of one client: the servers always have requests, but still have time for uploads."""
 READING = ("search", "document")
 """Kinds of requests that nginx may send once more."""
 
@@ -67,7 +67,7 @@ def chat(headers: dict[str, str]) -> dict[str, object]:
 
 @contextmanager
 def crowd(url: str, clients: int) -> Iterator[list[Outcome]]:
-    """So many clients while the block runs; all have their last answer when it has ended."""
+    """Run this many clients during the block; all have received their last answer when it has ended."""
     outcomes: list[Outcome] = []
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""deploy/kubernetes and deploy/replicas agree with the server that they start, and with themselves."""
+"""deploy/kubernetes and deploy/replicas agree with the server that they start, and are consistent in themselves."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ def settings_of(folder: Path) -> ServerSettings:
 
 
 def check_command(words: list[str]) -> None:
-    """The command is there, and so are its options."""
+    """The command exists and has these options."""
     options = {option for each in get_command(build_app()).commands[words[0]].params for option in each.opts}  # type: ignore[attr-defined]
     assert {word for word in words if word.startswith("--")} <= options
 
@@ -64,7 +64,7 @@ def test_every_file_is_applied_or_is_the_job() -> None:
     }
 
 
-def test_kubectl_makes_one_whole_of_them() -> None:
+def test_kubectl_kustomize_builds_every_object() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     done = subprocess.run(["kubectl", "kustomize", KUBERNETES], capture_output=True, text=True, check=True, timeout=60)
@@ -74,7 +74,7 @@ def test_kubectl_makes_one_whole_of_them() -> None:
     assert named["name"] == made["ConfigMap"]["metadata"]["name"]
 
 
-def test_whoever_selects_pods_selects_those_of_the_deployment() -> None:
+def test_every_pod_selector_matches_the_pods_of_the_deployment() -> None:
     labels = PODS["Deployment"]["metadata"]["labels"]
     selectors = [
         OBJECTS["Deployment"]["spec"]["selector"]["matchLabels"],
@@ -91,13 +91,13 @@ def test_whoever_selects_pods_selects_those_of_the_deployment() -> None:
     assert "replicas" not in OBJECTS["Deployment"]["spec"], "each apply would undo what the autoscaler does"
 
 
-def test_the_autoscaler_asks_for_a_metric_that_the_server_has() -> None:
+def test_the_autoscaler_uses_a_metric_that_the_server_exports() -> None:
     exported = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
     (metric,) = OBJECTS["HorizontalPodAutoscaler"]["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] in exported
     assert f"name: {{as: {metric['pods']['metric']['name']}}}" in (ROOT / "docs" / "deploy.md").read_text()
     aim = float(metric["pods"]["target"]["averageValue"])
-    assert 0 < aim < settings_of(KUBERNETES).queue, "beyond the queue nobody waits"
+    assert 0 < aim < settings_of(KUBERNETES).queue, "no more requests can wait than the queue holds"
 
 
 def test_ports_probes_and_volumes_fit() -> None:
@@ -122,7 +122,7 @@ def test_ports_probes_and_volumes_fit() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Job"])
-def test_pods_run_without_rights_and_hold_no_secret(kind: str) -> None:
+def test_pods_run_unprivileged_and_contain_no_secret(kind: str) -> None:
     pod, container = PODS[kind]["spec"], container_of(kind)
     assert pod["securityContext"]["runAsUser"] == 10001 and "--uid 10001" in (ROOT / "Dockerfile").read_text()
     assert pod["securityContext"]["runAsNonRoot"] and pod["automountServiceAccountToken"] is False
@@ -136,7 +136,7 @@ def test_pods_run_without_rights_and_hold_no_secret(kind: str) -> None:
     check_command(container["args"])
 
 
-def test_a_pod_has_the_time_that_its_server_takes_to_stop() -> None:
+def test_a_pod_has_enough_time_for_its_server_to_stop() -> None:
     settings, spec = settings_of(KUBERNETES), PODS["Deployment"]["spec"]
     probe = container_of("Deployment")["readinessProbe"]
     assert spec["terminationGracePeriodSeconds"] > settings.unready_s + settings.drain_s

@@ -1,4 +1,4 @@
-"""The nginx.conf that is shipped, before replicas that misbehave on request: which requests it sends once more, and how it passes streams on."""
+"""The shipped nginx.conf in front of replicas that misbehave on request: which requests it sends once more, and how it passes streams on."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.deploy.cluster import free_ports, nginx_program, running_nginx
 
 
 class Replicas:
-    """Two servers. The first request of a test that reaches either is read to its end, and its connection broken; what follows is answered."""
+    """Two servers. The first request that reaches either of them is read to its end, then its connection is broken; later ones are answered."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, str]] = []
@@ -56,7 +56,7 @@ class Replicas:
 
 @contextmanager
 def before(replicas: Replicas, folder: Path, dead: int = 0) -> Iterator[str]:
-    """nginx before two servers of which the first `dead` are not there."""
+    """nginx in front of two servers, of which the first `dead` are down."""
     with ExitStack() as exits:
         ports = free_ports(dead)
         for _ in range(2 - dead):
@@ -105,7 +105,7 @@ def test_a_connection_that_breaks_while_the_other_replica_is_away_costs_one_requ
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_replica_that_is_not_there_costs_no_request(tmp_path: Path, method: str) -> None:
+def test_a_replica_that_is_down_costs_no_request(tmp_path: Path, method: str) -> None:
     replicas = Replicas()
     replicas.breaks = False
     with before(replicas, tmp_path, dead=1) as url:
@@ -115,12 +115,12 @@ def test_a_replica_that_is_not_there_costs_no_request(tmp_path: Path, method: st
     assert made == [200] * 6 and len(replicas.got) == 6
 
 
-def test_a_stream_is_passed_on_as_it_comes_on_a_connection_of_its_own(tmp_path: Path) -> None:
+def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Path) -> None:
     replicas = Replicas()
     replicas.breaks = False
     with before(replicas, tmp_path) as url, httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as made:
         pieces = made.iter_text()
-        assert next(pieces) == "data: first\n\n", "the server writes the rest only when this was read"
+        assert next(pieces) == "data: first\n\n", "the server writes the rest only after this was read"
         replicas.first_piece_read.set()
         assert "".join(pieces) == "data: last\n\n" and made.headers["x-connection"] == "close"
 

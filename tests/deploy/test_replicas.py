@@ -1,4 +1,4 @@
-"""Two replicas behind nginx over PostgreSQL: what one takes in the other answers from, and neither a kill nor a restart costs more than it must."""
+"""Two replicas behind nginx over PostgreSQL: one answers from what the other indexed, and a kill or restart costs no more than it must."""
 
 import json
 import os
@@ -36,10 +36,10 @@ def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def until(true: Callable[[], object], seconds: float = 60.0) -> float:
-    """Wait until it is so; the seconds that took."""
+    """Wait until the condition is true; returns the seconds that this took."""
     started = time.monotonic()
     while not true():
-        assert time.monotonic() - started < seconds, f"not so after {seconds} s"
+        assert time.monotonic() - started < seconds, f"not true after {seconds} s"
         time.sleep(0.01)
     return time.monotonic() - started
 
@@ -52,14 +52,14 @@ def upload(replica: Replica, *documents: Document) -> dict[str, object]:
 
 
 def answers_from(replica: Replica, document: Document) -> bool:
-    """Whether the model is shown the document when its text is the question: in the question and among the passages."""
+    """Whether the model is shown the document among the passages when the question is its text (which then appears twice)."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": document.text}]}
     made = replica.post("/v1/chat/completions", json=body)
     assert made.status_code == 200, made.text
     return any(str(each["messages"]).count(document.text) > 1 for each in replica.model.requests)
 
 
-def test_what_is_uploaded_at_one_is_answered_from_at_the_other(cluster: Cluster) -> None:
+def test_a_document_uploaded_to_one_is_used_by_the_other(cluster: Cluster) -> None:
     took = []
     for number in range(6):
         here, there = cluster.replicas[number % 2], cluster.replicas[1 - number % 2]
@@ -84,7 +84,7 @@ def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
         passages, different = connection.execute(statement).fetchone() or (0, 1)
         assert passages == different >= after.rows["documents"]
         assert connection.execute("SELECT count(*) FROM modegraph_index.leases").fetchone() == (0,), (
-            "turns were given back"
+            "leases were released"
         )
     until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity})
     assert after.unfinished == "" and verify_index(cluster.index) == []
@@ -131,7 +131,7 @@ def test_a_rolling_restart_costs_no_request(cluster: Cluster) -> None:
     assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both got requests"
 
 
-def test_feedback_that_one_takes_the_other_shows_and_deletes(cluster: Cluster) -> None:
+def test_feedback_sent_to_one_is_shown_and_deleted_by_the_other(cluster: Cluster) -> None:
     here, there = cluster.replicas
     said = {
         "kind": "vote",
@@ -146,13 +146,13 @@ def test_feedback_that_one_takes_the_other_shows_and_deletes(cluster: Cluster) -
     assert deleted.json() == {"deleted": 1} and here.get("/v1/feedback/reader-0001").json()["entries"] == []
 
 
-def test_counts_are_had_from_each_replica_and_not_through_nginx(cluster: Cluster) -> None:
+def test_metrics_come_from_each_replica_and_not_through_nginx(cluster: Cluster) -> None:
     assert httpx2.get(f"{cluster.url}/metrics", verify=False).status_code == 404
     assert all("modegraph_requests_waiting 0.0" in each.get("/metrics").text for each in cluster.replicas)
 
 
 def test_without_the_database_search_goes_on_and_uploads_are_refused(cluster: Cluster) -> None:
-    """Last of the file: the database is not as it was."""
+    """The last test of the file, because it leaves the database unreachable."""
     file = cluster.index / DATABASE
     file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
     one = cluster.replicas[0]
@@ -178,10 +178,10 @@ def address(replica: Replica) -> str:
 
 
 def later(cluster: Cluster, moment: float) -> list[object]:
-    """The requests that came to nginx after a moment."""
+    """The requests that reached nginx after `moment`."""
     return [each for each in cluster.passed().values() if each.came_at > moment]
 
 
 def times_forwarded(cluster: Cluster, outcome: Outcome) -> int:
-    """How many requests to the models' servers this one led to."""
+    """How many requests to the model servers this request led to."""
     return sum(f"{outcome.id}" in str(body["messages"]) for each in cluster.replicas for body in each.model.requests)

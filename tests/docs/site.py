@@ -1,4 +1,4 @@
-"""The site as `make docs` builds it, in a folder of its own, and what its pages hold."""
+"""The site as `make docs` builds it, in a separate folder, and the contents of its pages."""
 
 import shutil
 import subprocess
@@ -18,19 +18,19 @@ LOADED = {
     "object": "data",
     "use": "href",
 }
-"""What a browser fetches by itself, by tag and attribute; of links, those with a `rel` below."""
+"""What a browser fetches by itself, by tag and attribute; of `link` elements, only those with a `rel` below."""
 LOADED_RELS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "prefetch", "manifest"}
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build a copy of the documentation below `folder`, strict; what it made lies in build/site."""
+    """Build a copy of the documentation in `folder`, in strict mode; the site is in build/site."""
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "mkdocs.yml", folder)
     return run(folder)
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Zensical in `folder`."""
+    """Run Zensical in `folder`."""
     command = [sys.executable, "-P", "-m", "zensical", "build", "--strict"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -49,7 +49,7 @@ class Page(HTMLParser):
         self.feed(self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what an element is called, leads to, or loads."""
+        """Record an element's anchors, its link, and what it loads."""
         given = {name: value or "" for name, value in attrs}
         self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
         if tag == "a" and "href" in given:

@@ -1,7 +1,7 @@
 """Every console block of the docs is run, or says why not: `<!-- not run: the reason -->` on the line before it.
 
 Blocks of a page run in order, in one folder that holds what a reader would have there: examples, documents and questions of
-their own. Encoded is by the stand-in encoder; what a command prints is compared where the block shows it.
+their own. Texts are encoded by the stand-in encoder; a command's output is compared with the block where the block shows it.
 """
 
 import re
@@ -76,13 +76,13 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
     for block in BLOCKS[page]:
         assert block.why == "" or len(block.why.split()) > 1, block
         assert block.why or all(line.startswith("modegraph ") for line, _ in block.commands), (
-            "mark it, or let it be ours"
+            "mark the block as not run, or use only `modegraph`"
         )
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> Path:
-    """The folder of a reader, who stands in a clone and has documents and questions beside it: a few of the examples, to be quick."""
+    """A reader's working folder: a clone, with the reader's documents and questions beside it (a few of the examples, to be quick)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
     for folder in ("examples/documents", "my-documents"):

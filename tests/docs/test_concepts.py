@@ -1,4 +1,4 @@
-"""A page a retrieval mode: there is one for each, its constants are the code's, and its settings are settings."""
+"""The pages on retrieval modes: there is one for each mode, its constants equal the code's, and its settings exist."""
 
 import doctest
 import re
@@ -29,12 +29,12 @@ def written(mode: str) -> str:
     return (MODES / f"{mode}.md").read_text(encoding="utf-8")
 
 
-def test_every_mode_has_a_page_and_no_page_is_of_another() -> None:
+def test_every_mode_has_a_page_and_every_page_a_mode() -> None:
     assert sorted(file.stem for file in MODES.iterdir()) == sorted(get_args(Mode))
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_a_page_says_what_it_returns_costs_and_reads(mode: str) -> None:
+def test_a_page_states_what_its_mode_returns_costs_and_reads(mode: str) -> None:
     text = written(mode)
     assert text.startswith(f"# `{mode}`\n")
     at_a_glance = text.partition("## At a glance")[2]
@@ -45,7 +45,7 @@ def test_a_page_says_what_it_returns_costs_and_reads(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_the_constants_are_the_codes(mode: str) -> None:
+def test_the_constants_on_a_page_equal_those_of_the_code(mode: str) -> None:
     for module, name, value in CONSTANT.findall(written(mode)):
         assert getattr(import_module(MODULES[module]), name) == float(value.replace("_", "")), f"{module}.{name}"
 
@@ -62,7 +62,7 @@ def test_the_example_of_the_objectives_holds() -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/coming-from").glob("*.md")), ids=lambda page: page.stem)
-def test_settings_named_for_other_systems_are_ours(page: Path) -> None:
+def test_settings_named_on_coming_from_pages_exist(page: Path) -> None:
     ours = re.findall(r"^\|[^|]+\|(.+)\|$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     named = {name for cell in ours for name in re.findall(r"`([a-z]+_[a-z_]+)`", cell)}
     assert named <= {line.key for kind in KINDS for line in setting_lines(kind)}

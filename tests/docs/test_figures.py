@@ -1,4 +1,4 @@
-"""The figures of docs/: drawn again from the tables of docs/results.md they are those that are committed, and show what stands there."""
+"""The figures of docs/: drawing them again from the tables of docs/results.md gives the committed files."""
 
 import doctest
 import re
@@ -15,7 +15,7 @@ DRAWN = ROOT / "docs" / "figures"
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_of_the_tables_as_they_are(name: str, tmp_path: Path) -> None:
+def test_a_figure_is_up_to_date_with_the_tables(name: str, tmp_path: Path) -> None:
     save(FIGURES[name](), tmp_path, name)
     assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == (DRAWN / f"{name}.svg").read_text(
         encoding="utf-8"
@@ -46,7 +46,7 @@ def test_examples_hold(module: object) -> None:
     assert tried > 0 and failed == 0
 
 
-def test_every_section_of_results_with_a_table_says_since_when_it_is_there() -> None:
+def test_every_section_of_results_with_a_table_is_dated() -> None:
     sections = re.split(r"^## ", style.RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     dated = re.compile(
         r"^\*(On this page since \d+ [A-Z]\w+ 20\d\d \(.*[0-9a-f]{7}.*\)|Nothing of it was run here)\.\*$"

@@ -1,4 +1,4 @@
-"""The pages made from the code: as committed they are what the code makes, and a message that a person sees is on its page."""
+"""The pages made from the code: the committed ones equal what the code makes, and a message that a user sees is on its page."""
 
 import ast
 import doctest
@@ -30,7 +30,7 @@ def test_the_committed_pages_are_what_the_code_makes(made: dict[str, str]) -> No
     assert stale == [], "run `make reference`"
 
 
-def test_a_page_is_made_by_the_code_or_by_hand(made: dict[str, str]) -> None:
+def test_exactly_the_generated_pages_are_marked_as_generated(made: dict[str, str]) -> None:
     marked = {
         file.relative_to(DOCS).as_posix()
         for file in DOCS.rglob("*.md")
@@ -58,13 +58,13 @@ def test_a_message_is_on_its_page(words: list[str]) -> None:
 
 
 def as_pattern(row: list[str]) -> re.Pattern[str]:
-    """The line that a row of the page stands for, with anything for its gaps."""
+    """A pattern for the message that a row of the page describes; its gaps match anything."""
     cells = [re.sub(r"\\(.)", r"\1", cell.strip("| ")) for cell in row]
     parts = (re.escape(cell.rstrip(".; ")).replace(GAP, ".*") for cell in cells if cell)
     return re.compile(r"[.?] (?:Expected )?".join(parts), flags=re.DOTALL | re.IGNORECASE)
 
 
-def test_a_part_that_is_put_together_is_read_where_it_is() -> None:
+def test_a_part_of_a_message_is_read_where_it_is_assigned() -> None:
     tree = ast.parse(
         "A = 'a file'\ndef f(x):\n    found = f'{x}: gone' if x else 'none'\n    raise UserError(found, A, x)\n"
     )
@@ -73,7 +73,7 @@ def test_a_part_that_is_put_together_is_read_where_it_is() -> None:
     assert [readings(part, [tree, function], call) for part in call.args] == [["…: gone", "none"], ["a file"], ["…"]]
 
 
-def test_a_name_that_is_used_again_is_read_as_it_was_last_assigned() -> None:
+def test_a_reused_name_has_only_the_values_that_can_reach_the_call() -> None:
     tree = ast.parse(
         """
 def check(file):
@@ -94,12 +94,12 @@ def check(file):
     assert read == [[["broken"], ["save it again"]], [["odd"], ["convert it", "save it again"]]]
 
 
-def test_a_notebooks_links_lead_on_from_its_page() -> None:
+def test_links_of_a_notebook_work_from_its_page() -> None:
     failed, tried = doctest.testmod(notebooks)
     assert tried > 0 and failed == 0
 
 
-def test_most_messages_say_more_than_gaps() -> None:
+def test_few_messages_consist_of_gaps_alone() -> None:
     found = [message for package in ("graph", "train", "serve") for message in messages(package)]
     assert len(found) > 250
     assert sum(plain_words(message.found) == "" for message in found) < 0.15 * len(found)

@@ -1,4 +1,4 @@
-"""The page on reliability: every row names a test, every test that is named is there, and every kind of fault has one."""
+"""The page on reliability: every row names a test, every named test exists, and every kind of fault has a section."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ def names_in(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     named = NAMED.findall(PAGE)
     assert len(named) > 45
     assert [
@@ -28,7 +28,7 @@ def test_every_test_that_is_named_is_there() -> None:
     ] == []
 
 
-def test_every_row_names_one() -> None:
+def test_every_row_names_a_test() -> None:
     assert [row for row in ROWS if not NAMED.search(row.split(" | ")[-1])] == []
     assert PAGE.count("`tests/") == len(NAMED.findall(PAGE))
 

@@ -1,4 +1,4 @@
-"""The site: built strict without a warning, no dead link, nothing fetched from another host, from file:// too."""
+"""The site: it builds in strict mode, has no dead link, fetches nothing from another host, and works from file:// too."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def dead(pages: dict[Path, Page], page: Path) -> Iterator[str]:
-    """Links of a page, and what it loads, that lead to no file or anchor of the site."""
+    """A page's links and loaded resources that lead to no file or anchor of the site."""
     for target in (*pages[page].links, *pages[page].loaded):
         parts = urlsplit(target)
         if parts.scheme or parts.netloc or target == "":
@@ -86,7 +86,7 @@ def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]
     page.goto((site / "start" / "offline.html").as_uri())
     assert page.text_content("h1").strip("¶ ") == "Offline in five minutes"
     page.keyboard.press("Control+k")
-    # In a shadow tree, which locators see into.
+    # The search is in a shadow tree, which locators can reach.
     page.locator("input[placeholder]:visible").fill("hostile passages")
     page.get_by_text("130 hostile passages per mode").first.wait_for()
     assert [url for url in requested if not url.startswith(("file:", "data:", "blob:"))] == [] and problems == []
@@ -102,11 +102,11 @@ def in_nav(entry: Any) -> Iterator[str]:
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
-    # `yaml.safe_load` serves: the configuration has no tag of MkDocs' own.
+    # `yaml.safe_load` is enough: the configuration has no MkDocs-specific tag.
     listed = list(in_nav(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
     assert sorted(listed) == sorted(file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md"))
 
 
 @pytest.mark.parametrize("folder", sorted({file.parent for file in DOCS.rglob("*")}), ids=lambda each: each.name)
-def test_a_folder_of_docs_can_be_taken_in_at_a_glance(folder: Path) -> None:
+def test_no_folder_of_docs_has_more_than_16_names(folder: Path) -> None:
     assert len({file.stem for file in folder.iterdir() if file.is_file()}) <= 16

@@ -32,7 +32,7 @@ class World:
 
 
 def preference(question: int, context_size: int, split: str, hard_negative: str = "") -> PreferenceRow:
-    """Every third question is a yes/no one; test question 0 asks for trouble."""
+    """Every third question is a yes/no question; test question 0 has a hostile text."""
     excerpts = [Excerpt(f"p{n}", f"Title {n}", f"The mill number {n} stands in Corrow.") for n in range(context_size)]
     kind, answer = ("boolean", ("yes", "no")[question % 2]) if question % 3 == 0 else ("single", f"mill {question}")
     text = f"Where is mill {question}? {HOSTILE if question == 0 else ''}"

@@ -1,4 +1,4 @@
-"""Pairs of an answer and what it is compared with: real ones where the public sets lie beside the checkout, ours always."""
+"""Pairs of an answer and its references: our own always, real ones where the public sets are beside the checkout."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ def own_pairs() -> list[Pair]:
 
 
 def real_pairs() -> list[Pair]:
-    """Responses of people's models and written explanations against gold answers: QA-Feedback, 2WikiMultihopQA, PubMedQA."""
+    """Model responses and written explanations against gold answers: QA-Feedback, 2WikiMultihopQA, PubMedQA."""
     needed = [
         DATA / name
         for name in ("qa_feedback_k4/items.jsonl", "2wiki_train500/questions.jsonl", "pubmedqa_l/items.jsonl")

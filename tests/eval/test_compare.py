@@ -1,4 +1,4 @@
-"""`modegraph eval selector`: precision by hand, costs as the traces tell them, one table in three forms, what is refused."""
+"""`modegraph eval selector`: precision by hand, costs from the traces, one table in three formats, and refused input."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def always(probability: float, index: Index) -> Classifier:
-    """One leaf."""
+    """A classifier of one leaf, which gives everything this probability."""
     leaf, odds = np.zeros(1, np.int64), float(np.log(probability / (1 - probability)))
     forest = Forest(leaf, np.zeros(1), leaf, leaf, np.array([odds]), leaf, 0.0, 0)
     return Classifier(forest, 1.0, 0.5, index.encoder_source.fingerprint)
@@ -89,7 +89,7 @@ def choosing(replies: list[str]) -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-def test_a_model_costs_calls_and_tokens_and_the_others_none(world: Path, tmp_path: Path) -> None:
+def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> None:
     prompts: list[str] = []
     folder = world / "likes-all"
     result = run(

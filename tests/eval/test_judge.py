@@ -1,4 +1,4 @@
-"""Judges with known faults: one that follows places, one that loves length, a fair one, and one that replies with nonsense."""
+"""Judges with known faults: one that follows position, one that prefers length, a fair one, and one that replies with nonsense."""
 
 import json
 
@@ -82,7 +82,7 @@ def longer(one, two):
     return "tie" if len(one) == len(two) else "1" if len(one) > len(two) else "2"
 
 
-def test_a_judge_that_loves_length_gives_half_at_equal_lengths():
+def test_a_judge_that_prefers_length_gives_half_at_equal_lengths():
     rng = np.random.default_rng(0)
     pairs = [
         AnswerPair(str(n), "?", "a" * int(k), "b" * int(m)) for n, (k, m) in enumerate(rng.integers(50, 400, (200, 2)))
@@ -93,7 +93,7 @@ def test_a_judge_that_loves_length_gives_half_at_equal_lengths():
     assert found.length_controlled == pytest.approx(0.5, abs=0.06)
 
 
-def test_quality_is_left_when_length_is_taken_out():
+def test_controlling_for_length_leaves_the_effect_of_quality():
     rng = np.random.default_rng(1)
     extra = rng.normal(0, 100, 4000)
     chance = 1 / (1 + np.exp(-(0.8 + 2.0 * np.tanh(extra / extra.std()))))
@@ -196,7 +196,7 @@ def test_files_over_different_questions_are_refused(tmp_path):
     for name, rows in files.items():
         write_jsonl(tmp_path / f"{name}.jsonl", rows)
     a, b, c = (read_answers(tmp_path / f"{name}.jsonl") for name in "abc")
-    with pytest.raises(UserError, match="2 questions are on one side only, '1' not in B first"):
+    with pytest.raises(UserError, match="2 questions are on one side only; the first, '1', is not in B"):
         pair_up(a, b)
     with pytest.raises(UserError, match=r"question '1' is 'Who\?' in A and 'When\?' in B"):
         pair_up(a, c)

@@ -1,4 +1,4 @@
-"""`eval reading`: contexts, scores and figures by hand, and the command over a set whose reader is a stand-in that knows the answers."""
+"""`eval reading`: contexts, scores and figures by hand, and the command over a set, with a stand-in reader that knows the answers."""
 
 import json
 from dataclasses import replace
@@ -42,7 +42,7 @@ def knowing(request: CompletionRequest) -> str:
     return " ".join([question.answers[0], *(f"[{n}]" for n in golds)]) if question.answers else NOT_FOUND
 
 
-def test_gold_passages_stand_among_others_that_do_not_hold_the_answer() -> None:
+def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
     for one in tasks_over():
         ids = [excerpt.id for excerpt in one.excerpts]
         assert len(set(ids)) == len(ids) <= len(one.question.gold_ids) + 2
@@ -73,7 +73,7 @@ def test_questions_over_distractors_alone_have_no_answer_there() -> None:
     assert over_distractors(isles(), QUESTIONS, 0, seed=0) == []
 
 
-def test_a_reader_that_knows_gets_all_of_it() -> None:
+def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:
     figures = reading_figures(answer_all(ScriptedModel(knowing), tasks_over(), "cited"))
     whole = figures["all"]
     assert (whole.questions, whole.exact.mean, whole.f1.mean) == (12, 1.0, 1.0)
@@ -84,7 +84,7 @@ def test_a_reader_that_knows_gets_all_of_it() -> None:
 
 
 def test_figures_by_hand() -> None:
-    """Right and cited, right and cited wrongly, half right without a citation, refused; one that nothing answers is invented."""
+    """Right and cited, right and cited wrongly, partly right without a citation, refused; and an answer invented for an unanswerable question."""
     first, second, third, fourth, fifth = (tasks_over(2)[n] for n in (0, 2, 3, 1, 9))
     wrong = next(n for n in range(1, 4) if n not in second.gold)
     answers = [
@@ -105,13 +105,13 @@ def test_figures_by_hand() -> None:
     assert figures.exact.low <= figures.exact.mean <= figures.exact.high
 
 
-def test_the_constant_answer_is_the_best_one() -> None:
+def test_the_constant_answer_is_the_most_frequent_one() -> None:
     tasks = [one for one in tasks_over() if one.question.kind in ("boolean", "unanswerable")]
     assert {one.text for one in constant_answers(tasks)} == {"no"}
     assert reading_figures(constant_answers(tasks))["all"].exact.mean == 0.5
 
 
-def test_questions_are_drawn_by_their_ids_and_a_split_that_is_not_there_is_named() -> None:
+def test_questions_are_drawn_by_their_ids_and_a_missing_split_is_an_error() -> None:
     source = isles()
     assert (
         pick_questions(source, None, 4, 0)

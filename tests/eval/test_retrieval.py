@@ -77,7 +77,7 @@ def test_calls_from_a_ledger_are_reported():
     assert "ledger" not in retrieval_table(report()).note
 
 
-def test_the_loading_of_an_encoder_is_not_billed():
+def test_a_warm_up_query_keeps_the_loading_of_the_encoder_out_of_the_times():
     calls = []
 
     def retrieve(text):
@@ -110,8 +110,8 @@ def test_questions_are_chosen_and_checked():
         evaluate_retrieval([QUESTIONS[2]], {"dense": evidence}, top_k=5, seed=0)
 
 
-def test_measuring_retrieval_loads_nothing_that_trains():
-    """Half of what a run of minutes would begin with; the encoder loads what it needs where it is."""
+def test_measuring_retrieval_imports_no_training_packages():
+    """Importing them would be half of the start-up of a run of minutes; the encoder imports what it needs when it is used."""
     script = "import sys, eval.run.run, eval.retrieval; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"torch", "transformers", "peft", "trl"} & set(loaded.split()) == set()

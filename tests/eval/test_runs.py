@@ -1,4 +1,4 @@
-"""`modegraph runs`: finished, running and stopped runs as their own commands leave them, listed with what differs."""
+"""`modegraph runs`: finished, running and stopped runs as their commands leave them, listed with the settings that differ."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_a_run_is_running_while_it_is_made_then_finished(tmp_path: Path) -> None
     assert not any(tmp_path.rglob("progress.jsonl"))
 
 
-def test_one_that_failed_and_can_go_on_is_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_run_that_can_resume_is_stopped(tmp_path: Path) -> None:
     chosen = SftSettings(model="smollm2", data="pairs", output=str(tmp_path / "sft"), save_steps=5)
     with pytest.raises(KeyboardInterrupt), fresh_folder(tmp_path / "sft", True, about_run("sft", chosen)) as partial:
         note_progress(partial, 5, 9, {"loss": 2.0})

@@ -1,4 +1,4 @@
-"""Intervals, exact tests and corrections by hand and against slow twins; what may be called a difference."""
+"""Intervals, exact tests and corrections by hand and against slow reference versions; what may be called a difference."""
 
 import doctest
 import math
@@ -51,13 +51,13 @@ def test_sign_test_enumerated(better, worse, equal):
         assert sign_test(baseline, values) == pytest.approx(expected)
 
 
-def test_on_right_or_wrong_it_is_mcnemars_by_hand():
+def test_the_sign_test_on_right_or_wrong_answers_is_mcnemars():
     # Discordant 8 against 1: 2 (C(9,0) + C(9,1)) / 2⁹ = 20/512.
     assert sign_test([1] * 8 + [0] + [1] * 5, [0] * 8 + [1] + [1] * 5) == pytest.approx(20 / 512)
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1), min_size=1))
-def test_holm_is_its_definition(p_values):
+def test_holm_matches_its_definition(p_values):
     """A hypothesis survives level α exactly when Holm's step-down procedure rejects it at α."""
     corrected = holm(p_values)
     for level in (0.01, 0.05, 0.2):
@@ -71,7 +71,7 @@ def test_holm_is_its_definition(p_values):
     assert list(corrected) == list(p_values)
 
 
-def test_many_comparisons_ask_more_of_each():
+def test_many_comparisons_raise_the_bar_for_each():
     clear = ([1.0] * 9, [0.0] * 9)
     alone = compare_paired({"a": clear})["a"]
     among = compare_paired({"a": clear, **{f"n{i}": ([0.0] * 9, [0.0] * 9) for i in range(19)}})["a"]
@@ -102,7 +102,7 @@ def test_bootstrap_mean_is_seeded():
     assert bootstrap_mean([0.0, 1.0, 1.0, 0.5]) != bootstrap_mean([0.0, 1.0, 1.0, 0.5], seed=5)
 
 
-def test_bootstrap_is_seeded_and_holds_the_mean():
+def test_bootstrap_is_seeded_and_contains_the_mean():
     rng = np.random.default_rng(7)
     first, second = rng.normal(1.0, 1.0, 60).tolist(), rng.normal(0.0, 1.0, 60).tolist()
     found = bootstrap_difference(first, second)
@@ -172,8 +172,8 @@ def test_seeds_are_drawn_as_well_as_questions():
     assert (alone.low, alone.high) == (pytest.approx(paired.low, abs=0.02), pytest.approx(paired.high, abs=0.02))
 
 
-def test_the_interval_over_seeds_covers_what_it_says():
-    """400 studies of six paired seeds and 24 questions, whose difference varies with both: 95 % of intervals contain it, about."""
+def test_the_interval_over_seeds_has_its_stated_coverage():
+    """400 studies of six paired seeds and 24 questions, whose difference varies with both: about 95 % of the intervals contain it."""
     rng = np.random.default_rng(11)
     covered = widths = 0.0
     for study in range(400):
@@ -182,7 +182,7 @@ def test_the_interval_over_seeds_covers_what_it_says():
         covered += found.low <= 0.1 <= found.high
         widths += found.high - found.low
     assert 0.93 <= covered / 400 <= 0.995
-    assert widths / 400 < 0.2, "and they are not as wide as one likes"
+    assert widths / 400 < 0.2, "and they are not arbitrarily wide"
 
 
 def slow_sign_flip_test(differences):
@@ -206,16 +206,16 @@ def test_sign_flips_enumerated(differences):
 
 
 def test_sign_flips_by_hand():
-    # Of 2⁶ ways two are as far from 0 as six of one sign; a seventh against them of its own size makes 16 of 128.
+    # Six of one sign: 2 of 2⁶ ways are as far from 0. With a seventh of the same size and the other sign: 16 of 128.
     assert sign_flip_test([0.1] * 6) == 2 / 64
     assert sign_flip_test([0.1] * 6 + [-0.1]) == 16 / 128
     assert sign_flip_test([0.3, 0.1, -0.1]) == 6 / 8, "sums of .5, .3, .3 and .1, both ways"
 
 
-def test_sign_flips_hold_their_level_and_see_what_is_there():
+def test_sign_flips_hold_their_level_and_detect_a_difference():
     rng = np.random.default_rng(5)
     null = [sign_flip_test(rng.standard_t(3, 7)) < 0.05 for _ in range(2000)]
-    assert 0.02 < np.mean(null) < 0.06, "no more than .05, of heavy tails as well"
+    assert 0.02 < np.mean(null) < 0.06, "no more than .05, even with heavy tails"
     assert np.mean([sign_flip_test(rng.normal(2, 1, 7)) < 0.05 for _ in range(300)]) > 0.9
     for count in (0, 21):
         with pytest.raises(ValueError, match=f"{count} seeds"):

@@ -162,15 +162,15 @@ def test_three_planted_faults_are_refused_by_name(tmp_path: Path) -> None:
         assert isinstance(refused.exception, UserError) and message in str(refused.exception), message
 
 
-def test_the_command_refuses_to_guess_an_update(tmp_path: Path) -> None:
+def test_the_command_refuses_to_guess_the_time_of_an_update(tmp_path: Path) -> None:
     arms = values()["arms"]
     del arms["ms"]["seconds_per_update"]
     refused = plan(tmp_path, "--trial-steps", "0", arms=arms)
     assert isinstance(refused.exception, UserError) and "no seconds_per_update" in str(refused.exception)
 
 
-def test_the_shipped_study_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its faults are looked for, its arms differ in what they say, and its runs are those of their stages."""
+def test_the_shipped_study_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passes the checks, its arms have the settings of their stages, and its runs are counted at each look."""
     monkeypatch.chdir(ROOT)
     shipped = load_settings(StudySettings, SHIPPED)
     check_study(shipped)

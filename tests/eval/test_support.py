@@ -47,14 +47,14 @@ def written(folder: Path, rows: list[dict[str, object]]) -> Path:
     return file
 
 
-def test_auc_is_scikit_learns_with_ties() -> None:
+def test_auc_equals_scikit_learns_with_ties() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
         scores, labels = rng.integers(0, 6, 40).astype(float), rng.random(40) < 0.4
         assert auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores))
 
 
-def test_the_interval_holds_the_auc_and_narrows_with_more_sentences() -> None:
+def test_the_interval_contains_the_auc_and_narrows_with_more_sentences() -> None:
     rng = np.random.default_rng(1)
 
     def width(count: int) -> float:
@@ -78,7 +78,7 @@ def test_overlap_by_hand() -> None:
     assert share_found(row, str) == pytest.approx(1 / 3) and share_found(row, form_of) == pytest.approx(2 / 3)
     assert share_found(SupportRow((), "Tarn", supported=True), str) == 0.0
     ground = Ground.of([("", passage) for passage in row.passages])
-    assert overlaps(row.claim, ground.wordings)[0] == share_found(row, form_of), "what the verifier reads is the same"
+    assert overlaps(row.claim, ground.wordings)[0] == share_found(row, form_of), "the verifier computes the same"
 
 
 def test_what_is_not_checked_is_never_marked(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"supported": "yes"}, "line 2: not a row of a labelled sentence"),
-        ({"passages": PASSAGE}, "line 2: not a row of a labelled sentence"),
-        ({"sentence": None}, "line 2: not a row of a labelled sentence"),
+        ({"supported": "yes"}, "line 2: not a labelled sentence"),
+        ({"passages": PASSAGE}, "line 2: not a labelled sentence"),
+        ({"sentence": None}, "line 2: not a labelled sentence"),
     ],
 )
 def test_a_bad_row_is_named(change: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The table of selectors with a real vLLM server on CPU: what choosing by a model costs, by the server's own count.
+"""The table of selectors with a real vLLM server on CPU: the cost of selecting with a model, by the server's own count.
 
-Runs where tests/vllm.py finds one.
+Runs only where tests/vllm.py finds vLLM.
 """
 
 import json
@@ -20,13 +20,13 @@ LIMIT = 3
 
 
 def tiny_model(folder: Path) -> Path:
-    """A Llama of two steps, whose window holds every prompt."""
+    """A Llama trained for two steps, whose window holds every prompt."""
     sizes = {"vocabulary": 600, "layers": 1, "heads": 2, "context_tokens": 8192, "steps": 2}
     train_tiny(TinySettings(texts=str(EXAMPLES / "documents"), output=str(folder / "tiny"), **sizes))
     return folder / "tiny"
 
 
-def test_a_model_is_called_for_llm_alone_as_often_as_the_server_counts(tmp_path: Path) -> None:
+def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(tmp_path: Path) -> None:
     runner, app, index = CliRunner(), build_app(), str(tmp_path / "index")
     assert runner.invoke(app, ["index", str(EXAMPLES / "documents"), "--out", index]).exit_code == 0
     with serving(tiny_model(tmp_path), max_tokens=8192) as server:
@@ -44,5 +44,5 @@ def test_a_model_is_called_for_llm_alone_as_often_as_the_server_counts(tmp_path:
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No look-up of anything while the server runs."""
+    """Look nothing up on the hub while the server runs."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -1,4 +1,4 @@
-"""An index of a few documents, by the stand-in encoder or one like it."""
+"""An index of a few documents, made with the stand-in encoder or one like it."""
 
 from collections.abc import Sequence
 from pathlib import Path

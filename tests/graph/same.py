@@ -1,4 +1,4 @@
-"""Whether two indexes hold the same, array by array."""
+"""Compare two indexes, array by array."""
 
 from dataclasses import fields
 

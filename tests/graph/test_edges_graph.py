@@ -85,7 +85,7 @@ KINDS = ("ship", "yard", "boat", "inn", "sail")
 
 
 class Clustered(HashEncoder):
-    """Knows kinds of things, and no thing from another of its kind."""
+    """Encodes only the kind of a thing, so that all things of one kind look the same."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         return super().encode([next((kind for kind in KINDS if text.startswith(kind)), text) for text in texts])
@@ -113,7 +113,7 @@ def test_synonyms_are_symmetric_order_free_and_never_oneself_among_duplicates(tm
 def test_a_twin_is_a_neighbour_at_the_highest_threshold() -> None:
     vectors_ND = unit_rows(np.random.default_rng(4).normal(size=(40, 96)).astype(np.float32))
     graph = similarity_graph(np.concatenate([vectors_ND, vectors_ND]), 3, 1.0).toarray()
-    assert np.array_equal(graph > 0, np.roll(np.eye(80), 40, axis=1) > 0), "rounding takes no twin away"
+    assert np.array_equal(graph > 0, np.roll(np.eye(80), 40, axis=1) > 0), "rounding removes no twin"
 
 
 AWKWARD = (
@@ -133,7 +133,7 @@ sentences = st.lists(
     max_size=6,
     unique_by=lambda sentence: tuple(
         sorted(sentence.split())
-    ),  # the same words in another order are one to a bag of words
+    ),  # to a bag of words, the same words in another order are the same
 )
 
 

@@ -1,4 +1,4 @@
-"""An explanation says what the modes themselves would: ranks, scores, what leads to a passage and what stands before it."""
+"""An explanation agrees with the modes: ranks, scores, what leads to a passage and what is ranked above it."""
 
 import shutil
 from pathlib import Path
@@ -33,7 +33,7 @@ ANSWERS = {QUESTION: "brandt-yard.md", PLAIN: "petrel-count-final.md"}
 
 @pytest.fixture(scope="module")
 def harbour(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
-    """A part of examples/: the yard, its ships, and birds beside them."""
+    """A part of examples/: the yard, its ships, and some birds."""
     folder = tmp_path_factory.mktemp("harbour")
     (folder / "documents").mkdir()
     for pattern in READ:
@@ -83,7 +83,7 @@ def test_a_rank_is_reported_however_deep_it_is(harbour: Index, monkeypatch: pyte
 
 
 def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
-    """No word of the question stands in the petrel's count."""
+    """The petrel count contains no word of the question."""
     explanation = explained(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
     assert (explanation.standings[0].rank, explanation.standings[0].score, explanation.standings[0].path) == (
         None,
@@ -97,7 +97,7 @@ def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
     }
 
 
-def test_before_a_passage_stand_those_that_the_question_gets_before_it(harbour: Index) -> None:
+def test_the_passages_listed_as_before_are_those_ranked_higher(harbour: Index) -> None:
     explanation = explained(harbour, QUESTION, "brandt-yard.md", mode="auto", selector="none")
     assert explanation.standings[0].rank == 2 and [each.item.source for each in explanation.before] == [
         "ferry-lantern.md"
@@ -118,7 +118,7 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
 
 
 def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`lift` is the difference to the same score without words; a passage without one of them has none."""
+    """`lift` is the difference from the score without words; a passage that contains none of the words has no lift."""
     explanation = explained(harbour, QUESTION, "brandt-yard.md")
     assert set(explanation.lifted_by) == {
         clue.text for clue in explanation.words if clue.held and clue.text != "lantern"
@@ -134,10 +134,10 @@ def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeyp
 
 
 @pytest.mark.parametrize("seeds", [1, 3, 9])
-def test_hops_gives_a_passage_the_best_link_from_as_many_seeds_as_it_has(
+def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
     harbour: Index, monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
-    """So a link that was not followed is worth what it says, if only its passage stood high enough."""
+    """So the worth of a link that was not followed is what it would add if its passage ranked among the seeds."""
     monkeypatch.setattr(mode, "SEEDS", seeds)
     monkeypatch.setattr(explain, "SEEDS", seeds)
     led = 0
@@ -188,7 +188,7 @@ def test_conditions_hold_for_the_whole_explanation(harbour: Index) -> None:
         explained(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
 
 
-def test_a_passage_goes_by_the_first_digits_of_its_id(harbour: Index) -> None:
+def test_a_passage_can_be_named_by_the_first_digits_of_its_id(harbour: Index) -> None:
     ids = list(harbour.data.passage_ids)
     assert [find_passage(harbour, each[:8].upper()) for each in ids] == list(range(len(ids)))
     for given, message in (

@@ -1,4 +1,4 @@
-"""Feedback on an index whose rows are in PostgreSQL is there too, for all who serve the index; what holds of the file holds of the table."""
+"""Feedback on an index in PostgreSQL is stored there too, for every server of the index; the table behaves as the file does."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ LARGE = 1 << 30
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """The folder of an index that nobody has said anything of."""
+    """The folder of an index without feedback."""
     if request.param == "sqlite":
         yield tmp_path
         return
@@ -30,7 +30,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "index"
 
 
-def test_every_kind_is_read_back_in_its_order_and_by_its_user(folder: Path) -> None:
+def test_every_kind_is_read_back_in_order_and_by_user(folder: Path) -> None:
     assert read_feedback(folder) == [] and open_feedback(folder, LARGE).of_user("reader-1") == []
     entries = [entry(content, id=str(9 - n), user=f"reader-{n % 2}") for n, content in enumerate(EVERY_KIND)]
     for each in entries:
@@ -41,7 +41,7 @@ def test_every_kind_is_read_back_in_its_order_and_by_its_user(folder: Path) -> N
     assert (folder / FEEDBACK).exists() is not has_database(folder)
 
 
-def test_it_takes_no_more_than_it_may(folder: Path) -> None:
+def test_feedback_beyond_the_limit_is_refused(folder: Path) -> None:
     store = open_feedback(folder, 100_000)
     with pytest.raises(FeedbackFull):
         for number in range(400):
@@ -60,12 +60,12 @@ def test_several_writers_lose_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
-def test_a_schema_of_before_is_brought_up_to_date_by_the_first_entry(folder: Path) -> None:
+def test_the_first_entry_migrates_an_older_schema(folder: Path) -> None:
     with psycopg.connect(dsn_of(folder)) as connection:
         connection.execute("SET search_path = modegraph_index")
         connection.execute("DROP TABLE feedback; DROP INDEX documents_to_extract, passages_by_reader")
         connection.execute("DELETE FROM migrations WHERE number > 2")
-    with pytest.raises(Unavailable, match="migration 0003-feedback was not run"):
+    with pytest.raises(Unavailable, match="migration 0003-feedback has not been run"):
         read_feedback(folder)
     open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))
     assert read_feedback(folder) == [entry(EVERY_KIND[0])]

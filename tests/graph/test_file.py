@@ -1,4 +1,4 @@
-"""Feedback on disk: there when it was said to be, whoever else writes and whenever the process dies, and gone when it is deleted."""
+"""Feedback on disk: what was acknowledged is there, whoever else writes and whenever the process dies; what was deleted is gone."""
 
 import re
 import sqlite3
@@ -59,7 +59,7 @@ def entry(content: FeedbackContent, **values: str) -> Feedback:
     return replace(made, **values)  # type: ignore[arg-type]
 
 
-def test_every_kind_is_read_back_as_it_was_said(tmp_path: Path) -> None:
+def test_every_kind_is_read_back_unchanged(tmp_path: Path) -> None:
     store = FeedbackFile(tmp_path, 1 << 30)
     entries = [entry(content, id=str(n), user=f"reader-{n % 2}") for n, content in enumerate(EVERY_KIND)]
     for each in entries:
@@ -68,7 +68,7 @@ def test_every_kind_is_read_back_as_it_was_said(tmp_path: Path) -> None:
     assert store.of_user("reader-1") == entries[1::2] and store.of_user("nobody") == []
 
 
-def test_of_a_deleted_user_not_a_byte_is_left(tmp_path: Path) -> None:
+def test_deleting_a_user_leaves_not_a_byte_of_their_feedback(tmp_path: Path) -> None:
     store = FeedbackFile(tmp_path, 1 << 30)
     for number in range(60):
         user = ("reader-1", "secretive-reader")[number % 2]
@@ -120,7 +120,7 @@ def test_a_full_file_takes_no_more(tmp_path: Path) -> None:
     assert (tmp_path / FEEDBACK).stat().st_size < 50_000
 
 
-def test_no_file_is_no_feedback_and_another_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_means_no_feedback_and_a_foreign_file_is_refused(tmp_path: Path) -> None:
     assert read_feedback(tmp_path) == [] and FeedbackFile(tmp_path, 1).delete_user("reader-1") == 0
     assert not (tmp_path / FEEDBACK).exists()
     (tmp_path / FEEDBACK).write_bytes(b"no database at all, but long enough to be looked at")
@@ -135,7 +135,7 @@ def test_no_file_is_no_feedback_and_another_file_is_refused(tmp_path: Path) -> N
 
 
 def test_an_index_is_the_same_with_and_without_feedback(tmp_path: Path) -> None:
-    """An edit, `compact` and `repair` leave the file as it is, and it leaves them as they are."""
+    """An edit, `compact` and `repair` do not change the file, and the file does not change their results."""
     for name in ("with", "without"):
         build(tmp_path / name, ISLES[:4])
     store = FeedbackFile(tmp_path / "with", 1 << 30)
@@ -150,7 +150,7 @@ def test_an_index_is_the_same_with_and_without_feedback(tmp_path: Path) -> None:
     assert store.of_user("reader-1") == [entry(EVERY_KIND[0])]
 
 
-def test_the_table_is_described(tmp_path: Path) -> None:
+def test_the_table_is_documented(tmp_path: Path) -> None:
     FeedbackFile(tmp_path, 1 << 30).add(entry(EVERY_KIND[0]))
     page = (ROOT / "docs/reference/format.md").read_text(encoding="utf-8").partition("## Feedback")[2]
     with closing(sqlite3.connect(tmp_path / FEEDBACK)) as database:

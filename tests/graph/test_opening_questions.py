@@ -91,7 +91,7 @@ def test_where_no_rule_fits_nothing_is_suggested(tmp_path: Path) -> None:
         ("The Guild sails at noon.", None),
     ],
 )
-def test_what_is_said_of_a_name_becomes_its_question(text: str, question: str | None) -> None:
+def test_a_statement_about_a_name_becomes_a_question(text: str, question: str | None) -> None:
     assert (ask_named(text, "the Guild", text) or (None,))[0] == question
 
 
@@ -108,5 +108,5 @@ def test_what_is_said_of_a_name_becomes_its_question(text: str, question: str | 
         ("The other gate opens at 6:15.", None),
     ],
 )
-def test_a_described_thing_becomes_a_question_where_it_is_clear(text: str, question: str | None) -> None:
+def test_a_statement_about_a_described_thing_becomes_a_question_if_it_is_clear(text: str, question: str | None) -> None:
     assert (ask_described(text) or (None,))[0] == question

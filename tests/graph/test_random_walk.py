@@ -130,8 +130,8 @@ def solved(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float) -> 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.85, 0.9, 0.95, 0.97, MOST_DAMPING])
-def test_every_damping_that_is_let_in_settles(graph: str, damping: float) -> None:
-    """Within TOLERANCE and float32's rounding of what numpy.linalg.solve gives, in sum over all vertices, for both ways of walking."""
+def test_walks_settle_at_every_allowed_damping(graph: str, damping: float) -> None:
+    """Both kinds of walk agree with numpy.linalg.solve within TOLERANCE and float32's rounding, summed over all vertices."""
     T = GRAPHS[graph]
     size, seeds = T.shape[0], [0, 7]
     allowed = TOLERANCE + 3e-7 / (1 - damping)

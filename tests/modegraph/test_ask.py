@@ -1,4 +1,4 @@
-"""Answers by the API: as the command line's, streamed by a real model and a real server, citations checked in all of them."""
+"""Answers by the API: the same as the command line's, streamed by a real model and a real server, with all citations checked."""
 
 import asyncio
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
         assert server.cut_off == 1
 
 
-def test_what_fails_is_an_exception(isles: mg.Index, tmp_path: Path) -> None:
+def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match="no such folder"):
         isles.ask(QUESTION, model=f"hf:{tmp_path}/nowhere")
     with pytest.raises(mg.UserError, match="scripted does not stream"):
@@ -95,7 +95,7 @@ def test_an_answer_without_evidence_costs_no_call(isles: mg.Index) -> None:
         assert server.requests == []
 
 
-def test_the_functions_behind_give_the_same(isles: mg.Index, tiny: mg.Run) -> None:
+def test_the_underlying_functions_give_the_same_answer(isles: mg.Index, tiny: mg.Run) -> None:
     model = open_model(f"hf:{tiny.folder}")
     wanted = answer_from(isles.retrieve(QUESTION, top_k=2), 2, None, model, 16)
     assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (wanted.answer or wanted.reason)

@@ -1,4 +1,4 @@
-"""An index by the API: from paths, documents and rows; edited and read at once; silent, and an exception where it fails."""
+"""An index by the API: made from paths, documents and rows; edited and read at the same time; silent; failures raise exceptions."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     text: str
 
 
-def test_it_is_the_same_index_and_the_same_evidence_as_by_the_functions_behind(isles: mg.Index) -> None:
+def test_the_index_and_its_evidence_are_those_of_the_underlying_functions(isles: mg.Index) -> None:
     behind = open_index(isles.folder, lambda spec: HashEncoder())
     for mode in ("hops", "dense", "hierarchy"):
         found = isles.retrieve(QUESTION, mode=mode, top_k=3)
@@ -69,7 +69,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         ("nowhere", "nowhere: no such file or folder"),
     ],
 )
-def test_what_is_no_document_is_refused_and_leaves_no_index(documents: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_documents_are_refused_and_leave_no_index(documents: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match=message):
         mg.index(documents, tmp_path / "i")
     assert not (tmp_path / "i").exists()
@@ -84,7 +84,7 @@ def test_a_url_is_no_folder(url: str | Path, tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
-def test_settings_are_checked_as_those_of_the_command_line(tmp_path: Path, isles: mg.Index) -> None:
+def test_settings_are_checked_like_those_of_the_command_line(tmp_path: Path, isles: mg.Index) -> None:
     with pytest.raises(mg.UserError, match=r"^index: unknown key 'encodr'\. Did you mean 'encoder'"):
         mg.index(ISLES, tmp_path / "i", encodr="minilm")
     with pytest.raises(mg.UserError, match=r"^retrieve: unknown key 'topk'\. Did you mean 'top_k'"):
@@ -98,7 +98,7 @@ def test_settings_are_checked_as_those_of_the_command_line(tmp_path: Path, isles
     assert mg.index(ISLES, tmp_path / "small", max_passage_tokens=50).settings["max_passage_tokens"] == 50
 
 
-def test_an_edit_is_in_the_next_call_and_of_others_too(isles: mg.Index) -> None:
+def test_an_edit_is_visible_in_the_next_call_of_every_handle(isles: mg.Index) -> None:
     other = mg.open(isles.folder)
     report = isles.add([mg.Document("bell", "Bell", "The Zebrine bell was cast in Quill.")])
     assert (report.written, report.documents) == (1, len(ISLES) + 1)
@@ -106,12 +106,12 @@ def test_an_edit_is_in_the_next_call_and_of_others_too(isles: mg.Index) -> None:
         assert index.retrieve("Zebrine bell", mode="lexical", top_k=1).passages[0].item.source == "bell"
     other.delete("bell", "bread")
     assert isles.sources == tuple(sorted(each.source for each in ISLES if each.source != "bread"))
-    with pytest.raises(mg.UserError, match=r"no document 'tarm'\. Expected the nearest is 'tarn'"):
+    with pytest.raises(mg.UserError, match=r"no document 'tarm'\. Did you mean 'tarn'\?"):
         isles.delete("tarm")
 
 
 def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> None:
-    """A document of two halves comes and goes: whoever reads sees both halves or none, and nothing ever fails."""
+    """Two documents come and go together: a reader finds both or neither, and nothing ever fails."""
     halves = [mg.Document(f"half-{n}", f"Half {n}", f"Zebrine half {n} of the Zebrine bell.") for n in range(2)]
     stop, counts, problems = threading.Event(), set[int](), list[BaseException]()
 
@@ -138,7 +138,7 @@ def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> No
 
 
 def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of Python's streams: threads of other tests' libraries (Ray's) may still write to those of the process."""
+    """This checks Python's streams: threads of other tests' libraries (Ray's) may still write to those of the process."""
     made = mg.index(guild_documents(), tmp_path / "silent")
     made.add(ISLES)
     made.delete("tarn")
@@ -149,7 +149,7 @@ def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFix
     assert out == "" and "done" in errors
 
 
-def test_frames_hold_the_index(isles: mg.Index) -> None:
+def test_frames_contain_the_index(isles: mg.Index) -> None:
     frames, tables = isles.to_frames(), isles.to_frames("pyarrow")
     assert frames.keys() == tables.keys() >= {"documents", "passages", "propositions", "edges"}
     assert list(frames["documents"]["id"]) == list(isles.sources)

@@ -1,4 +1,4 @@
-"""What a notebook shows: whole, without scripts, and with everything that comes from documents and models escaped."""
+"""What a notebook shows: well formed, without scripts, and with everything that comes from documents and models escaped."""
 
 from html.parser import HTMLParser
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""Training by the API: the settings of the command line from a file and by keyword, silent, and the runs compared."""
+"""Training by the API: the command line's settings from a file and by keyword, without output; and a comparison of the runs."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_share_of_hard_negatives_that_cannot_be_reached_is_refused(
     isles: mg.Index, tmp_path: Path, share: float
 ) -> None:
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
-    with pytest.raises(mg.UserError, match=rf"hard negatives: {share:g} of all rows\. Expected a share of 0 to 1"):
+    with pytest.raises(mg.UserError, match=rf"hard negatives: {share:g} of all rows\. Expected a share from 0 to 1"):
         mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", hard_negatives=share)
     assert not (tmp_path / "pairs").exists()
 

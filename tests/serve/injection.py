@@ -1,6 +1,6 @@
 """Documents that try to steer whoever reads them: more than 100 cases, made from templates, one subject each.
 
-A case is a document about its subject (so that a question finds it) with an attack in it. What each attack is after is in `ATTACKS`.
+A case is a document about its subject (so that a question finds it) with an attack in it. `ATTACKS` lists the attacks by kind.
 """
 
 from dataclasses import dataclass

@@ -16,8 +16,8 @@ from tests.places import EXAMPLES
 
 
 def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
-    """`each` of five kinds: sub-questions of a question, statements that matter to it, what they contribute, its answer from passages, and
-    whether passages support a reasoning.
+    """`each` requests of five kinds: sub-questions of a question, statements that matter to it, what they contribute, its answer from
+    passages, and whether passages support an answer's reasoning.
     """
     questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:each]
     documents = read_documents(EXAMPLES / "documents", note=print)
@@ -41,7 +41,7 @@ def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
 
 
 def count_valid(model: LanguageModel, each: int) -> tuple[Counter[str], int]:
-    """(sound replies by kind, all requests)."""
+    """The number of sound replies by kind, and the number of requests."""
     calls = requests(each)
     answers = model.complete([request for _, request in calls])
     valid = Counter(kind.__name__ for (kind, _), answer in zip(calls, answers, strict=True) if is_sound(kind, answer))
@@ -49,7 +49,7 @@ def count_valid(model: LanguageModel, each: int) -> tuple[Counter[str], int]:
 
 
 def is_sound(kind: type[ReplyModel], answer: Completion) -> bool:
-    """Whether a reply ended by itself, with nothing dropped from what it must hold."""
+    """Whether a reply ended by itself and parses with nothing dropped."""
     dropped: list[object] = []
     try:
         parse_reply(kind, answer.text, dropped)

@@ -64,7 +64,7 @@ def test_a_short_answer_is_judged_with_its_question_or_not_at_all() -> None:
     assert judged(NOT_FOUND) == ([], [])
 
 
-def test_sentences_that_the_passages_do_not_say_are_marked_and_can_be_dropped() -> None:
+def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_dropped() -> None:
     text = (
         "###Reason: The Lantern was launched in May 1958 [1]. The yard opened in 1962 [2]. ###Answer: In May 1958 [1]."
     )
@@ -102,13 +102,13 @@ def test_without_evidence_no_model_is_called() -> None:
 
 
 @pytest.mark.parametrize("text", ["just May 1958", "", "###Answer: May 1958", "<think>May?</think>just May 1958"])
-def test_a_text_without_the_form_is_shown_and_marked(text: str) -> None:
+def test_a_reply_without_the_answer_format_is_shown_and_marked(text: str) -> None:
     made, _ = answer(text, finish="length")
     assert not made.well_formed and made.reason == "" and made.finish_reason == "length"
     assert made.answer == text.rpartition("</think>")[2].removeprefix("###Answer: ")
 
 
-def test_of_an_answer_that_is_cut_the_reason_is_shown_and_its_citations_are_checked() -> None:
+def test_a_cut_off_answer_shows_its_reason_with_checked_citations() -> None:
     made, _ = answer("###Reason: It left in May [1], says [3]; the", finish="length")
     assert (made.reason, made.answer, made.well_formed) == ("It left in May [1], says; the", "", False)
     assert set(made.citations) == {1} and made.removed == (3,)
@@ -122,7 +122,7 @@ def test_the_prompt_is_the_one_of_training() -> None:
     assert model_calls == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
 
 
-def test_a_model_is_given_the_form_that_it_was_trained_on() -> None:
+def test_a_model_is_prompted_for_the_answer_form_that_it_was_trained_on() -> None:
     from graph.answer.context import build_context
     from graph.answer.prompt import answer_messages
 
@@ -130,7 +130,7 @@ def test_a_model_is_given_the_form_that_it_was_trained_on() -> None:
     made = answer_from(FOUND, 5, None, model, 64)
     assert model.requests[0].messages == answer_messages(FOUND.query, build_context(FOUND, 5), "cited")
     assert (made.answer, made.reason, made.well_formed, set(made.citations)) == ("May 1958 [1]", "", True, {1})
-    assert not answer("May 1958 [1]")[0].well_formed, "of a model that reasons first, it is not the form"
+    assert not answer("May 1958 [1]")[0].well_formed, "a model that reasons first must not answer in this form"
 
 
 def test_costs_of_retrieval_and_of_the_answer_are_counted_separately() -> None:
@@ -140,7 +140,7 @@ def test_costs_of_retrieval_and_of_the_answer_are_counted_separately() -> None:
     assert 0 < made.writing.seconds < 2
 
 
-def test_what_a_ledger_answers_costs_what_it_cost(tmp_path: Path) -> None:
+def test_a_replayed_answer_costs_what_the_original_call_cost(tmp_path: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         time.sleep(0.3)
         return "###Reason: r ###Answer: May 1958"
@@ -151,14 +151,14 @@ def test_what_a_ledger_answers_costs_what_it_cost(tmp_path: Path) -> None:
     assert again.seconds >= 0.3 and first.seconds >= 0.3
 
 
-def test_the_context_keeps_to_the_tokens_of_the_model() -> None:
+def test_the_context_stays_within_its_limit_of_tokens() -> None:
     # In words, as ScriptedModel counts: "[1] Lantern: The Lantern was …" has 9, "[2] Yard: The … < |im_end| > up" 9.
     model = ScriptedModel(lambda request: "x")
     answer_from(FOUND, 5, 17, model, 64)
     answer_from(FOUND, 5, 18, model, 64)
     first, second = (request.messages[1].content for request in model.requests)
     assert "[1] Lantern" in first and "[2]" not in first and "[2] Yard" in second
-    with pytest.raises(UserError, match="max_context_tokens = 3: none of 2 excerpts fits"):
+    with pytest.raises(UserError, match="max_context_tokens = 3: none of the 2 excerpts fits"):
         answer_from(FOUND, 5, 3, model, 64)
 
 

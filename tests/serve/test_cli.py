@@ -91,7 +91,7 @@ def test_where_the_model_cites_nothing_the_passage_is_shown_as_attributed(index:
     assert "Not checked: “Yes” says too little." in run(*arguments, text="###Reason: It is known. ###Answer: Yes")
 
 
-def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) -> None:
+def test_what_the_passages_do_not_support_is_marked_dropped_or_ignored(index: Path) -> None:
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
     arguments = (index, QUESTION, "--model", "scripted")
     marked = run(*arguments, text=text)
@@ -193,7 +193,9 @@ def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retrieval_that_stops_early_shows_what_it_found_and_fails(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = graph.retrieve.retrieve.retrieve
     given: list[Any] = []
 
@@ -210,7 +212,7 @@ def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monke
     assert [each.name for each in given] == [model.name] and model.requests == []
 
 
-def test_the_budget_and_the_reranker_reach_their_place(index: Path) -> None:
+def test_the_budget_reranker_and_selector_options_take_effect(index: Path) -> None:
     with pytest.raises(UserError, match="max_context_tokens = 2"):
         run(index, QUESTION, "--model", "m", "--max-context-tokens", 2)
     with pytest.raises(UserError, match=r"reranker '[.]/none': no such folder"):

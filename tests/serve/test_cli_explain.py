@@ -21,7 +21,7 @@ def run(*words: object) -> str:
 
 
 def shown_id(index: Path, source: str) -> str:
-    """As a person finds it: in what `ask` prints."""
+    """The id of a passage, as a person finds it: in what `ask` prints."""
     heading = next(line for line in run("ask", index, QUESTION).splitlines() if f"· {source} 0–" in line)
     return heading.rpartition(" · ")[2]
 
@@ -37,7 +37,7 @@ def test_what_ask_shows_can_be_explained(hashed_isles: Path) -> None:
     assert "Lantern (ferry) · lantern 0–" in shown and "as this one is called" in " ".join(shown.split())
 
 
-def test_a_program_reads_the_same(hashed_isles: Path) -> None:
+def test_the_json_explanation_agrees_with_ask(hashed_isles: Path) -> None:
     given = shown_id(hashed_isles, "marlow")
     explanation = json.loads(run("explain", hashed_isles, QUESTION, "--passage", given, "--mode", "lexical", "--json"))
     assert explanation["passage"]["source"] == "marlow" and explanation["passage"]["id"].startswith(given)
@@ -53,7 +53,7 @@ def test_a_program_reads_the_same(hashed_isles: Path) -> None:
     assert explanation["before"] == found[:place] and explanation["leads"][0]["passage"]["source"] == "lantern"
 
 
-def test_a_document_of_one_passage_stands_for_it(hashed_isles: Path) -> None:
+def test_a_document_with_one_passage_can_be_named_instead(hashed_isles: Path) -> None:
     shown = run("explain", hashed_isles, QUESTION, "--passage", "marlow")
     assert shown == run("explain", hashed_isles, QUESTION, "--passage", shown_id(hashed_isles, "marlow"))
 

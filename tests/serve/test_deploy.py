@@ -1,4 +1,4 @@
-"""What is shipped for deployment says things that hold: its files parse, its commands exist, it runs without rights and secrets."""
+"""The files shipped for deployment are correct: they parse, their commands exist, and they run without privileges or secrets."""
 
 import re
 import shutil
@@ -24,7 +24,7 @@ def options_of(command: str) -> set[str]:
     return {option for each in found.params for option in each.opts if option.startswith("--")}
 
 
-def test_the_commands_name_options_that_there_are() -> None:
+def test_the_commands_use_only_existing_options() -> None:
     serve = options_of("serve")
     command = COMPOSE["services"]["modegraph"]["command"]
     assert command[0] == "serve" and {word for word in command if word.startswith("--")} <= serve
@@ -33,7 +33,7 @@ def test_the_commands_name_options_that_there_are() -> None:
     assert CliRunner().invoke(build_app(), ["serve", "--help"]).exit_code == 0
 
 
-def test_both_images_end_as_a_user_without_rights_and_hold_no_secret() -> None:
+def test_both_images_run_as_an_unprivileged_user_and_contain_no_secret() -> None:
     stages = {block.split()[2]: block for block in re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]}
     for target in ("cpu", "cuda"):
         assert stages[target].split()[0] == "runtime" and stages[target].strip().endswith("USER modegraph")
@@ -51,7 +51,7 @@ def test_the_image_gets_every_folder_of_the_program_and_nothing_else() -> None:
     assert not let_in & {".git", ".venv", "tests", "examples"}
 
 
-def test_compose_shuts_the_model_in_and_wants_a_key() -> None:
+def test_compose_isolates_the_model_and_requires_a_key() -> None:
     vllm, ours = COMPOSE["services"]["vllm"], COMPOSE["services"]["modegraph"]
     assert "ports" not in vllm and vllm["networks"] == ["inside"] and COMPOSE["networks"]["inside"]["internal"] is True
     assert ours["environment"]["MODEGRAPH_API_KEY"].startswith("${MODEGRAPH_API_KEY:?")
@@ -64,7 +64,7 @@ def test_compose_shuts_the_model_in_and_wants_a_key() -> None:
     assert grace_s > ServerSettings.model_fields["drain_s"].default
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     here = tmp_path / "modegraph.service"

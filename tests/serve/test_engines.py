@@ -17,7 +17,7 @@ def test_an_unknown_spec_lists_the_forms(spec: str) -> None:
         open_model(spec)
 
 
-def test_with_a_file_the_model_keeps_a_ledger(tmp_path: Path) -> None:
+def test_with_a_ledger_file_a_call_is_made_only_once(tmp_path: Path) -> None:
     with chat_server(lambda body, number: f"answer {number}") as server:
         request = CompletionRequest((Message("user", "hello"),), max_tokens=5)
         for _ in range(2):
@@ -37,11 +37,11 @@ def test_with_a_file_the_model_keeps_a_ledger(tmp_path: Path) -> None:
         ("qwen2.5-coder-0.5b", False, (), "hf"),
     ],
 )
-def test_a_model_of_the_catalogue_is_opened_by_the_fastest_engine_there_is(
+def test_a_catalogue_model_is_opened_by_the_fastest_available_engine(
     name: str, gpu: bool, installed: tuple[str, ...], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serve.engines.on_cpu", lambda: not gpu)
     monkeypatch.setattr("serve.engines.openvino_ir.is_installed", lambda: "openvino" in installed)
     monkeypatch.setattr("serve.engines.llama.is_installed", lambda: "llama" in installed)
     assert kind_of(name) == (kind, name)
-    assert kind_of(f"vllm:{name}") == ("vllm", name), "a kind that is named counts"
+    assert kind_of(f"vllm:{name}") == ("vllm", name), "a kind named in the spec takes precedence"

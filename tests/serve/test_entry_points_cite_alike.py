@@ -1,4 +1,4 @@
-"""Whatever the mode and whichever the entry point (command line, HTTP, MCP, Python), the same reply is shown with the same citations."""
+"""In every mode and at every entry point (command line, HTTP, MCP, Python), the same reply is shown with the same citations."""
 
 import json
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def by_stream(running: Running, mode: str) -> Shown:
 
 
 def shown_by(parts: list[dict[str, Any]]) -> Shown:
-    """A message, or the deltas of one."""
+    """What a reader sees of a message, given whole or as its deltas."""
     reason, answer = ("".join(part.get(name) or "" for part in parts) for name in ("reasoning_content", "content"))
     cited = tuple(one["number"] for one in parts[-1]["citations"])
     return Shown(reason, answer, cited, tuple(parts[-1]["removed"]))

@@ -65,12 +65,12 @@ def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) 
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
-    """One copy of each prompt, one column a request; the texts are those of single calls, wherever they end."""
+    """One row for each prompt and one column for each request; the texts equal those of single calls, wherever they end."""
     counts = {"bread": 3, "x " * 40: 4, "other": 1}
     drawn = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in drawn]
     assert {one.finish_reason for one in alone} == {"stop", "length"}
-    assert model.complete(drawn[:2]) == alone[:2], "after the trial of the first such call"
+    assert model.complete(drawn[:2]) == alone[:2], "the first such call also tries side-by-side decoding out"
     read, forward = [], model._model.forward
 
     def count(*args: object, **inputs: torch.Tensor) -> object:
@@ -87,7 +87,7 @@ def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, 
 def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
     window: int | None, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One whose attention ignores a mask of its caller, and one with sliding windows."""
+    """One whose attention ignores its caller's mask, and one with sliding windows."""
     if window is None:
         name, attention = "blind", ALL_ATTENTION_FUNCTIONS["sdpa"]
 
@@ -164,7 +164,7 @@ def test_threads_share_a_model(model: HfModel) -> None:
     assert made == expected * 3
 
 
-def test_the_models_own_sampling_defaults_do_not_bend_greedy_decoding(
+def test_the_models_own_sampling_defaults_do_not_affect_greedy_decoding(
     tiny_llama: Path, tmp_path: Path, model: HfModel
 ) -> None:
     folder = tmp_path / "bent"
@@ -202,7 +202,7 @@ def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) ->
         (False, [], torch.float32),
     ],
 )
-def test_an_adapter_has_the_precision_of_its_training_where_the_processor_computes_in_it(
+def test_an_adapter_keeps_its_training_precision_if_the_processor_supports_it(
     able: bool, record: object, dtype: torch.dtype, tiny_adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
@@ -226,7 +226,7 @@ def test_broken_adapters_are_named(tiny_adapter: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_adapter, moved)
     config = json.loads((moved / "adapter_config.json").read_text())
     (moved / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "/gone/base"}))
-    with pytest.raises(UserError, match="'/gone/base' is not here"):
+    with pytest.raises(UserError, match="'/gone/base' does not exist"):
         open_hf(str(moved))
     (moved / "adapter_model.safetensors").rename(moved / "adapter_model.bin")
     with pytest.raises(UserError, match=r"no adapter_model\.safetensors"):

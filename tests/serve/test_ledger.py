@@ -37,7 +37,7 @@ def echo(request: CompletionRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A ledger in a file; and one of an index whose rows are in PostgreSQL, where its calls are too."""
+    """A ledger in a file, or one of an index whose rows and calls are in PostgreSQL."""
     if request.param == "sqlite":
         yield tmp_path / LEDGER
         return

@@ -21,7 +21,7 @@ def ask(text: str) -> CompletionRequest:
 
 
 class Slow(ScriptedModel):
-    """Takes the seconds that a request names, those of a batch after one another."""
+    """Sleeps for the seconds that a request names; the requests of a batch run one after another."""
 
     def complete(self, requests):  # type: ignore[no-untyped-def]
         time.sleep(sum(float(request.messages[0].content) for request in requests))
@@ -37,12 +37,12 @@ def spent(made: list[Completion]) -> float:
 
 
 def stored_seconds(file: Path) -> list[float]:
-    """The seconds of all calls, in no order."""
+    """The seconds of all calls, in no particular order."""
     rows = sqlite3.connect(file).execute("SELECT microseconds FROM calls").fetchall()
     return [microseconds / 1e6 for (microseconds,) in rows]
 
 
-def test_a_replayed_call_takes_the_time_that_it_took(tmp_path: Path) -> None:
+def test_a_replayed_call_reports_its_original_time(tmp_path: Path) -> None:
     Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
     (again,) = Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
     assert stored_seconds(tmp_path / FILE) == [pytest.approx(spent([again]))] and spent([again]) >= 0.2
@@ -57,7 +57,7 @@ def test_a_call_that_is_made_is_not_reported_as_replayed(tmp_path: Path) -> None
 
 
 def test_concurrent_calls_count_as_they_ran(tmp_path: Path) -> None:
-    """Of a server, side by side; of a local model, batch after batch."""
+    """Calls to a server ran side by side; those of a local model, batch after batch."""
     requests = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
     for size, together in ((1, max), (4, sum)):
         file = tmp_path / str(size) / FILE
@@ -96,7 +96,7 @@ def test_a_ledger_without_times_is_migrated_and_its_calls_are_reported_as_not_ti
     assert again is not None and again.seconds is not None
 
 
-def test_a_changed_time_is_not_believed(tmp_path: Path) -> None:
+def test_a_call_with_a_changed_time_is_made_again(tmp_path: Path) -> None:
     model = slow()
     Ledger(model, tmp_path / FILE).complete([ask("0")])
     for change in ("microseconds + 1", "NULL"):

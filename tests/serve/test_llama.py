@@ -47,7 +47,7 @@ def model() -> Iterator[LanguageModel]:
 
 
 def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
-    """The weights are the same, in 4 bits here and dequantised there. A batch rounds otherwise, which may change a close choice of token."""
+    """The weights are the same, in 4 bits here and dequantised there. A batch rounds differently, which may change a close choice of token."""
     requests = [ask(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     at_once = model.complete(requests)
@@ -67,14 +67,14 @@ def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> No
 
 
 def test_a_schema_binds_and_a_seed_repeats(model: LanguageModel) -> None:
-    """One at a time: several at once round otherwise, which a draw may show."""
+    """One at a time: a batch rounds differently, which may change a draw."""
     requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [model.complete([each])[0].text for each in requests]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
     assert texts[0] == texts[1] and len(set(texts)) > 1
 
 
-def test_a_prompt_that_is_too_long_is_an_answer_among_others(model: LanguageModel) -> None:
+def test_a_prompt_that_is_too_long_is_refused_without_failing_the_others(model: LanguageModel) -> None:
     long, short = model.complete([ask("word " * (CONTEXT_TOKENS + 10)), ask(SMOLLM2.question)])
     assert long.finish_reason == "refused" and "context size" in long.text
     assert short.text.startswith(REPLY)
@@ -82,10 +82,10 @@ def test_a_prompt_that_is_too_long_is_an_answer_among_others(model: LanguageMode
 
 def test_one_file_is_opened_once(model: LanguageModel) -> None:
     assert open_llama("smollm2") is model and open_llama(str(gguf_of(SMOLLM2))) is model
-    assert model.name.startswith("SmolLM2-135M-Instruct.Q4_1#"), "the file, whatever it is called by"
+    assert model.name.startswith("SmolLM2-135M-Instruct.Q4_1#"), "named after the file, however it is opened"
 
 
-def test_the_key_is_wanted_and_is_on_no_command_line(model: LanguageModel) -> None:
+def test_the_key_is_required_and_is_on_no_command_line(model: LanguageModel) -> None:
     assert isinstance(model, OpenAIModel)
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
     with httpx2.Client(trust_env=False) as client:
@@ -94,7 +94,7 @@ def test_the_key_is_wanted_and_is_on_no_command_line(model: LanguageModel) -> No
     assert not any(model._client.api_key.encode() in line for line in lines)
 
 
-def test_the_server_goes_with_a_process_that_is_killed() -> None:
+def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
     script = (
         "import os\n"
         "from graph.types import CompletionRequest, Message\n"
@@ -152,7 +152,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read_llama("smollm2", {})
 
 
-def test_an_exported_adapter_lies_on_the_base_that_its_record_names(tmp_path: Path) -> None:
+def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_path: Path) -> None:
     (tmp_path / "adapter-f16.gguf").write_bytes(b"GGUF")
     (tmp_path / "run.json").write_text(json.dumps({"base_model": "smollm2"}))
     spec = read_llama(str(tmp_path), {})

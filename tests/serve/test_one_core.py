@@ -1,4 +1,4 @@
-"""A server before an engine of another process computes with one thread, and starts that engine with the environment it found."""
+"""A server in front of an engine in another process computes with one thread, and starts that engine with its original environment."""
 
 import json
 import os

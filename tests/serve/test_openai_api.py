@@ -85,7 +85,7 @@ def test_retries_are_bounded_and_a_refusing_server_is_reported(status: int, call
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_refused_request_is_an_answer_among_others(status: int) -> None:
+def test_a_refused_request_does_not_fail_the_others(status: int) -> None:
     def say(body: dict[str, Any], number: int) -> Any:
         return (status, json.dumps({"error": {"message": "too long"}})) if "long" in str(body["messages"]) else "there"
 
@@ -111,7 +111,7 @@ def test_an_unreachable_server_is_named_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize("target", ["name", "name@", "@http://x/v1", "name@localhost"])
-def test_another_form_is_refused(target: str) -> None:
+def test_a_spec_of_another_form_is_refused(target: str) -> None:
     with pytest.raises(UserError, match="openai:NAME@URL"):
         open_openai(target)
 

@@ -58,7 +58,7 @@ def test_the_light_tokenizer_reads_as_transformers_own_does(model: OpenVinoModel
 
 
 def test_it_answers_without_torch() -> None:
-    """In a process of its own: torch takes five seconds to import and .4 GB."""
+    """In a separate process: importing torch takes five seconds and 0.4 GB."""
     code = (
         "import sys; from serve.engines.openvino import open_openvino;"
         "from graph.types import CompletionRequest, Message;"
@@ -85,7 +85,7 @@ def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> No
 
     cut = model.stream(ask("Count to one hundred in words.", 200), watch)
     assert lengths[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
-    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "nothing of it goes on"
+    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "the request that was cut no longer runs"
 
 
 def test_a_bias_is_refused(model: OpenVinoModel) -> None:

@@ -1,4 +1,4 @@
-"""Several servers of one model: who gets the calls, what becomes of those of a server that goes, and what is refused."""
+"""Several servers of one model: which gets the calls, what happens to those of a server that fails, and what is refused."""
 
 import socket
 import threading
@@ -54,20 +54,22 @@ def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
 
 
 def test_no_server_idles_while_a_call_waits() -> None:
-    """Eight calls of one length for two servers of two places: four each, whoever asks first."""
+    """Eight calls of equal length for two servers with two slots each: four per server, whichever is first."""
     with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
         pool_of(one, other).complete([ask(number) for number in range(8)])
     assert (len(one.requests), len(other.requests)) == (4, 4)
 
 
 def test_few_calls_are_dealt_out_evenly() -> None:
-    """Four calls for two servers of four places each: one server would have room for all."""
+    """Four calls for two servers with four slots each: one server would have room for all."""
     with chat_server(echo(0.3)) as one, chat_server(echo(0.3)) as other:
         pool_of(one, other, in_flight=4).complete([ask(number) for number in range(4)])
     assert (len(one.requests), len(other.requests)) == (2, 2)
 
 
-def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         return "echo " + body["messages"][-1]["content"] if number <= 3 else (503, "gone")
 
@@ -107,13 +109,13 @@ def test_when_none_is_left_the_run_ends_with_the_error_of_the_last() -> None:
 
 
 def test_a_server_that_refuses_the_model_ends_the_run() -> None:
-    """It is there, and set up otherwise than the others: somebody has to look."""
+    """It runs, but is set up differently from the others: a person has to look."""
     refuses = chat_server(lambda body, number: (404, "no model m"))
     with chat_server(echo()) as good, refuses as other, pytest.raises(UserError, match=r"/v1: status 404"):
         pool_of(good, other).complete([ask(number) for number in range(12)])
 
 
-def test_several_threads_share_the_places() -> None:
+def test_several_threads_share_the_slots() -> None:
     with chat_server(echo(0.02)) as one, chat_server(echo(0.02)) as other:
         pool = pool_of(one, other)
         threads = [
@@ -127,7 +129,7 @@ def test_several_threads_share_the_places() -> None:
     assert one.most_running <= 2 and other.most_running <= 2
 
 
-def test_the_smallest_window_holds() -> None:
+def test_the_smallest_window_applies() -> None:
     with chat_server(echo(), window=512) as one, chat_server(echo(), window=256) as other:
         assert ServerPool([OpenAIModel("tiny", server.url) for server in (one, other)]).window() == 256
     with chat_server(echo()) as untold:
@@ -135,7 +137,7 @@ def test_the_smallest_window_holds() -> None:
 
 
 def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> None:
-    """As `open_model` opens them, and then one of them alone, and another one."""
+    """First with two servers; then with one of them, with the other and a third, and with the third alone."""
     with chat_server(echo()) as one, chat_server(echo()) as other, chat_server(echo()) as third:
         specs = [f"openai:m@{server.url}" for server in (one, other, third)]
         first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([ask(number) for number in range(20)])
@@ -155,6 +157,6 @@ def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> N
         (["openai:m@http://a/v1", "openai:m"], "openai:m. Expected openai:NAME@URL"),
     ],
 )
-def test_other_lists_are_refused(specs: list[str], message: str) -> None:
+def test_invalid_lists_of_servers_are_refused(specs: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         open_model(specs)

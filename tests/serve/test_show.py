@@ -61,7 +61,7 @@ def test_an_unsupported_sentence_is_shown_with_what_is_missing() -> None:
     assert "Not supported by the passages (probability 0.80): “It is a good yard.”" in shown
 
 
-def test_what_cannot_be_checked_is_no_mark() -> None:
+def test_what_cannot_be_checked_is_not_marked_as_unsupported() -> None:
     unread = (
         NotChecked("answer", "Yes", 0, 3, "says too little"),
         NotChecked("reason", "Да.", 0, 3, "is in another language"),
@@ -79,7 +79,7 @@ def test_attributed_citations_are_distinguished_from_the_models_own() -> None:
     assert lines.count("    Closest: “High at noon.”") == 1
 
 
-def test_what_was_wrong_is_said() -> None:
+def test_what_went_wrong_is_shown() -> None:
     wrong = replace(ANSWER, answer="", reason="", well_formed=False, finish_reason="length", removed=(4, 6), left_out=2)
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
@@ -103,7 +103,7 @@ def test_calls_from_a_ledger_are_shown_separately() -> None:
     )
 
 
-def test_an_explanation_tells_the_steps_and_a_path_to_each_passage() -> None:
+def test_an_explanation_shows_the_steps_and_a_path_to_each_passage() -> None:
     trace = Trace("hops", ("1 document named by the question",))
     found = (Scored(PASSAGE, 0.5), Scored(replace(PASSAGE, title="Moon", order=1), 0.25))
     shown = show_paths(Evidence("q", found, paths=(("“a \x1b[2J”", "mentions “b”"), ("near to it",)), trace=trace))

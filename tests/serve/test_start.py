@@ -1,4 +1,4 @@
-"""What a newcomer reads while a command starts: our own lines and what is wrong, in a process of its own."""
+"""What a newcomer sees while a command starts: our own lines and what is wrong. Each command runs in a separate process."""
 
 import os
 import subprocess
@@ -58,13 +58,13 @@ def run(program: str, *arguments: object, **environment: str) -> "subprocess.Com
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
 
 
-def test_others_lines_are_logged_only_when_something_is_wrong() -> None:
+def test_lines_of_other_libraries_are_logged_only_when_something_is_wrong() -> None:
     lines = [line.split(" ", 2)[2] for line in run(LOGGED).stderr.splitlines()]
     assert lines == ["INFO index: generation 2 is in use", "WARNING the disk is full", "WARNING another thing"]
 
 
 @pytest.mark.slow
-def test_opening_a_model_prints_nothing_and_a_fetch_would(tiny_llama: Path, tiny_adapter: Path) -> None:
+def test_opening_a_model_prints_nothing_but_a_fetch_would_show_progress(tiny_llama: Path, tiny_adapter: Path) -> None:
     pytest.importorskip("bitsandbytes")
     done = run(OPENED, "--help", tiny_llama, tiny_adapter)
     assert done.stderr == "" and done.stdout.endswith("a fetch shows progress\n")

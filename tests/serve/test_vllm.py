@@ -1,6 +1,6 @@
-"""Retrieval with a real vLLM server on CPU: every mode that asks runs end to end, and a server that goes leaves the evidence.
+"""Retrieval with a real vLLM server on CPU: every mode that calls a model runs end to end, and if the server dies, the evidence is shown.
 
-Runs where tests/vllm.py finds one.
+Runs where tests/vllm.py finds a vLLM.
 """
 
 import json
@@ -64,7 +64,7 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def calls_of(index: Index, server: Server, mode: Mode) -> int:
-    """Ask in a mode, check its account against the server's own, and return the calls that it made."""
+    """Retrieve in a mode, check its count of calls against the server's own, and return the count."""
     before = server.requests_served()
     settings = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if mode == "plan" else "llm")
     found = retrieve(index, QUESTION, settings, open_openai(server.spec.removeprefix("openai:")))
@@ -74,7 +74,7 @@ def calls_of(index: Index, server: Server, mode: Mode) -> int:
     return found.trace.model_calls
 
 
-def test_every_mode_that_asks_runs_end_to_end_and_stops_with_the_server(guilds: Index, server: Server) -> None:
+def test_every_mode_that_calls_a_model_runs_end_to_end_and_stops_with_the_server(guilds: Index, server: Server) -> None:
     calls = {mode: calls_of(guilds, server, mode) for mode in ("local", "global", "plan")}
     assert calls["local"] > 1 and calls["global"] > 1
     with dying(server, served=1) as url:

@@ -1,4 +1,4 @@
-"""The supervisor of a server without vLLM: its command line, the guard, restarts. A small HTTP server stands in for the child."""
+"""The supervisor of a vLLM server, tested without vLLM: its command line, the guard, restarts. A small HTTP server stands in for the child."""
 
 import asyncio
 import json
@@ -59,12 +59,14 @@ def members(group: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [((4,), 8), ((8, 12), 16), ((64,), 64), ((1,), 1), ((200, 3), 256)])
-def test_the_rank_is_the_least_that_takes_every_adapter(tmp_path: Path, ranks: tuple[int, ...], expected: int) -> None:
+def test_the_rank_is_the_smallest_that_fits_every_adapter(
+    tmp_path: Path, ranks: tuple[int, ...], expected: int
+) -> None:
     found = {f"a{number}": adapter(tmp_path / f"a{number}", r=rank) for number, rank in enumerate(ranks)}
     assert max_lora_rank(found) == expected
 
 
-def test_ranks_of_single_layers_count_and_oddities_are_refused(tmp_path: Path) -> None:
+def test_ranks_of_single_layers_count_and_invalid_ranks_are_refused(tmp_path: Path) -> None:
     assert lora_rank(adapter(tmp_path / "layers", r=4, rank_pattern={"q_proj": 24})) == 24
     with pytest.raises(UserError, match="at most 512"):
         max_lora_rank({"large": adapter(tmp_path / "large", r=513)})
@@ -94,7 +96,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert f"--enable-lora --max-lora-rank 8 --lora-modules sft={tmp_path / 'sft'}" in words and words.endswith(
         "--enforce-eager"
     )
-    assert "--generation-config vllm" in words, "a model's own sampling defaults would bend greedy answers"
+    assert "--generation-config vllm" in words, "a model's own sampling defaults would change greedy answers"
     assert "--host 127.0.0.1 --port 99" in words and "--enable-lora" not in command_of(
         read_spec("o/m", {}, sys.executable, ()), 1
     )
@@ -108,7 +110,7 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
 def test_whoever_holds_the_guard_takes_all_along(how: str, tmp_path: Path) -> None:
-    """Also when it is killed outright."""
+    """Also when the holder is killed."""
     holder = tmp_path / "holder.py"
     holder.write_text(
         "import subprocess, sys, time\n"
@@ -140,7 +142,7 @@ def stand_in(tmp_path: Path) -> Path:
 def test_nothing_of_the_child_outlives_a_guard_that_cannot_end_it(
     how: str, stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A guard that hangs, or that was killed alone, as for want of memory."""
+    """A guard that hangs, or that was killed alone, for example when memory ran out."""
     monkeypatch.setattr(children, "STOP_S", 0.5)
     if how == "hangs":
         hanging = stand_in.with_name("process_group_guard.py")
@@ -168,7 +170,7 @@ def test_nothing_of_the_child_outlives_a_guard_that_cannot_end_it(
 
 
 def test_a_child_that_cannot_be_started_is_tried_again(stand_in: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its log cannot be written for a while; then an adapter is away for a while."""
+    """Its log cannot be written for a while; then an adapter is missing for a while."""
 
     async def live() -> None:
         lora = adapter(stand_in.parent / "lora", r=4)

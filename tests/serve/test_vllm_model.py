@@ -43,7 +43,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def adapters(base: Path) -> list[Path]:
-    """Two adapters that change what the model says by far."""
+    """Two adapters that change the model's output a lot."""
     folders = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -58,7 +58,7 @@ def adapters(base: Path) -> list[Path]:
     return folders
 
 
-def test_samples_are_those_of_the_requested_adapter(adapters: list[Path]) -> None:
+def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
     """Drawn by vLLM, they are likelier under their own policy than under the other one, about as much as transformers' own are."""
     policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
     prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
@@ -72,15 +72,15 @@ def test_samples_are_those_of_the_requested_adapter(adapters: list[Path]) -> Non
             )
             for engine, samples in (("vllm", drawn), ("hf", draw_here(own, prompts, SETTINGS)))
         }
-        assert divergence["hf"] > 0.2, "of samples of the base it is about 0"
+        assert divergence["hf"] > 0.2, "for samples of the base it is about 0"
         assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "192 samples each, and bfloat16 in vLLM"
     assert drawn == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
-    """More tokens than vLLM reads at once: in parts, a CPU's vLLM would end at the first of them."""
+    """More tokens than vLLM reads at once: on a CPU, vLLM would crash at the first seeded prompt that it reads in parts."""
     model = open_vllm(str(base))
-    assert open_vllm(str(base)) is model, "a second server would take its memory again"
+    assert open_vllm(str(base)) is model, "a second server would take as much memory again"
     requests = [
         CompletionRequest((Message("user", f"{number}. " + "The mill is old. " * 90),), 4, 1.0, seed=number)
         for number in range(48)
@@ -90,7 +90,7 @@ def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
     assert all(one.completion_tokens > 0 for one in made) and made[0] == model.complete(requests[:1])[0]
 
 
-def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) -> None:
+def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) -> None:
     script = (
         "import os\n"
         "from graph.types import CompletionRequest, Message\n"

@@ -138,7 +138,7 @@ def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, Supervise
 
 
 def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, SupervisedServer]) -> None:
-    """Its generation_config.json asks for a penalty with which no token would come twice."""
+    """Its generation_config.json sets a penalty with which no token would be repeated."""
     running, _, _ = server
     made = running.client().chat.completions.create(
         model="tiny",
@@ -195,7 +195,7 @@ def test_structured_output_and_rewriting(server: tuple[Running, Any, SupervisedS
     assert completion["retrieval"]["rewritten_by"] in ("model", "turns") and completion["retrieval"]["question"] != ""
 
 
-def test_vllm_tells_its_window_and_counts_a_prompt(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_vllm_reports_its_window_and_counts_a_prompt(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
     turns = answer_messages("Who built the Lantern? " * 200, ())
     tokenizer = AutoTokenizer.from_pretrained(child.spec.model)
@@ -227,10 +227,10 @@ def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, Supervis
     assert running.metric('modegraph_time_to_first_token_seconds_count{model="ms"}') >= 1
 
 
-def test_the_engine_reads_the_very_tokens_of_training(
+def test_the_engine_reads_the_same_tokens_as_training(
     server: tuple[Running, Any, SupervisedServer], world: Path
 ) -> None:
-    """`CONVERSATIONS` questions, half of them with special tokens of the model in question, client's text or document."""
+    """`CONVERSATIONS` questions, three in four of them with a special token of the model in their text."""
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
     index = open_index(world / "index", lambda spec: HashEncoder())

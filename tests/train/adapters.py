@@ -1,4 +1,4 @@
-"""Runs on a real small model without the training: a LoRA adapter of random weights, large enough to differ from its base."""
+"""Stand-ins for finished runs: LoRA adapters with random weights, large enough to differ from their base."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ with_smollm2 = pytest.mark.skipif(
 
 
 def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4, **options: Any) -> Path:
-    """The folder of a finished run whose B holds normal numbers of deviation `size`, drawn from seed 0; `options` are PEFT's."""
+    """The folder of a finished run whose LoRA B is normal with standard deviation `size`, from seed 0; `options` go to PEFT."""
     from peft import LoraConfig, get_peft_model
 
     lora = LoraSettings(rank=rank, alpha=2 * rank)

@@ -1,4 +1,4 @@
-"""A small world to train in: a tokenizer and a Llama of a few thousand weights, and preference data over them."""
+"""Fixtures to train with: a tokenizer and a Llama of a few thousand weights, preference data and scored responses."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Chat templates in the manner of known models, in what matters for where a prompt ends and an answer begins."""
+"""Chat templates like those of known models in all that decides where a prompt ends and an answer begins."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ _HEADER = "'<|start_header_id|>' + {} + '<|end_header_id|>\\n\\n'"
 
 @dataclass(frozen=True)
 class Style:
-    """A template, its end token, and what stands before an answer's words and after them among what is learned."""
+    """A template, its end token, and what training learns before and after an answer's words."""
 
     template: str
     end: str

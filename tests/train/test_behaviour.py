@@ -1,4 +1,4 @@
-"""Behaviour 27: what the losses promise, held where training uses them; and that nothing is lost between a row and its loss."""
+"""Behaviour 27: the losses keep their promises where training uses them, and nothing is lost between a row and its loss."""
 
 import copy
 import json
@@ -136,7 +136,7 @@ def loss_and_gradient(
 def test_a_constant_of_its_own_in_each_group_changes_nothing(
     method: Method, sizes: list[int], seed: int, shift: float
 ) -> None:
-    """Added to the log-probabilities (so to Δ), to the reference or to the rewards of a group, another one for each group."""
+    """Added to the log-probabilities (so to Δ), the reference or the rewards of a group; it differs between groups."""
     objective = Objective(method, 0.5, 0.4)
     logps_R, reference_R, rewards_R = batch_of(sizes, seed)
     own_R = torch.cat([torch.full((size,), shift * (number + 1) / 4) for number, size in enumerate(sizes)])
@@ -198,7 +198,7 @@ def test_two_responses_are_what_trl_computes_of_a_pair(
 @METHODS
 @pytest.mark.parametrize("groups", ["all outcomes", "every pair"])
 def test_a_free_policy_ends_at_the_reference_tilted_by_the_rewards(method: Method, groups: str) -> None:
-    """π* ∝ π_ref exp(r / (β_r β_π)) with β_π ≠ 1, whatever K, for a policy that can be anything over six outcomes."""
+    """π* ∝ π_ref exp(r / (β_r β_π)) with β_π ≠ 1, for any K and an unrestricted policy over six outcomes."""
     objective = Objective(method, 0.25, 0.8)
     log_reference_X = torch.log_softmax(drawn(6, seed=1), dim=0)
     rewards_X = torch.tensor([0.0, 0.3, 0.1, 0.5, 0.2, 0.4])
@@ -257,7 +257,7 @@ def test_a_hard_label_stays_finite_at_extreme_log_ratios(extreme: float) -> None
 
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
 def test_the_pair_forms_stay_finite_at_extreme_log_ratios(extreme: float) -> None:
-    """−log σ(Δ) is 0 or the gap itself; `exo_pair` is −ln of the share of the side that p_f has gone to."""
+    """−log σ(Δ) is 0 or the gap itself; `exo_pair` is −ln of the label's share of the side that p_f prefers."""
     delta_Q2 = torch.tensor([[extreme, 0.0]], requires_grad=True)
     hard_2, smoothed_2 = torch.tensor(hard_label(0.0)), torch.tensor(hard_label(1e-3))
     losses = dpo_loss(delta_Q2, hard_2, 1.0, 1.0), mode_seeking_loss(delta_Q2, smoothed_2, 1.0, 1.0)
@@ -281,7 +281,7 @@ def test_half_precision_is_raised_before_anything_is_subtracted(method: Method) 
 
 @METHODS
 def test_a_batch_is_left_as_it_was(method: Method, base: Path) -> None:
-    """Log-probabilities, reference and rewards by the objective; the packed rows and the groups by both layouts."""
+    """The objective leaves log-probabilities, reference and rewards alone; both layouts leave packed rows and groups alone."""
     batch, sizes = batch_of([3, 2], 5), [3, 2]
     before = [each.clone() for each in batch]
     logps_R = batch[0].clone().requires_grad_()
@@ -304,7 +304,7 @@ def test_a_batch_is_left_as_it_was(method: Method, base: Path) -> None:
 
 
 def even_model(base: Path) -> Any:
-    """A model to which every token is as likely as any other: its tied embeddings are 0."""
+    """A model that finds all tokens equally likely: its tied embeddings are 0."""
     model = load_model(str(base), "float32")
     with torch.no_grad():
         model.get_input_embeddings().weight.zero_()
@@ -321,7 +321,7 @@ def test_prompt_and_padding_contribute_nothing_and_each_response_token_counts_on
 
 
 def test_what_stands_in_padding_changes_neither_loss_nor_gradient(base: Path) -> None:
-    """Rows of 9 and 8 tokens: the shorter one's padding holds token 0, or any other, to the same bits."""
+    """Rows of 9 and 8 tokens: the results are the same bits whether the shorter row is padded with token 0 or another."""
     model = load_model(str(base), "float32")
     batch = pack_rows(RAGGED, 9)
     padding_BT = batch.group_BT < 0
@@ -386,7 +386,7 @@ SCORED = {"rewards": {"correct": 1.0}, "beta": 0.5, "beta_reward": 0.4}
 def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     layout: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """From a row to its loss by finite differences of the weights, the reference held: it has no part in the gradient."""
+    """By finite differences of the weights, from a row to its loss, with the reference fixed: it has no part in the gradient."""
     trainer = trainer_of(common(base, scored_data, tmp_path / "run", layout=layout, **SCORED), tmp_path / "work")
     model, inputs = trainer.model.eval(), list(trainer.train_dataset)
     assert not any(example.reference_K.requires_grad for example in inputs)
@@ -455,7 +455,7 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
 
 
 def test_bfloat16_keeps_its_weights_and_losses_in_float32(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """A rate of 1e-6 moves weights of .02 by less than bfloat16 can hold; masters in float32 move all the same."""
+    """A learning rate of 1e-6 moves weights of .02 by less than bfloat16 resolves; master weights in float32 move all the same."""
     values = common(base, scored_data, tmp_path / "run", precision="bfloat16", learning_rate=1e-6, **SCORED)
     trainer = trainer_of(values, tmp_path / "work")
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
@@ -486,14 +486,14 @@ def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path
     assert (delta_K - delta_K[0]).tolist() == pytest.approx((rewards_K / (0.4 * 0.5)).tolist(), abs=0.02)
 
 
-# From a row to its tokens: nothing cut, nothing added, and what the server reads.
+# From a row to its tokens: nothing cut, nothing added, and the same as the server reads.
 
 
 @pytest.mark.parametrize("kind", ["pairs", "scored"])
 def test_responses_are_trained_on_whole_with_their_end_token(
     kind: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At the longest row's very length nothing is lost, one token less is refused with a count; lengths are printed before."""
+    """A limit of the longest row's length loses nothing; one token less is refused with a count. Lengths are printed first."""
     source = data if kind == "pairs" else scored_data
     write_jsonl(tmp_path / "train.jsonl", (row for _, row in read_jsonl(source / "train.jsonl")))
     tokenizer = load_tokenizer(str(base))
@@ -519,7 +519,7 @@ def test_responses_are_trained_on_whole_with_their_end_token(
 def test_log_probabilities_of_both_sides_are_logged_apart_over_their_own_tokens(
     base: Path, data: Path, tmp_path: Path
 ) -> None:
-    """Of a model to which all tokens are alike: −(tokens with the end token) ln V of the chosen side, and of the rejected."""
+    """For a model that finds all tokens equally likely: −(tokens with the end token) ln V, for the chosen and the rejected side."""
     even, tokenizer = even_model(base), load_tokenizer(str(base))
     for part in (even, tokenizer):
         part.save_pretrained(tmp_path / "even")
@@ -591,7 +591,7 @@ def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:
 
 
 def test_length_end_and_repetition_of_answers_by_hand() -> None:
-    """4-grams: 1 of 1, 3 of 4 distinct (12341234 has 5: 1234 twice), none in two tokens."""
+    """4-grams: 1 of 1 distinct, 4 of 5 distinct (12341234 has 1234 twice), none in two tokens."""
     answers = [(1, 2, 3, 2), (1, 2, 3, 4, 1, 2, 3, 4), (7, 2)]
     figures = generation_figures(answers, end_id=2)
     assert figures == pytest.approx(
@@ -628,14 +628,14 @@ def test_greedy_answers_equal_one_token_at_a_time_whatever_the_model_prefers_to_
 
 
 def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """Every token alike: the arg max is always token 0, which never ends. The limit is twice the longest response."""
+    """All tokens are equally likely: the arg max is always token 0, which never ends. The limit is twice the longest response."""
     tokenizer = load_tokenizer(str(base))
     run = MsSettings(**common(base, scored_data, tmp_path / "run", responses=2, **SCORED))
     dev = read_preference_data(run, tokenizer, 0.0).dev
     longest = max(len(response) for group in dev for response in group.tokenized.responses)
     logged: list[dict[str, float]] = []
     watch = GenerationCallback(tokenizer, dev, 3, run.max_length_tokens, lambda figures: logged.append(dict(figures)))
-    assert len(dev) == 2 and len(watch.prompts) == 1, "both groups are of one prompt"
+    assert len(dev) == 2 and len(watch.prompts) == 1, "both groups have the same prompt"
     for step in range(1, 7):
         control = TrainerControl()
         watch.on_step_end(None, SimpleNamespace(global_step=step), control, model=even_model(base))

@@ -1,7 +1,7 @@
-"""Training in two processes on this machine: by accelerate's launcher, with whole copies (DDP) and dealt out (FSDP 2, ZeRO 2), beside one process.
+"""Training in two processes on this machine, with whole copies (DDP) by accelerate's launcher and sharded (FSDP 2, ZeRO 2), against one process.
 
-accelerate knows FSDP and DeepSpeed on GPUs alone. Here its state names two processes of GPUs, whose device is the CPU: what is wrapped,
-gathered, saved and read again is their own code, over gloo.
+accelerate runs FSDP and DeepSpeed on GPUs only. Here its state claims two GPU processes whose device is the CPU: FSDP and DeepSpeed wrap,
+gather, save and load with their own code, over gloo.
 """
 
 import json
@@ -36,7 +36,7 @@ FSDP = {
     "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
     "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
 }
-"""What `accelerate launch` makes of configs/accelerate/fsdp.yaml."""
+"""The variables that `accelerate launch` sets for configs/accelerate/fsdp.yaml."""
 ZERO = {
     "DS_ACCELERATOR": "cpu",
     "ACCELERATE_TORCH_DEVICE": "cpu",
@@ -46,7 +46,7 @@ ZERO = {
     "ACCELERATE_GRADIENT_CLIPPING": "auto",
     "ACCELERATE_DEEPSPEED_ZERO3_INIT": "false",
 }
-"""What it makes of configs/accelerate/deepspeed-zero2.yaml."""
+"""The variables that it sets for configs/accelerate/deepspeed-zero2.yaml."""
 RUN = """
 import os, signal, sys
 from pathlib import Path
@@ -92,7 +92,7 @@ def launch(command: list[str], **variables: str) -> subprocess.CompletedProcess[
 
 
 def in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
-    """Run in two processes, and what they said."""
+    """Run in two processes, and return what they wrote to standard error."""
     file = Path(settings.output).with_suffix(".json")
     file.write_text(settings.model_dump_json())
     script = file.with_suffix(".py")
@@ -129,7 +129,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base with a head of its own, as larger models have it."""
+    """The base with an untied output head, as larger models have."""
     folder = tmp_path_factory.mktemp("models") / "untied"
     model, tokenizer = load_policy(str(base))
     model.config.tie_word_embeddings = False
@@ -145,7 +145,7 @@ def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: Path) -> None:
-    """`accelerate launch` with the shipped ddp.yaml, K responses behind one prompt: the steps of one process, on a machine without a GPU."""
+    """`accelerate launch` with the shipped ddp.yaml, K responses to a prompt: the steps of one process, on a machine without a GPU."""
     one = settings_of(base, rows, tmp_path / "one")
     train_once(one)
     file = tmp_path / "two.yaml"
@@ -166,10 +166,10 @@ def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows:
 
 
 @pytest.mark.parametrize(("case", "chunk_tokens"), [("tied", 512), ("tied", 16), ("untied", 16), ("adapter", 16)])
-def test_dealt_out_weights_take_the_steps_of_one_process(
+def test_sharded_weights_take_the_steps_of_one_process(
     case: str, chunk_tokens: int, base: Path, untied: Path, rows: Path, tmp_path: Path
 ) -> None:
-    """Logits at once, and in chunks that are computed twice. Saved whole: the folder opens as any other."""
+    """Logits at once, and in chunks that are computed twice. Weights are saved whole: the folder opens like any other."""
     changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
     one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_once(one)
@@ -183,7 +183,7 @@ def test_dealt_out_weights_take_the_steps_of_one_process(
 
 @pytest.mark.parametrize("case", ["whole", "adapter"])
 def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path, tmp_path: Path) -> None:
-    """DeepSpeed deals out gradients and states; it is no dependency, so mostly this is skipped."""
+    """DeepSpeed shards gradients and optimiser states; it is not a dependency, so this test is mostly skipped."""
     pytest.importorskip("deepspeed")
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
     one = settings_of(base, rows, tmp_path / "one", lora=lora)
@@ -196,7 +196,7 @@ LAUNCHES = [("whole", FSDP), ("adapter", FSDP), ("whole", ZERO)]
 
 
 @pytest.mark.parametrize(("case", "variables"), LAUNCHES, ids=["FSDP, whole", "FSDP, adapter", "ZeRO, whole"])
-def test_what_was_dealt_out_goes_on_from_a_checkpoint(
+def test_a_sharded_run_resumes_from_a_checkpoint(
     case: str, variables: dict[str, str], base: Path, rows: Path, tmp_path: Path
 ) -> None:
     if variables is ZERO:

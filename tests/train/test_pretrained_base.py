@@ -41,7 +41,7 @@ def test_adapters_name_their_base_and_open_from_another_cache(
     )
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
     train_once(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **few))
-    assert requested == [], "smollm2 is a name of ours, not of the hub"
+    assert requested == [], "smollm2 is our name, not the hub's"
     assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
     assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
     named_base.rename(tmp_path / "two")
@@ -52,10 +52,10 @@ def test_adapters_name_their_base_and_open_from_another_cache(
     assert open_model(f"hf:{tmp_path / 'ms'}").name.startswith("ms#")
 
 
-def test_an_adapter_without_a_tokenizer_is_trained_on_with_its_bases(
+def test_training_on_an_adapter_without_a_tokenizer_uses_its_bases(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So is one of the catalogue, by its name: what ships with the package has no tokenizer of its own. Its cost is planned by its name, too."""
+    """So does training on a catalogue adapter by its name: the shipped ones have no tokenizer. Planning takes the name, too."""
     few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))

@@ -1,4 +1,4 @@
-"""An interrupted run of every trainer goes on from its last checkpoint and ends as one that was left alone."""
+"""With every trainer, an interrupted run resumes from its last checkpoint and ends like an uninterrupted one."""
 
 import os
 import random
@@ -59,14 +59,14 @@ else:
 
 @pytest.fixture(scope="module")
 def adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SFT adapter to go on from."""
+    """An SFT adapter to continue from."""
     output = tmp_path_factory.mktemp("start") / "adapter"
     train_sft(SftSettings(model=str(base), data=str(data), output=str(output), lora=LORA, max_steps=2))
     return output
 
 
 def settings_of(case: str, start: Path, data: Path, output: Path) -> TrainSettings:
-    """Settings of a run of seconds."""
+    """Settings of a run that takes seconds."""
     kind, _, changes = CASES[case]
     places = {"model": str(start), "data": str(data), "output": str(output)}
     values = {"learning_rate": 2e-3, "max_steps": STEPS, "logging_steps": 1, "save_steps": SAVED, "seed": 3}
@@ -74,7 +74,7 @@ def settings_of(case: str, start: Path, data: Path, output: Path) -> TrainSettin
 
 
 def ended_alike(one: Path, other: Path) -> None:
-    """The same files, weights and tokenizer byte for byte, and the same log but for times."""
+    """The same file names, the same weights and configurations byte for byte, and the same log."""
     names = {file.name for file in one.iterdir()}
     assert names == {file.name for file in other.iterdir()}
     for name in names & {"model.safetensors", "adapter_model.safetensors", "adapter_config.json", "config.json"}:
@@ -85,7 +85,7 @@ def ended_alike(one: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_interrupted_run_ends_as_one_left_alone(
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     case: str, base: Path, adapter: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted between two checkpoints; the steps up to the first are not taken again."""
@@ -113,10 +113,10 @@ def test_an_interrupted_run_ends_as_one_left_alone(
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_run_interrupted_three_times_ends_as_one_left_alone(
+def test_a_run_interrupted_three_times_ends_like_an_uninterrupted_one(
     seed: int, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At three random steps, each time going on from the checkpoint before."""
+    """Interrupted at three random steps, it resumes from the last checkpoint each time."""
     whole, cut = (settings_of("sft", base, data, tmp_path / name) for name in ("whole", "cut"))
     train_sft(whole)
     waiting = sorted(random.Random(seed).sample(range(1, STEPS), 3))
@@ -165,7 +165,7 @@ def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, 
 
 
 def test_rows_changed_in_place_are_noticed(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings are the same, the rows behind them are not: no run is half of one and half of the other."""
+    """The settings are the same, the rows are not: a run must not mix the two."""
     rows = tmp_path / "data"
     rows.mkdir()
     write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(8)))

@@ -1,4 +1,4 @@
-"""The reward model: learns which side is preferred by Bradley and Terry's loss, and scores what `train ms` then weights."""
+"""The reward model: it learns with Bradley and Terry's loss which side is preferred, and scores responses for `train ms`."""
 
 import json
 import math
@@ -33,14 +33,14 @@ STEPS = 12
 
 
 def common(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
-    """Settings of a run of seconds."""
+    """Settings of a run that takes seconds."""
     values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-3}
     return {**values, "max_steps": STEPS, "logging_steps": 1} | changes
 
 
 @pytest.fixture(scope="module")
 def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole model that learned to reward."""
+    """A whole model trained as a reward model."""
     output = tmp_path_factory.mktemp("reward") / "run"
     train_reward(RewardSettings(**common(base, data, output)))
     return output
@@ -48,7 +48,7 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def adapter_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as an adapter, whose new head learns whole."""
+    """The same as an adapter, whose new head is fully trained."""
     output = tmp_path_factory.mktemp("reward") / "adapter"
     train_reward(RewardSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=1e-2)))
     return output
@@ -123,7 +123,7 @@ def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Pa
     assert measured["eval_accuracy"] == pytest.approx(sum(margin > 0 for margin in margins) / 5)
 
 
-def test_scores_are_sigmoids_one_by_one_whatever_the_batch(run: Path, data: Path) -> None:
+def test_scores_are_sigmoids_that_do_not_depend_on_the_batch(run: Path, data: Path) -> None:
     """Padding beside longer texts changes nothing: each score equals the model's own on that text alone."""
     rows = read_preferences(data / "train.jsonl")
     prompts, texts = [row.prompt for row in rows], [row.chosen for row in rows]
@@ -137,7 +137,7 @@ def test_scores_are_sigmoids_one_by_one_whatever_the_batch(run: Path, data: Path
 
 
 def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tmp_path: Path) -> None:
-    """A step of 1e-5 is less than bf16 can tell from nothing at weights of 0.02; the head must move all the same."""
+    """A step of 1e-5 is lost to rounding at bf16 weights of 0.02; the head must move all the same."""
     values = common(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
     settings = RewardSettings(**values | {"learning_rate": 1e-5, "max_steps": 2})
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
@@ -152,7 +152,9 @@ def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, 
     assert 0 < score_texts(tmp_path / "run", [scored(0).prompt], ["Corrow"])[0] < 1
 
 
-def test_same_seed_same_reward_model_other_seed_another(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_reward_model_and_another_does_not(
+    run: Path, base: Path, data: Path, tmp_path: Path
+) -> None:
     """The new head is drawn from the seed too."""
     train_reward(RewardSettings(**common(base, data, tmp_path / "again")))
     train_reward(RewardSettings(**common(base, data, tmp_path / "other", seed=1)))
@@ -193,7 +195,7 @@ def test_what_cannot_be_scored_or_learned_is_refused(
 ) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="taken: already there"):
+    with pytest.raises(UserError, match="taken: already exists"):
         score_responses(tmp_path / "no-run", responses, tmp_path / "taken")
     with pytest.raises(UserError, match=r"no train\.jsonl"):
         score_responses(run, tmp_path, tmp_path / "out")
@@ -224,7 +226,7 @@ def test_a_reward_adapter_over_another_base_is_refused(adapter_run: Path, base: 
         score_texts(own, [scored(0).prompt], ["Corrow"])
 
 
-def test_the_card_says_how_rewards_are_had(run: Path) -> None:
+def test_the_card_says_how_to_compute_rewards(run: Path) -> None:
     card = (run / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: text-classification" in card and "score_texts" in card and "load_policy" not in card
     assert read_run(run).data_fingerprint in card and "###Reason" not in card

@@ -1,4 +1,4 @@
-"""Whole runs on the CPU: what they leave behind, what they learn, that they repeat, and how they fail."""
+"""Whole runs on the CPU: what they leave behind, what they learn, whether they are repeatable, and how they fail."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ SFT_CURVE = [6.040, 5.864, 5.724, 5.624, 5.565]
 
 
 def common(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
-    """Settings of a run of seconds."""
+    """Settings of a run that takes seconds."""
     values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-3}
     return {**values, "max_steps": STEPS, "logging_steps": 1} | changes
 
@@ -57,11 +57,11 @@ def sft_adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_sft_follows_the_committed_curve(sft_run: Path) -> None:
-    """A fall that is slower, or a start elsewhere, means that tokens, masks, loss or optimiser changed."""
+    """A slower fall or another first loss means that tokens, masks, loss or optimiser changed."""
     assert [row["loss"] for row in log_of(sft_run)] == pytest.approx(SFT_CURVE, abs=0.01)
 
 
-def test_a_finished_run_holds_all_that_it_promises(sft_run: Path, base: Path, data: Path) -> None:
+def test_a_finished_run_contains_all_promised_files(sft_run: Path, base: Path, data: Path) -> None:
     names = {path.name for path in sft_run.iterdir()}
     promised = {"model.safetensors", "config.json", "tokenizer.json", "settings.yaml", "log.jsonl", "README.md"}
     assert names >= promised | {"run.json"}
@@ -75,14 +75,16 @@ def test_a_finished_run_holds_all_that_it_promises(sft_run: Path, base: Path, da
     load_policy(str(sft_run))
 
 
-def test_the_card_tells_what_was_done_and_nothing_of_the_machine(sft_run: Path, base: Path) -> None:
+def test_the_card_says_what_was_done_and_nothing_about_the_machine(sft_run: Path, base: Path) -> None:
     card = (sft_run / "README.md").read_text(encoding="utf-8")
     assert f"| base model | {base} |" in card and "| train_loss |" in card
     assert str(Path.home()) not in card and str(Path(__file__).parent) not in card
     assert str(sft_run.parent) not in card
 
 
-def test_same_seed_same_weights_other_seed_others(sft_run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(
+    sft_run: Path, base: Path, data: Path, tmp_path: Path
+) -> None:
     train_sft(SftSettings(**common(base, data, tmp_path / "again")))
     train_sft(SftSettings(**common(base, data, tmp_path / "other", seed=1)))
     assert weights_of(tmp_path / "again") == weights_of(sft_run)
@@ -155,10 +157,10 @@ def test_pairs_learn_to_prefer_the_chosen_answers(stage: str, sft_run: Path, dat
 
 
 @torch.no_grad()
-def test_an_adapter_goes_on_from_itself_on_the_same_base(
+def test_training_continues_from_an_adapter_on_the_same_base(
     base: Path, sft_adapter: Path, data: Path, tmp_path: Path
 ) -> None:
-    """SFT adapter → MS adapter: same base, reference = the SFT adapter, which the run neither is nor touches."""
+    """SFT adapter → MS adapter: same base, reference = the SFT adapter, which the run does not change."""
     before = (sft_adapter / "adapter_model.safetensors").read_bytes()
     with torch.enable_grad():
         train_once(MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1))
@@ -191,11 +193,11 @@ def test_no_gradient_reaches_the_reference_of_an_adapter(sft_adapter: Path, data
 
 
 def test_an_adapter_with_lora_settings_is_refused(sft_adapter: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is an adapter already and lora is set"):
+    with pytest.raises(UserError, match="is already an adapter, and lora is set"):
         train_once(DpoSettings(**common(sft_adapter, data, tmp_path / "run", lora=LoraSettings())))
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_nothing(base: Path, data: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"the loss is (nan|inf) at step \d of 5\. Expected a finite loss\. Lower learning_rate"
     ):
@@ -205,11 +207,11 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(base: Path, d
 
 def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: Path, tmp_path: Path) -> None:
     before = weights_of(sft_run)
-    with pytest.raises(UserError, match=r"already there\. Expected a new folder for the run\. Remove it"):
+    with pytest.raises(UserError, match=r"already exists\. Expected a new folder for the run\. Remove it"):
         train_sft(SftSettings(**common(base, data, sft_run)))
     assert weights_of(sft_run) == before
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match="already there"):
+    with pytest.raises(UserError, match="already exists"):
         train_sft(SftSettings(**common(base, data, tmp_path / "file")))
     with pytest.raises(UserError, match=r"file: no run\.json\. Expected the folder of a finished training run"):
         read_run(tmp_path / "file")
@@ -243,7 +245,7 @@ def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: 
     assert b"train/loss" in written and b"eval/loss" in written and not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_a_run_under_way_is_watched_and_tells_the_time_left(
+def test_a_run_reports_its_progress_and_the_time_left(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     snapshots: list[FolderProgress] = []

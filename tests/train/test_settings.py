@@ -51,6 +51,6 @@ def test_auto_is_the_precision_that_the_machine_computes_in(
     assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
 
 
-def test_a_missing_place_is_named() -> None:
+def test_a_missing_output_is_named() -> None:
     with pytest.raises(UserError, match="'output' is missing"):
         parse_settings(SftSettings, {"model": "m", "data": "d"}, "run.yaml")

@@ -1,4 +1,4 @@
-"""SFT over groups that share the beginning of their prompts: the loss is TRL's, the gradients are those of rows alone, the best checkpoint is saved."""
+"""SFT over groups with a shared prompt beginning: the loss equals TRL's, the gradients those of separate rows, the best checkpoint is saved."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ from train.tiny import new_llama, train_tokenizer
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained Llama whose tokenizer knows the words of the isles, wide enough for two passages."""
+    """An untrained Llama whose tokenizer was trained on the isles texts, with a context long enough for two passages."""
     folder = tmp_path_factory.mktemp("models") / "base"
     settings = TinySettings(texts="", output="", vocabulary=700, hidden_size=32, layers=2, heads=2, context_tokens=512)
     tokenizer = train_tokenizer([*TEXTS.values(), *WORDS], settings.vocabulary, settings.context_tokens)
@@ -78,7 +78,7 @@ def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None
     assert len(share_prefixes([rows[0]] * 2, contexts[:2], 100)) == 1
 
 
-def test_the_loss_and_its_gradients_are_those_of_rows_alone(base: Path, reading: Path, tmp_path: Path) -> None:
+def test_the_loss_and_its_gradients_equal_those_of_separate_rows(base: Path, reading: Path, tmp_path: Path) -> None:
     """The packed loss against a slow twin: every row alone, from all logits of its sequence."""
     tokenizer = load_tokenizer(str(base))
     settings = settings_of(base, reading, tmp_path / "run")
@@ -139,7 +139,7 @@ def test_a_batch_has_the_loss_of_trls_trainer(base: Path, tmp_path: Path) -> Non
 
 
 def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, tmp_path: Path) -> None:
-    """Five rows by batches of 1, 2 and 5: a prime number of rows is no reason for batches of one."""
+    """Five rows in batches of 1, 2 and 5: a prime number of rows does not force batches of one."""
     tokenizer = load_tokenizer(str(base))
     found = []
     for size in (1, 2, 5):
@@ -153,7 +153,7 @@ def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, 
 
 
 def test_the_best_checkpoint_is_saved_and_a_run_ends_early(base: Path, reading: Path, tmp_path: Path) -> None:
-    """At a rate that learns by heart, then (the schedule is constant) nothing more is gained: it ends before its 400 steps."""
+    """The learning rate is high and constant: once the rows are learned by heart, nothing improves, and it ends before 400 steps."""
     changes = {"learning_rate": 1e-2, "max_steps": 400, "scheduler": "constant", "eval_steps": 40, "patience": 2}
     run = tmp_path / "run"
     record = train_sft(settings_of(base, reading, run, **changes, logging_steps=40))
@@ -180,7 +180,7 @@ def test_a_dev_row_is_answered_greedily_whatever_the_batch(base: Path, reading: 
         {"prompt": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Where?"}], "completion": [{"role": "assistant", "content": "Here."}]},
     ],
 )  # fmt: skip
-def test_rows_of_ones_own_are_read_in_every_form(row: dict[str, Any]) -> None:
+def test_user_rows_are_read_in_every_form(row: dict[str, Any]) -> None:
     prompt = (Message("system", "Be short."), Message("user", "Where?"))
     assert conversation_of(row) == Conversation(prompt, "Here.", ("Here.",))
 
@@ -194,7 +194,7 @@ def test_rows_of_ones_own_are_read_in_every_form(row: dict[str, Any]) -> None:
         ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
     ],
 )
-def test_a_row_that_is_no_conversation_is_named(row: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_a_row_that_is_not_a_conversation_is_named(row: dict[str, Any], reason: str, tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text(json.dumps({"instruction": "a", "output": "b"}) + "\n" + json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 2") as raised:
@@ -212,7 +212,7 @@ def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Pa
         train_sft(settings_of(base, reading, tmp_path / "run", eval_steps=5))
 
 
-def test_a_file_in_place_of_the_folder_is_named_and_what_to_do(base: Path, tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_refused_by_name(base: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("{}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows\.jsonl: a file\. Expected a folder that holds train\.jsonl"):

@@ -46,7 +46,7 @@ def style(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def model(style: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HfModel]:
-    """The engine over a model that was trained on nothing, with a tokenizer of the style."""
+    """The engine over an untrained model, with a tokenizer of the style."""
     yield open_hf(str(folder_of(style, tmp_path_factory.mktemp("model"))))
 
 
@@ -69,7 +69,7 @@ def test_a_row_is_the_servers_prompt_and_the_form_and_the_end_token(style: str, 
 
 
 def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel) -> None:
-    """As vLLM renders it with {"enable_thinking": false}; a special token in a document is broken."""
+    """As vLLM renders it with {"enable_thinking": false}; a special token in a document is broken up."""
     turns = [{"role": turn.role, "content": turn.content.replace("<think>", "< think>")} for turn in PROMPT]
     prompt = model._tokenizer.apply_chat_template(
         turns, add_generation_prompt=True, enable_thinking=False, tokenize=False
@@ -120,7 +120,7 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
 
 
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
-def test_a_tuned_model_is_served_in_the_form(style: str, tmp_path: Path) -> None:
+def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -> None:
     """One row learned by heart through a template, and generated through the engine."""
     (tmp_path / "rows").mkdir()
     row = replace(preference(1), prompt=PROMPT, chosen=FORM)
@@ -136,7 +136,7 @@ def test_a_tuned_model_is_served_in_the_form(style: str, tmp_path: Path) -> None
 
 
 def test_thinking_is_off_in_vllm_unless_requested(style: str, model: HfModel) -> None:
-    """An option of the user's own comes behind ours. Templates without the switch get no option: some tokenizers refuse it."""
+    """The user's own option comes after ours. Templates without the switch get no option: some tokenizers refuse it."""
     spec = VllmSpec("m", "m", {}, "python", ("--default-chat-template-kwargs={}",))
     command = command_of(as_trained(spec, model._tokenizer), 1)
     options = [each for each in command if each.startswith("--default-chat-template-kwargs")]
@@ -152,7 +152,7 @@ def test_vllm_as_the_model_of_a_command_gets_the_same_options(style: str, tmp_pa
 
 
 def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
-    """It would start, and refuse every chat."""
+    """vLLM would start, and refuse every chat."""
     tokenizer = tokenizer_of(STYLES["qwen3"])
     tokenizer.chat_template = None
     with pytest.raises(UserError, match=r"vllm:m: its tokenizer has no chat template.*chat_template\.jinja"):
@@ -173,14 +173,14 @@ def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (WITHOUT.format("system") + ENDING, "leaves out the turn of system"),
-        (WITHOUT.format("user") + ENDING, "leaves out the turn of user"),
-        (WITHOUT.format("assistant") + ENDING, "leaves out the turn of assistant"),
+        (WITHOUT.format("system") + ENDING, "omits the system turn"),
+        (WITHOUT.format("user") + ENDING, "omits the user turn"),
+        (WITHOUT.format("assistant") + ENDING, "omits the assistant turn"),
         (WITHOUT.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
     ],
 )
 def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, message: str) -> None:
-    """Else a model would learn answers to questions that it never reads, or to write the head of its own turn."""
+    """Otherwise a model would learn answers to questions that it never reads, or to write the head of its own turn."""
     tokenizer = tokenizer_of(STYLES["qwen2.5"])
     tokenizer.chat_template = template
     with pytest.raises(UserError, match=message):

@@ -1,4 +1,4 @@
-"""The stand-in model: its tokenizer, its template, its windows of text, and that it learns, the same for a seed."""
+"""The stand-in model: its tokenizer, its template, its windows of text, and that it learns, the same way for the same seed."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ WILD = "Ærø's 5 °C – «naïve» 漢字\t<b>\n\n  end"
 
 
 def settings(tmp_path: Path, name: str = "run", **changes: object) -> TinySettings:
-    """A run of seconds on sixteen sentences."""
+    """Settings of a run that takes seconds, on sixteen sentences."""
     values = {"vocabulary": 600, "hidden_size": 32, "layers": 2, "heads": 2, "context_tokens": 128, "steps": 30}
     values |= {"batch_size": 4, "block_tokens": 32, "learning_rate": 1e-2}
     return TinySettings(texts=str(tmp_path / "texts"), output=str(tmp_path / name), **{**values, **changes})

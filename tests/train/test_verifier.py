@@ -1,4 +1,4 @@
-"""`train verifier`: from claims to a folder that marks what it should, and data that is refused."""
+"""`train verifier`: from claims to a folder that marks unsupported claims, and data that is refused."""
 
 import json
 from pathlib import Path
@@ -75,8 +75,8 @@ def test_one_folder_needs_no_list() -> None:
     assert VerifierSettings.model_validate({"data": "claims", "output": "verifier"}).data == ("claims",)
 
 
-def test_the_shipped_verifier_ranks_them_and_marks_none_that_is_right(rows: list[ClaimRow]) -> None:
-    """Its threshold is that of sentences which people labelled: most small breaks of a sentence that stands there stay
+def test_the_shipped_verifier_ranks_claims_and_marks_hardly_any_supported_one(rows: list[ClaimRow]) -> None:
+    """Its threshold was chosen on sentences that people labelled: most small changes to a sentence of the text stay
     below it.
     """
     verifier, claims = open_verifier(""), claims_of(rows[:400])
@@ -107,7 +107,7 @@ REAL_SETS = ("ants", "bees")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
-    """Two sets as `data import support` writes them: of rows as `data` holds them, and of these with every tenth label
+    """Two sets as `data import support` writes them: the rows of `data`, and the same rows with every tenth label
     wrong.
     """
     made = [
@@ -168,7 +168,7 @@ def test_sets_count_alike_and_a_constant_input_has_no_say() -> None:
         (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: texts"),
     ],
 )
-def test_real_sentences_that_cannot_be_learned_from(
+def test_real_sentences_that_cannot_be_learned_from_are_refused(
     tmp_path: Path, real: Path, change: Any, names: tuple[str, ...], expected: str
 ) -> None:
     rows = [json.loads(line) for name in ("train", "dev") for line in (real / f"{name}.jsonl").open(encoding="utf-8")]
@@ -200,7 +200,9 @@ def test_the_threshold_keeps_its_promise_on_what_it_was_chosen_on() -> None:
         (lambda rows: [*rows, {**rows[0], "split": other(rows[0]["split"])}], "in both"),
     ],
 )
-def test_data_that_cannot_be_learned_from(tmp_path: Path, rows: list[ClaimRow], change: Any, expected: str) -> None:
+def test_data_that_cannot_be_learned_from_is_refused(
+    tmp_path: Path, rows: list[ClaimRow], change: Any, expected: str
+) -> None:
     changed = change([CLAIMS.to_json(row) for row in rows])
     with pytest.raises(UserError, match=expected):
         read_claims([write(tmp_path / "claims", changed)])
@@ -210,7 +212,7 @@ def other(split: str) -> str:
     return "test" if split == "train" else "train"
 
 
-def test_a_folder_without_claims_and_a_place_that_is_taken(tmp_path: Path, data: Path) -> None:
+def test_a_folder_without_claims_and_an_existing_output_are_refused(tmp_path: Path, data: Path) -> None:
     with pytest.raises(UserError, match=r"no train\.jsonl, dev\.jsonl, test\.jsonl"):
         read_claims([tmp_path])
     (tmp_path / "taken").mkdir()
@@ -227,6 +229,6 @@ def test_the_command_says_what_it_measured(tmp_path: Path, data: Path) -> None:
     assert (found.name, found.stage, found.state) == ("v", "verifier", "finished")
 
 
-def test_python_trains_one_that_answers_are_read_by(tmp_path: Path, data: Path) -> None:
+def test_python_trains_a_verifier_that_opens(tmp_path: Path, data: Path) -> None:
     run = mg.train.verifier(data=[str(data)], out=tmp_path / "v", max_trees=20)
     assert run.stage == "verifier" and run.metrics["AUROC"] > 0.8 and open_verifier(str(run)).threshold >= 0.5

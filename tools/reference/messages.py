@@ -30,7 +30,7 @@ ERRORS = {
 """UserError and its subclasses."""
 GAP = "…"
 MOST_READINGS = 6
-"""Limit for a part that a function assembles in several ways."""
+"""The most texts listed for a part that can be assembled in several ways."""
 ABOUT = (
     "Bad input gives one line: what was found, what was expected, what to do. Search this page for part of the line without names and numbers: "
     f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has the rest."

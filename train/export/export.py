@@ -90,7 +90,7 @@ def check_hub_names(*names: str) -> None:
     """UserError for a non-empty name that is no OWNER/NAME of the hub, or is a local folder."""
     for name in filter(None, names):
         if not HUB_NAME.fullmatch(name) or Path(name).exists():
-            raise UserError(f"{name!r} is no name on the hub", "OWNER/NAME", "check the spelling")
+            raise UserError(f"{name!r} is not a name on the hub", "OWNER/NAME", "check the spelling")
 
 
 def push_to_hub(folder: Path, repo: str) -> None:

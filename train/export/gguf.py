@@ -156,7 +156,9 @@ class TensorNames:
         name: str | None = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
         if name is None:
             raise UserError(
-                f"a tensor {key}", "those of a plain model of its kind", "train it again from a plain model"
+                f"an unexpected tensor {key}",
+                "only those of a plain model of its kind",
+                "train it again from a plain model",
             )
         return name
 
@@ -301,7 +303,7 @@ def lora_weights(model: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.flo
         if not isinstance(layer, LoraLayer):
             continue
         if not layer.lora_A or (module == "lm_head" and model.config.tie_word_embeddings):
-            raise UserError(f"an adapter of {module}", "adapters of linear layers alone", REMEDY)
+            raise UserError(f"an adapter of {module}", "adapters of linear layers only", REMEDY)
         ((adapter, a),) = layer.lora_A.items()
         rank, scaling = layer.r[adapter], layer.scaling[adapter]
         a_RI, b_OR = (factor.weight.detach().float().cpu().numpy() for factor in (a, layer.lora_B[adapter]))

@@ -138,7 +138,7 @@ class Server:
             )
         except (LookupError, TypeError, ValueError) as problem:
             raise UserError(
-                f"{self.url}: no chat completion ({problem})", "an OpenAI-compatible server", "fix the URL"
+                f"{self.url}: not a chat completion ({problem})", "an OpenAI-compatible server", "fix the URL"
             ) from None
 
     def _body(self, name: str, **fields: Any) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Server:
             ) from None
         if not isinstance(answer, dict):
             raise UserError(
-                f"{self.url}: no JSON", "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)"
+                f"{self.url}: not JSON", "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)"
             )
         return answer
 

@@ -205,7 +205,7 @@ def _up_to_end(tokenizer: PreTrainedTokenizerBase, answer: list[int], completion
         raise UserError(found, "the end token after every answer", "use a tokenizer whose chat template writes it")
     if ends > 1:
         found = f"a completion that spells {tokenizer.eos_token!r}: {completion!r:.80}"
-        raise UserError(found, "the end token at its end alone", "take it out of the text")
+        raise UserError(found, "the end token only at its end", "take it out of the text")
     return answer[: answer.index(tokenizer.eos_token_id) + 1]
 
 

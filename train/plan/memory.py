@@ -38,7 +38,7 @@ def read_launch(file: Path) -> Launch:
     values = read_yaml(file)
     kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
     if not isinstance(processes, int) or processes < 1:
-        raise UserError(f"{file}: num_processes is {processes!r}", "a number from 1 on", "fix the file")
+        raise UserError(f"{file}: num_processes is {processes!r}", "an integer of at least 1", "fix the file")
     if kind in ("NO", "MULTI_CPU", "MULTI_GPU"):
         return Launch(processes)
     if kind == "FSDP":

@@ -169,12 +169,14 @@ def fitting(groups: Sequence[ResponseGroup], limit: LengthLimit, file: Path) -> 
         raise UserError(
             f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {limit.max_tokens} "
             f"(the first is {too_long[0].id!r} with {too_long[0].longest_tokens} tokens, the longest has {longest})",
-            "rows that fit whole",
+            "rows within this limit",
             f"set max_length_tokens to {longest}, make shorter contexts, or set over_long to drop",
         )
     short_enough = [group for group in groups if group.longest_tokens <= limit.max_tokens]
     if not short_enough:
-        raise UserError(f"{file}: all rows are longer than {limit.max_tokens} tokens", "rows that fit", "raise it")
+        raise UserError(
+            f"{file}: all rows are longer than {limit.max_tokens} tokens", "some rows within this limit", "raise it"
+        )
     prompts, responses = (
         [len(group.tokenized.prompt) for group in short_enough],
         [len(response) for group in short_enough for response in group.tokenized.responses],

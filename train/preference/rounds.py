@@ -256,7 +256,7 @@ def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt])
     """UserError naming the first component of the reward that cannot be computed for new responses to the prompts."""
     for component in measured_weights(settings.rewards):
         if component == "gold" and any(prompt.gold is None for prompt in prompts):
-            found = f"rewards: 'gold', and the rows of {settings.data} do not name their gold passages"
+            found = f"rewards: 'gold', but the rows of {settings.data} do not name their gold passages"
             raise UserError(found, "reading rows, which do", "use `synth reading`, or drop the component")
         if component not in (*REWARDS, "gold"):
             found = f"rewards: {component!r} cannot be computed for the responses of a round"

@@ -51,7 +51,7 @@ def read_conversations(file: Path) -> list[Conversation]:
             raise UserError(f"{where}: the completion is {row.completion!r}", "a non-empty text", "remove the row")
         rows[row] = None
     if not rows:
-        raise UserError(f"{file}: no rows", f"one JSON object a line: {FORMS}", "write it with `modegraph synth`")
+        raise UserError(f"{file}: no rows", f"one JSON object per line: {FORMS}", "write it with `modegraph synth`")
     return list(rows)
 
 

@@ -125,7 +125,7 @@ def holds_responses(file: Path) -> bool:
     """Whether the first row of a file has scored responses, not a pair; UserError for a file without rows."""
     for _, values in read_jsonl(file):
         return "responses" in values
-    raise UserError(f"{file}: no rows", "one row a line", "write it with `synth preferences` or `synth responses`")
+    raise UserError(f"{file}: no rows", "one row per line", "write it with `synth preferences` or `synth responses`")
 
 
 def _read_rows(
@@ -147,7 +147,7 @@ def _read_rows(
         check(row, where)
         rows.append(row)
     if not rows:
-        raise UserError(f"{file}: no rows", f"one row of {kind} a line", remedy)
+        raise UserError(f"{file}: no rows", f"one row of {kind} per line", remedy)
     return rows
 
 
@@ -198,7 +198,7 @@ def check_lengths(
         raise UserError(
             f"{file}: {len(too_long)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
             f"(the first is row {too_long[0]} with {lengths[too_long[0] - 1]} tokens, the longest has {longest})",
-            "rows that fit whole",
+            "rows within this limit",
             f"set max_length_tokens to {longest}, or make shorter contexts",
         )
     return [length for row_lengths in lengths_of for length in row_lengths]

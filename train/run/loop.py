@@ -137,7 +137,7 @@ def check_adapter(settings: TrainSettings) -> bool:
     """Whether an adapter is trained, on a frozen base; UserError for two adapters, and for a quantised model without one."""
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
-        found = f"model {settings.model!r} is an adapter already and lora is set"
+        found = f"model {settings.model!r} is already an adapter, and lora is set"
         raise UserError(
             found, "one adapter", "drop lora to continue training that adapter, or start from its base model"
         )
@@ -152,7 +152,7 @@ def check_tracker(report_to: str) -> None:
     """UserError if the requested experiment tracker is not installed."""
     packages = TRACKERS.get(report_to, (report_to,))
     if report_to != "none" and not any(importlib.util.find_spec(package) for package in packages):
-        found = f"report_to = {report_to!r}, and {' or '.join(packages)} is not installed"
+        found = f"report_to = {report_to!r}, but {' or '.join(packages)} is not installed"
         raise UserError(found, "an installed tracker, or none", f"run: pip install {packages[-1]}")
 
 

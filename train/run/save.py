@@ -47,7 +47,7 @@ class Outcome:
 def check_output(output: Path) -> None:
     """UserError if `output` exists and is not an empty folder: a run never overwrites another."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output}: already there", "a new folder for the run", "remove it, or set another output")
+        raise UserError(f"{output}: already exists", "a new folder for the run", "remove it, or set another output")
 
 
 def about_run(stage: str, settings: Settings) -> dict[str, Any]:

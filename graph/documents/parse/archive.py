@@ -32,7 +32,7 @@ def open_archive(data: bytes, file: str) -> ZipFile:
         raise UserError(f"{file}: encrypted", "an unencrypted file", "save it without a password")
     unpacked = sum(part.file_size for part in parts)
     if unpacked > MAX_UNPACKED_BYTES:
-        found = f"{file}: {len(data) / MIB:,.1f} MiB that unpack to {unpacked / MIB:,.0f} MiB"
+        found = f"{file}: {len(data) / MIB:,.1f} MiB, {unpacked / MIB:,.0f} MiB when unpacked"
         raise UserError(found, f"at most {MAX_UNPACKED_BYTES // MIB:,} MiB", "split or remove it")
     return archive
 

@@ -136,7 +136,7 @@ def _reader(suffix: str, whole: bool) -> Read:
 def _refuse(data: bytes, file: str, package: str) -> ParsedFile:
     del data
     found = f"{file}: the package {package} is not installed"
-    raise UserError(found, "the extra documents", "pip install 'modegraph[documents]'")
+    raise UserError(found, "the extra `documents`", "pip install 'modegraph[documents]'")
 
 
 def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
         raise
     except RecursionError:
         expected = f"at most about {sys.getrecursionlimit():,} levels"
-        problem = UserError(f"{file}: nested too deep to be read", expected, "simplify or remove it")
+        problem = UserError(f"{file}: nested too deeply to be read", expected, "simplify or remove it")
     except UserError as refused:
         problem = refused
     except Exception as failure:  # noqa: BLE001  (a library may fail in any way on a broken file)

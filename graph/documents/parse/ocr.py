@@ -37,7 +37,7 @@ def ocr_by(program: str | None, languages: str, pages: int, page_seconds: float)
     if program is None:
         return None
     if program != TESSERACT:
-        raise UserError(f"ocr: {program!r}", TESSERACT, "name it, or leave it out")
+        raise UserError(f"ocr: {program!r}", TESSERACT, "set ocr to tesseract, or leave it out")
     return Ocr(languages, pages, page_seconds)
 
 
@@ -46,7 +46,7 @@ PROGRAMS = 2
 """The number of programs that process a page, one after the other."""
 DPI = "300"
 """Resolution of the rendered page in dots per inch: tesseract expects letters some 30 dots high."""
-PACKAGES = "install both, such as: apt-get install tesseract-ocr poppler-utils"
+PACKAGES = "install both, for example: apt-get install tesseract-ocr poppler-utils"
 MAX_REASON_CHARS = 200
 LIST_SECONDS = 20.0
 
@@ -73,7 +73,7 @@ def check_programs(ocr: Ocr) -> None:
             raise UserError(
                 f"OCR: tesseract has no language {language!r}",
                 f"one of {', '.join(installed)}, or several joined by +",
-                "name another, or install it, such as: apt-get install tesseract-ocr-deu",
+                "name another, or install it, for example: apt-get install tesseract-ocr-deu",
             )
 
 
@@ -94,9 +94,9 @@ def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits)
     """The output of a program for an input, within the limits."""
     program = command[0]
     late = UserError(
-        f"{name}: {program} did not finish within {limits.seconds:g} s of work",
+        f"{name}: {program} did not finish within {limits.seconds:g} s of processor time",
         "",
-        "raise the limit (--ocr-page-seconds, or ocr_page_seconds of a server), or remove the page",
+        "raise the limit (--ocr-page-seconds, or ocr_page_seconds on a server), or remove the page",
     )
     try:
         result = subprocess.run(
@@ -116,7 +116,7 @@ def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits)
         raise UserError(
             f"{name}: {program} failed ({lines[-1][:MAX_REASON_CHARS]})",
             f"a page that it can read within {limits.memory >> 20:,} MiB",
-            "raise the limit (--file-memory-mb, or file_memory_mb of a server), or repair the file",
+            "raise the limit (--file-memory-mb, or file_memory_mb on a server), or repair the file",
         )
     return result.stdout
 

@@ -108,16 +108,16 @@ def test_a_break_changes_one_thing(kind: str) -> None:
         assert "last" in after.lower or "second" in after.lower or "bought" in after.lower
 
 
-def test_a_denial_is_taken_back() -> None:
+def test_breaking_a_negated_sentence_removes_the_negation() -> None:
     assert BREAKS["negation"]("It did not sink.", AROUND, random.Random(0)) == "It did sink."
 
 
-def test_what_cannot_be_broken_is_not() -> None:
+def test_a_claim_that_cannot_be_broken_gives_none() -> None:
     assert falsify("Rain, again.", Surroundings("Rain, again.", (), ()), random.Random(0)) is None
     assert falsify("It did not sink.", Surroundings("It did sink. It did not sink.", (), ()), random.Random(0)) is None
 
 
-def test_rows_come_in_pairs_of_one_split_and_the_same_each_time() -> None:
+def test_rows_come_in_pairs_with_one_split_and_are_repeatable() -> None:
     passages = [ClaimPassage(f"{number}.md", "Lantern", f"{PASSAGE} It was day {number}.") for number in range(40)]
     passages.append(ClaimPassage("short.md", "Short", "No."))
     rows = list(claim_rows(passages, per_passage=3, seed=0))
@@ -134,7 +134,7 @@ def test_rows_come_in_pairs_of_one_split_and_the_same_each_time() -> None:
     assert [claim_problems(row) for row in claims] == [[]] * len(claims)
 
 
-def test_rows_that_are_none() -> None:
+def test_invalid_rows_are_reported() -> None:
     row = {"id": "1", "title": "", "passage": "p", "claim": " ", "supported": True, "kind": "verbatim", "split": "late"}
     assert claim_problems(claim_from_json(row)) == [
         "the claim is empty",
@@ -145,7 +145,7 @@ def test_rows_that_are_none() -> None:
 
 
 @pytest.mark.usefixtures("open_hashed")
-def test_from_the_command_line_to_the_check(tmp_path: Path, hashed_isles: Path) -> None:
+def test_rows_written_by_the_command_pass_validation(tmp_path: Path, hashed_isles: Path) -> None:
     run = CliRunner()
     made = run.invoke(
         build_app(), ["synth", "claims", str(hashed_isles), "--per-passage", "30", "--out", str(tmp_path / "c")]

@@ -1,4 +1,4 @@
-"""`modegraph data validate` and `data import`: rows named by line with what is wrong, and public sets in our forms."""
+"""`modegraph data validate` reports bad rows by line, with their faults; `data import` converts public sets to our forms."""
 
 import json
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_good_rows_pass_from_both_files(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "2 of 2 rows are good (100.0%)" in done.stdout
 
 
-def test_a_gold_answer_that_spells_a_special_token_is_compared_as_it_is_quoted(tmp_path: Path) -> None:
+def test_a_gold_answer_that_spells_a_special_token_matches_its_escaped_form(tmp_path: Path) -> None:
     chosen = answer("###Reason: So [1]. ###Answer: < |endoftext| >")
     row = preference_to_json(good(1)) | {"answers": ["<|endoftext|>"], "chosen": chosen}
     assert validate_file(write(tmp_path / "x.jsonl", row)).bad == ()
@@ -100,7 +100,7 @@ def test_each_fault_is_named_with_its_line(tmp_path: Path, change: dict[str, Any
     assert done.exit_code == 1 and "line 2 (q2#1): " in done.stdout and "remedy" in done.stdout
 
 
-def test_missing_columns_broken_lines_and_ids_that_stand_twice(tmp_path: Path) -> None:
+def test_missing_columns_broken_lines_and_duplicate_ids(tmp_path: Path) -> None:
     short = preference_to_json(good(3))
     del short["answers"]
     file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), "{", "[1]", preference_to_json(good(1)), short)
@@ -110,11 +110,11 @@ def test_missing_columns_broken_lines_and_ids_that_stand_twice(tmp_path: Path) -
         (4, "id 'q1#1' appears above too"),
         (5, "no column 'answers'"),
     ]
-    assert found["bad"][0]["line"] == 2 and "no JSON" in found["bad"][0]["problems"][0]
+    assert found["bad"][0]["line"] == 2 and "not JSON" in found["bad"][0]["problems"][0]
     assert found["share_good"] == pytest.approx(0.2)
 
 
-def test_files_of_no_form_are_refused(tmp_path: Path) -> None:
+def test_unreadable_files_and_files_of_unknown_form_are_refused(tmp_path: Path) -> None:
     for file, message in [
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
@@ -142,7 +142,7 @@ def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
         run("validate", tmp_path / "empty")
 
 
-def test_questions_are_checked_as_their_readers_read_them(tmp_path: Path) -> None:
+def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> None:
     done = run("validate", ROOT / "examples" / "questions.jsonl")
     assert done.exit_code == 0 and "questions, 237 of 237 rows are good (100.0%)" in done.stdout
     whole = {"id": "a", "question": "Where?", "answers": ["Tarn"], "gold_ids": ["a.md"]}
@@ -193,7 +193,7 @@ def test_wrong_sets_and_rows_are_reported(tmp_path: Path) -> None:
         run("import", "pubmedqa", file, "--out", tmp_path / "o")
 
 
-def test_the_split_of_a_key_is_always_the_same_and_about_eight_in_ten_train() -> None:
+def test_the_split_of_a_key_is_always_the_same_and_about_eight_in_ten_are_train() -> None:
     splits = [split_by_hash(str(n)) for n in range(1000)]
     assert splits == [split_by_hash(str(n)) for n in range(1000)]
     assert 760 < splits.count("train") < 840 and 60 < splits.count("dev") < 140
@@ -242,12 +242,12 @@ def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_pa
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"passages": "a text"}, r"rows\.jsonl line 2: not a row of a labelled sentence"),
-        ({"supported": 1}, r"rows\.jsonl line 2: not a row of a labelled sentence"),
+        ({"passages": "a text"}, r"rows\.jsonl line 2: not a labelled sentence"),
+        ({"supported": 1}, r"rows\.jsonl line 2: not a labelled sentence"),
         ({"split": "late"}, r"rows\.jsonl line 2: split is 'late'\. Expected one of train, val, dev, test"),
     ],
 )
-def test_a_labelled_sentence_of_another_form_is_named(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+def test_a_malformed_labelled_sentence_is_reported(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
     write(tmp_path / "rows.jsonl", LABELLED, {**LABELLED, **change})
     with pytest.raises(UserError, match=expected):
         run("import", "support", tmp_path, "--out", tmp_path / "out")

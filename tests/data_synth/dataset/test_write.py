@@ -42,7 +42,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+def test_rows_are_read_back_unchanged(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
@@ -57,11 +57,11 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
         assert [preference_from_json(one) for one in table.to_pylist()] == expected
 
 
-def test_the_parquet_columns_are_those_of_a_row() -> None:
+def test_the_parquet_columns_match_the_fields_of_a_row() -> None:
     assert preference_schema().names == preference_schema(plain=True).names == list(preference_to_json(row(0)))
 
 
-def test_plain_rows_are_strings_and_come_back(tmp_path: Path) -> None:
+def test_plain_rows_hold_strings_and_can_be_read_back(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     write_dataset(tmp_path / "out", [row(0)], PLAIN_PREFERENCES, ORIGIN)
@@ -72,27 +72,29 @@ def test_plain_rows_are_strings_and_come_back(tmp_path: Path) -> None:
     assert back.prompt == (Message("user", found["prompt"]),) and back.chosen == row(0).chosen
 
 
-def test_the_summary_counts_by_hand(tmp_path: Path) -> None:
+def test_the_summary_matches_counts_by_hand(tmp_path: Path) -> None:
     summary = write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
     assert (summary.rows, summary.duplicates, summary.drops) == (4, 1, {"why": 1})
     assert summary.by_split == {"train": 2, "test": 2}
     assert summary.counts["kind of question"] == {"multi": 2, "unspecified": 2}
     assert summary.counts["context size"] == {"0": 2, "1": 1, "2": 1}
     assert summary.lengths == {"chosen": Lengths(5.0, 4.0, 11), "rejected": Lengths(1.0, 1.0, 1)}
-    assert summary.measures == {}, "four rows say nothing"
+    assert summary.measures == {}, "four rows are too few for a measure"
     assert not summary.mostly_lost
     saved = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert (saved["rows"], saved["origin"], saved["made_by"]) == (4, ORIGIN, "modegraph")
 
 
-def test_more_than_half_dropped_is_mostly_lost(tmp_path: Path) -> None:
+def test_a_dataset_is_mostly_lost_if_more_than_half_is_dropped(tmp_path: Path) -> None:
     half = write_dataset(tmp_path / "half", [row(0), Dropped("a"), row(0)], PREFERENCES, ORIGIN)
     more = write_dataset(tmp_path / "more", [row(0), Dropped("a"), Dropped("b")], PREFERENCES, ORIGIN)
     none = write_dataset(tmp_path / "none", [Dropped("a")], PREFERENCES, ORIGIN)
     assert (half.mostly_lost, more.mostly_lost, none.mostly_lost) == (False, True, True)
 
 
-def test_the_card_loads_in_datasets_and_tells_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datasets_loads_the_folder_and_the_card_lists_what_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import datasets
 
     monkeypatch.setattr(write, "ROWS_PER_BATCH", 1)
@@ -104,7 +106,7 @@ def test_the_card_loads_in_datasets_and_tells_what_was_dropped(tmp_path: Path, m
     assert "| why | 1 |" in card and "duplicates removed: 1" in card
 
 
-def test_same_rows_same_bytes_and_an_earlier_run_is_replaced(tmp_path: Path) -> None:
+def test_same_rows_give_same_bytes_and_replace_an_earlier_run(tmp_path: Path) -> None:
     write_dataset(tmp_path / "out", [row(0, "dev"), row(1)], PREFERENCES, ORIGIN)
     (tmp_path / "out" / "ledger.sqlite").write_text("calls")
     check_folder(tmp_path / "out")
@@ -147,7 +149,7 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
         check_folder(tmp_path / "README.md")
 
 
-def test_a_run_killed_while_its_files_were_moved_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_killed_while_moving_its_files_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     move = Path.replace
 
     def move_and_die(file: Path, target: Path) -> Path:
@@ -164,7 +166,7 @@ def test_a_run_killed_while_its_files_were_moved_goes_on(tmp_path: Path, monkeyp
 
 
 def peak_bytes(folder: Path, rows: int) -> int:
-    """The most memory that Python held while so many rows of 1 kB were written."""
+    """The peak memory that Python allocated while this many rows of 1 kB were written."""
     tracemalloc.start()
     made = (replace(row(number), prompt=(Message("user", f"{number} " * 250),)) for number in range(rows))
     write_dataset(folder, made, PREFERENCES, ORIGIN)

@@ -47,7 +47,7 @@ POOL = pool_of(
 )
 
 
-def test_an_unsupported_negative_ends_in_the_gold_answer_after_sentences_that_do_not_say_it() -> None:
+def test_an_unsupported_negative_gives_the_gold_answer_after_sentences_without_it() -> None:
     negative = unsupported_negative(draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == UNSUPPORTED
     parsed = parse_answer(negative.text)
@@ -59,16 +59,16 @@ def test_an_unsupported_negative_ends_in_the_gold_answer_after_sentences_that_do
     assert borrowed.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
 
 
-def test_a_wrong_answer_misreads_the_context_and_ends_elsewhere() -> None:
+def test_a_wrong_answer_negative_misreads_the_context() -> None:
     negative = wrong_answer_negative(draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == WRONG
     parsed = parse_answer(negative.text)
-    assert parsed.answer == "1890", "a year of the context"
+    assert parsed.answer == "1890", "another year from the context"
     assert "burned" not in parsed.reason and "1911" not in parsed.reason
     for sentence in parsed.reason.split("] ")[:-1]:
         number = int(sentence[-1])
         assert sentence.partition(" [")[0] in (A, B)[number - 1].text
-    assert parsed.reason.count("The yard built nine ferries") <= 1, "what two excerpts say appears once"
+    assert parsed.reason.count("The yard built nine ferries") <= 1, "a sentence found in two excerpts appears once"
 
 
 def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
@@ -77,18 +77,18 @@ def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
     assert "[" not in negative.text and parse_answer(negative.text).answer != "1911"
 
 
-def test_wrong_answers_are_options_then_choices_then_what_has_the_same_shape() -> None:
+def test_wrong_answers_are_options_then_choices_then_answers_of_the_same_shape() -> None:
     options = Question("o", "Which?", ("B",), options={"x": "A", "y": "b."})
-    assert wrong_answer(draft(options), ["C"]) == "A", "b. is the gold answer in other clothes"
+    assert wrong_answer(draft(options), ["C"]) == "A", "'b.' is the gold answer written differently"
     choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
-    assert choice == {"no"}, "maybe is seldom right, and would tell the sides apart"
-    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "of its shape in the context, before another question's"
+    assert choice == {"no"}, "'maybe' is seldom right, so it would give the rejected side away"
+    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "from the context before another question"
     assert wrong_answer(draft(BURNED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
     assert wrong_answer(draft(BURNED), ["in 1911"]) == ""
     assert answer_shape("1911") != answer_shape("Ada")
 
 
-def test_sentences_of_the_true_reasoning_or_with_the_gold_answer_are_not_misread() -> None:
+def test_misreadings_leave_out_the_true_reasoning_and_the_gold_answer() -> None:
     misread = misread_context(draft(BURNED, A, B), "The yard built nine ferries.", "1890", 99, longer=True)
     assert "1911" not in misread and "nine ferries" not in misread and "founded the yard in 1890 [1]" in misread
     yes = Question("y", "Is the yard old?", ("yes",))
@@ -110,7 +110,7 @@ def test_citations_are_dealt_out_in_turn() -> None:
     assert cite_in_turn(["It rained.", "Tea."], []) == "It rained. Tea."
 
 
-def test_all_kinds_come_and_some_are_longer() -> None:
+def test_all_kinds_are_made_and_some_are_longer_than_the_chosen_side() -> None:
     reasons = [("word " * n).strip() + "." for n in range(3, 40)]
     pool = pool_of(*((f"p{n}", str(1800 + n), reason) for n, reason in enumerate(reasons)))
     made = [
@@ -126,5 +126,5 @@ def test_all_kinds_come_and_some_are_longer() -> None:
     assert all(not check_citations(c.text, 2).removed for c in made if c is not None)
 
 
-def test_nothing_to_borrow_is_no_hard_negative() -> None:
+def test_without_anything_to_borrow_there_is_no_hard_negative() -> None:
     assert make_hard_negative(draft(), REASON, Pool()) is None

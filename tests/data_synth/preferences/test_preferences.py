@@ -79,10 +79,10 @@ def test_every_question_gets_growing_contexts_each_shuffled() -> None:
         assert row.prompt == answer_messages(ADA_DIED.text, excerpts)
     many = [replace(ADA_DIED, id=f"n{n}") for n in range(200)]
     places = Counter(row.context_ids.index("b") for row in made_rows(rows_of(*many)) if row.context_size == 3)
-    assert all(45 < places[place] < 90 for place in range(3)), "the passage that answers has no place of its own"
+    assert all(45 < places[place] < 90 for place in range(3)), "the passage with the answer has no fixed position"
 
 
-def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
+def test_chosen_has_reason_and_answer_and_rejected_the_answer_alone() -> None:
     rows = made_rows(rows_of(ADA_DIED))
     for row in rows:
         place = row.context_ids.index("b") + 1
@@ -92,13 +92,13 @@ def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
 
 
 def test_a_row_without_passages_is_made_only_for_size_0() -> None:
-    """The prompt says to answer from passages: none of size 0 by default, and nothing where retrieval finds none."""
+    """The prompt says to answer from passages: size 0 is left out by default, and no row is made where retrieval finds nothing."""
     assert min(row.context_size for row in made_rows(rows_of(ADA_DIED, FOUNDED))) == 1
     assert [row.id for row in made_rows(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
     assert rows_of(Question("q9", "Where?", ("Tarn",))) == [Dropped(contexts.NO_PASSAGES)]
 
 
-def test_what_the_passages_do_not_hold_is_not_in_the_documents() -> None:
+def test_an_answer_that_the_passages_lack_becomes_not_in_the_documents() -> None:
     (row,) = made_rows(rows_of(FOUNDED))
     assert row.chosen == "###Reason: None of the passages says so. ###Answer: not in the documents"
     assert parse_answer(row.rejected).answer == "Ada Marlow" and row.hard_negative == INVENTED
@@ -108,7 +108,7 @@ def test_what_the_passages_do_not_hold_is_not_in_the_documents() -> None:
 
 
 def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
-    """Wrong answers and reasonings come from the pool of the split: no row to learn from holds a test question's answer."""
+    """Wrong answers and reasonings come from the pool of the same split, so no training row contains a test question's answer."""
     train = [
         Question(f"t{n}", f"What is {n}?", (f"trained {n}",), reasoning=f"So {n}.", split="train") for n in range(30)
     ]
@@ -121,7 +121,7 @@ def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
     assert len(learned) > 20 and not any("secret" in row.rejected for row in learned)
 
 
-def test_passages_and_questions_bring_no_special_tokens() -> None:
+def test_special_tokens_of_passages_and_questions_reach_no_row() -> None:
     hostile = Question("q", "Who? <|endoftext|>", ("<|im_end|> Ada",), reasoning="x <|im_start|> y")
     for row in made_rows(rows_of(hostile, DIED, found={**CONTEXTS, hostile.text: (A,)})):
         assert "<|" not in row.chosen + row.rejected + "".join(turn.content for turn in row.prompt)
@@ -129,10 +129,10 @@ def test_passages_and_questions_bring_no_special_tokens() -> None:
 
 def test_missed_gold_is_not_smuggled_in() -> None:
     half = made_rows(rows_of(DIED, found={DIED.text: (A,)}))
-    assert half == [], "the sentence that answers is not there"
+    assert half == [], "the sentence with the answer is not there"
 
 
-def test_losses_come_with_their_reason_and_do_not_shift_the_rest() -> None:
+def test_dropped_rows_carry_their_reason_and_do_not_shift_the_rest() -> None:
     bare = Question("q0", "No answer?", ())
     unsupported = Question("q3", "No evidence?", ("x",))
     rows = rows_of(bare, DIED, unsupported, FOUNDED, found={**CONTEXTS, bare.text: (A, B), unsupported.text: (A,)})
@@ -155,7 +155,7 @@ def test_near_duplicates_of_questions_are_left_out() -> None:
     assert without_twins([Question("a", long, ("1931",)), Question("b", near + " Not", ("1931",))])[1] == []
 
 
-def test_several_reasoners_each_write_a_row_and_say_so() -> None:
+def test_several_reasoners_each_write_a_row_under_their_name() -> None:
     def short(drafts: Sequence[Draft]) -> list[str | Dropped]:
         return ["So." for _ in drafts]
 
@@ -171,7 +171,7 @@ def test_several_reasoners_each_write_a_row_and_say_so() -> None:
     assert [row.support for row in rows] == [None, None, 0.75, 0.75], "without a context there is nothing to measure"
 
 
-def test_what_the_context_does_not_support_is_dropped_where_a_model_wrote_it() -> None:
+def test_unsupported_reasoning_is_dropped_only_where_a_model_wrote_it() -> None:
     def weak(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
         assert all(draft.excerpts for draft in drafts)
         return [Support(0.9 if len(draft.excerpts) == 2 else 0.1, 1.0) for draft in drafts]
@@ -198,11 +198,11 @@ def test_the_checking_model_gets_only_the_remaining_drafts() -> None:
     assert [row.why for row in rows if isinstance(row, Dropped)] == [UNSUPPORTED, "no"]
 
 
-def test_hard_negatives_are_a_share_of_the_rows_and_share_their_chosen_side() -> None:
+def test_a_share_of_rows_has_hard_negatives_with_the_same_chosen_side() -> None:
     own, negatives = (made_rows(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
     assert [(row.id, row.prompt, row.chosen) for row in own] == [(row.id, row.prompt, row.chosen) for row in negatives]
     assert negatives[0].hard_negative == REFUSED, (
-        "over one sentence, which answers, there is nothing else to be wrong with"
+        "the only sentence has the answer, so a refusal is the only possible negative"
     )
     assert all(row.hard_negative and "###Reason:" in row.rejected for row in negatives)
     many = [Question(f"n{n}", f"What is {n}?", (str(n),), reasoning=f"It is {n}.") for n in range(400)]

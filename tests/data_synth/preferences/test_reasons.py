@@ -44,18 +44,18 @@ def draft(*excerpts: Excerpt, question: Question = QUESTION) -> Draft:
 
 
 def test_each_quote_cites_the_excerpt_that_holds_it() -> None:
-    """The question's own reasoning, which no passage holds, is not quoted."""
+    """The question's own reasoning, which is in no passage, is not quoted."""
     reason = compose_reason(draft(ADA, YARD), no_passages)
     assert reason == "The yard was founded by Ada Marlow in 1880 [2]. Ada Marlow died in 1931 [1]."
 
 
-def test_evidence_that_no_excerpt_holds_is_no_reason() -> None:
+def test_evidence_that_no_excerpt_contains_gives_no_reason() -> None:
     assert compose_reason(draft(ADA), no_passages) == Dropped(NOT_SHOWN)
     assert "[" not in str(compose_reason(draft(), no_passages)), "without a context nothing is cited"
 
 
-def test_a_reason_holds_its_answer() -> None:
-    """Evidence without the answer gets the sentence of the context that has it; there must be one, unless the answer is a choice."""
+def test_a_reason_contains_its_answer() -> None:
+    """Evidence without the answer is followed by the context's sentence that has it; there must be one, unless the answer is a choice."""
     question = replace(QUESTION, evidence=QUESTION.evidence[:1])
     assert compose_reason(draft(YARD, ADA, question=question), no_passages) == (
         "The yard was founded by Ada Marlow in 1880 [1]. Ada Marlow died in 1931 [2]."
@@ -67,8 +67,8 @@ def test_a_reason_holds_its_answer() -> None:
     )
 
 
-def test_a_conclusion_chooses_a_sentence_and_is_not_the_target() -> None:
-    """PubMedQA's reasoning is what the authors conclude: no passage holds it."""
+def test_a_conclusion_selects_a_sentence_but_is_not_quoted() -> None:
+    """PubMedQA's reasoning is the authors' conclusion, which is in no passage."""
     text = "Forty patients were asked. Pain fell by half after the operation. Costs were not counted."
     passage = Passage("p", "paper", "Paper", 0, 0, len(text), text)
     excerpt = Excerpt("p", "Paper", text, "paper", 0, len(text))
@@ -77,7 +77,7 @@ def test_a_conclusion_chooses_a_sentence_and_is_not_the_target() -> None:
     assert reason == "Pain fell by half after the operation [1]."
 
 
-def test_a_documents_own_excerpt_goes_before_a_twin() -> None:
+def test_a_documents_own_excerpt_is_cited_before_a_twin() -> None:
     assert "1931 [2]." in str(compose_reason(draft(TWIN, ADA, YARD), no_passages))
     assert "1931 [1]." in str(compose_reason(draft(TWIN, YARD), no_passages))
 
@@ -132,7 +132,7 @@ def test_without_quotes_each_gold_document_gives_its_closest_sentence() -> None:
     )
 
 
-def test_nothing_that_supports_the_answer_is_a_drop() -> None:
+def test_a_question_without_support_for_its_answer_is_dropped() -> None:
     lost = Question("q", "Who?", ("Ada",), ("bread.md",))
     assert compose_reason(draft(question=lost), PASSAGES.__getitem__) == Dropped(reasons.UNSUPPORTED)
     assert compose_reason(draft(question=Question("q", "Who?", ("Ada",))), no_passages) == Dropped(reasons.UNSUPPORTED)
@@ -160,7 +160,7 @@ def test_nothing_that_supports_the_answer_is_a_drop() -> None:
         ("###Reason: She was given a boat; this answers it. ###Answer: 1931", "She was given a boat; this answers it."),
     ],
 )
-def test_the_filters_of_a_models_reasoning(text: str, result: str | Dropped) -> None:
+def test_a_models_reasoning_is_filtered(text: str, result: str | Dropped) -> None:
     assert check_reason(Completion(text, "stop", 1, 1), draft(ADA, YARD)) == result
 
 

@@ -43,21 +43,21 @@ def test_pairs_that_length_gives_away_are_separated_by_it() -> None:
     assert length == tree == 1.0
 
 
-def test_equal_lengths_and_the_same_words_are_a_guess() -> None:
+def test_with_equal_lengths_and_the_same_words_accuracy_is_chance() -> None:
     draw = Random(1)
     rows = [pair(n, words(20, draw), words(20, draw)) for n in range(400)]
     length, tree, bag, _ = figures(rows)
     assert length == 0.5 and abs(tree - 0.5) < 0.08 and abs(bag - 0.5) < 0.08
 
 
-def test_a_word_that_only_one_side_uses_is_found_and_a_mix_is_half_way() -> None:
+def test_a_word_of_only_one_side_is_found_and_mixed_lengths_score_half() -> None:
     draw = Random(2)
     rows = [pair(n, words(20, draw) + " yes", words(20, draw) + " no") for n in range(200)]
     assert figures(rows)[2] > 0.95
     bare = [pair(n, words(30, draw), "a") for n in range(100)]
     longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
     assert length_alone(bare + longer) == 0.5
-    assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still sees which is which"
+    assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still tells the sides apart"
 
 
 def test_words_of_the_prompt_tell_sides_apart_and_a_warning_says_so() -> None:

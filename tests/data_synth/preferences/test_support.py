@@ -1,4 +1,4 @@
-"""Support of a reasoning by its context, on a real index with a hash encoder whose cosines are worked out beside it."""
+"""How well a context supports a reasoning, on a real index; the expected cosines are computed with the same hash encoder."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def excerpts_of(index: Index, source: str) -> tuple[Excerpt, ...]:
     return tuple(of_passage(passage) for passage in index.passages_of(source))
 
 
-def test_nearness_is_the_mean_over_sentences_of_that_to_the_best_proposition(index: Index) -> None:
+def test_nearness_is_the_mean_over_sentences_of_the_best_similarity(index: Index) -> None:
     reason = "She was born in Tarn and died on 4 May 1931 [1]. The moon is green."
     (found,) = SupportScorer(index).measure([reason], [excerpts_of(index, "ada")], [""])
     texts = [
@@ -46,7 +46,7 @@ def test_another_documents_context_supports_less(index: Index) -> None:
     )
     assert own.normalised_similarity > other.normalised_similarity > none.normalised_similarity == 0.0
     assert own.named == 1.0 and other.named == pytest.approx(2 / 3), (
-        "question and bread name Ada and Tarn, not the date"
+        "the question and the bread page name Ada and Tarn, but not the date"
     )
 
 
@@ -65,7 +65,7 @@ def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: I
     )
 
 
-def test_names_may_stand_in_any_one_text_but_not_spread_over_two() -> None:
+def test_a_name_may_be_in_any_one_text_but_not_spread_over_two() -> None:
     assert share_named("The yard of Ada Marlow burned.", ["Ada Quill", "Marlow Yard"]) == 0.0
     assert share_named("nothing of note", []) == 1.0
 
@@ -74,5 +74,5 @@ def test_names_may_stand_in_any_one_text_but_not_spread_over_two() -> None:
     ("normalised_similarity", "named", "holds"),
     [(MIN_NEARNESS, MIN_NAMED, True), (MIN_NEARNESS - 0.01, 1.0, False), (1.0, MIN_NAMED - 0.01, False)],
 )
-def test_both_must_hold(normalised_similarity: float, named: float, holds: bool) -> None:
+def test_support_needs_both_similarity_and_names(normalised_similarity: float, named: float, holds: bool) -> None:
     assert Support(normalised_similarity, named).holds is holds

@@ -14,4 +14,4 @@ FILMS = [
     Document("mill", "Tarn Mill", "Tarn Mill was founded in 1795. It stands in Tarn, a village of no fame."),
 ]
 TOGETHER = 7
-"""A seed that puts the yard alone into another split than the other documents."""
+"""A seed that puts all documents into one split, except the yard."""

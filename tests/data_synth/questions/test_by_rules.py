@@ -100,7 +100,7 @@ def test_comparisons_are_answered_by_the_values(films: Index) -> None:
                 choose = max if " later, " in row.text else min
                 assert row.answers == (choose(ends, key=lambda end: end[1])[0],)
                 cases.add((event, choose))
-    assert len(cases) >= 5, "both directions of films, births and deaths"
+    assert len(cases) >= 5, "both directions for films, births and deaths"
 
 
 def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
@@ -116,7 +116,7 @@ def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
         assert question_problems(row) == []
 
 
-def test_each_step_stands_in_its_passage(examples: Index) -> None:
+def test_each_step_is_found_in_its_passage(examples: Index) -> None:
     for row in possible(examples).values():
         for step in row.steps:
             (passage,) = [each for each in examples.passages_of(step.source) if each.id == step.passage_id]
@@ -155,7 +155,7 @@ def test_a_hop_that_another_passage_states_too_makes_no_question(tmp_path: Path)
     assert text not in with_more(tmp_path / "also", also)
 
 
-def test_a_name_that_may_mean_another_leads_nowhere(tmp_path: Path) -> None:
+def test_an_ambiguous_name_or_answer_makes_no_question(tmp_path: Path) -> None:
     text = "When was the person who directed The Saddle Hawk born?"
     other = Document("other", "Edward Lorne (baker)", "Edward Lorne (born 1 May 1950) is a baker.")
     assert text not in with_more(tmp_path / "two", other)
@@ -166,7 +166,7 @@ def test_a_name_that_may_mean_another_leads_nowhere(tmp_path: Path) -> None:
     assert not any("written by the person who starred in Night Ferry" in text for text in rows)
 
 
-def test_a_title_that_others_share_is_no_documents_name(tmp_path: Path) -> None:
+def test_a_title_of_several_things_names_no_document(tmp_path: Path) -> None:
     twin = Document("twin", "Low Tide", "Low Tide is a poem.")
     bracketed = Document("bracketed", "Port Ellery (ship)", "It sank.")
     mentions = Mentions(build(tmp_path / "i", [*FILMS, twin, bracketed]))
@@ -179,7 +179,7 @@ def test_two_directors_are_not_the_director(tmp_path: Path) -> None:
     assert not any("Duo" in row.text and "directed Duo" in row.text for row in rows.values())
 
 
-def test_a_question_that_gives_something_away_is_no_row() -> None:
+def test_a_question_that_gives_something_away_makes_no_row() -> None:
     step = Step("A", "Ada", "a", "p", "A is by Ada.")
     last = Step("Ada", "1880", "b", "q", "Ada was born in 1880.")
     fine, one = (
@@ -202,7 +202,7 @@ def test_a_step_is_stated_once_only_if_no_other_passage_has_both_ends(films: Ind
     assert not is_stated_once(replace(step, passage_id=films.passages_of("yard")[0].id), mentions)
 
 
-def test_documents_are_not_used_often_and_questions_are_not_repeated(examples: Index) -> None:
+def test_documents_are_not_used_too_often_and_questions_are_not_repeated(examples: Index) -> None:
     rows = made(examples)
     uses = Counter(source for row in rows for source in row.sources)
     assert max(uses.values()) <= MAX_USES_OF_DOCUMENT
@@ -265,7 +265,7 @@ def test_only_things_of_one_kind_are_put_side_by_side(tmp_path: Path) -> None:
     )
 
 
-def test_no_kind_of_comparison_floods_the_rest(tmp_path: Path) -> None:
+def test_no_kind_of_comparison_dominates(tmp_path: Path) -> None:
     people = [
         Document(f"p{n}", f"Ada Lorne{chr(97 + n)}", f"Ada Lorne{chr(97 + n)} (born {1800 + 3 * n}) was a painter.")
         for n in range(20)

@@ -50,7 +50,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.glob("*.jsonl")}
 
 
-def test_a_folder_of_questions_is_written_that_evaluation_reads(index: Path, tmp_path: Path) -> None:
+def test_evaluation_reads_the_written_folder_of_questions(index: Path, tmp_path: Path) -> None:
     done = run(index, "--out", tmp_path / "out", "--count", 4, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0 and summary["rows"] == 4
@@ -59,15 +59,15 @@ def test_a_folder_of_questions_is_written_that_evaluation_reads(index: Path, tmp
     of_folder = read_questions(tmp_path / "out")
     assert sorted(question.id for question in of_folder) == sorted(question.id for question in questions)
     (tmp_path / "out" / "questions.jsonl").write_text('{"id": "own", "question": "Who?"}\n')
-    assert [question.id for question in read_questions(tmp_path / "out")] == ["own"], "a whole file is not read twice"
-    with pytest.raises(UserError, match=r"no questions.jsonl, train.jsonl.*a folder of `synth questions`"):
+    assert [question.id for question in read_questions(tmp_path / "out")] == ["own"], "questions.jsonl alone is read"
+    with pytest.raises(UserError, match=r"none of questions.jsonl, train.jsonl.*a folder of `synth questions`"):
         read_questions(tmp_path)
     (tmp_path / "out" / "questions.jsonl").unlink()
     run(index, "--out", tmp_path / "again", "--count", 4)
     assert files_of(tmp_path / "again") == files_of(tmp_path / "out")
 
 
-def test_hops_choose_and_too_few_are_reported(index: Path) -> None:
+def test_hops_select_questions_and_a_shortage_is_reported(index: Path) -> None:
     done = run(index, "--hops", 3, "--count", 50, "--preview", 50, "--json")
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
     assert rows and {row["hops"] for row in rows} == {3}
@@ -104,7 +104,7 @@ def test_options_that_do_not_go_together_are_errors(index: Path, tmp_path: Path)
         run(index)
 
 
-def test_an_index_that_gives_no_question_is_an_error_and_nothing_written(tmp_path: Path) -> None:
+def test_an_index_that_gives_no_question_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(folder, [Document("a", "Tarn", "Bread is good.")], IndexSettings(), lambda spec: HashEncoder())
     with pytest.raises(UserError, match="no question of 1 or 2 or 3 or 4 hops"):
@@ -112,7 +112,7 @@ def test_an_index_that_gives_no_question_is_an_error_and_nothing_written(tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_writer_that_fails_is_shown_with_one_of_its_replies(index: Path, tmp_path: Path) -> None:
+def test_the_error_about_a_failing_writer_shows_one_of_its_replies(index: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "As a language model I like ferries.")
     with pytest.raises(
         UserError, match=r"scripted wrote no usable question: .* One reply: “As a language model I like ferries\.”"
@@ -121,7 +121,7 @@ def test_a_writer_that_fails_is_shown_with_one_of_its_replies(index: Path, tmp_p
     assert not (tmp_path / "out" / "train.jsonl").exists()
 
 
-def test_a_model_writes_and_its_calls_are_made_once(index: Path, tmp_path: Path) -> None:
+def test_a_second_run_repeats_no_call_to_the_model(index: Path, tmp_path: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         if "clear" in str(request.schema):
             return json.dumps({"clear": True, "answered": True, "needs_all": True})

@@ -38,7 +38,7 @@ def by_question(folder: Path, *documents: Document) -> dict[str, QuestionRow]:
     return {row.text: row for row in made(build(folder, documents))}
 
 
-def test_a_handbook_gives_two_questions_a_page_at_least(handbook: Index) -> None:
+def test_a_handbook_gives_at_least_two_questions_a_page(handbook: Index) -> None:
     rows = made(handbook)
     for source in handbook.sources():
         assert sum(row.sources == (source,) for row in rows) >= 2, source
@@ -46,7 +46,7 @@ def test_a_handbook_gives_two_questions_a_page_at_least(handbook: Index) -> None
     assert openings >= {"Who", "Where", "When", "How", "What", "At", "Within"}
 
 
-def test_an_answer_stands_in_its_sentence_and_the_subject_in_the_question(handbook: Index) -> None:
+def test_an_answer_is_in_its_sentence_and_no_pronoun_in_the_question(handbook: Index) -> None:
     for row in made(handbook):
         (step,) = row.steps
         (passage,) = [each for each in handbook.passages_of(step.source) if each.id == step.passage_id]
@@ -60,7 +60,7 @@ def test_the_same_seed_makes_the_same_questions(handbook: Index) -> None:
     assert made(handbook) == made(handbook) and made(handbook, 1) != made(handbook)
 
 
-def test_a_pronoun_is_the_thing_that_the_page_is_about(tmp_path: Path) -> None:
+def test_a_pronoun_is_replaced_by_the_subject_of_the_page(tmp_path: Path) -> None:
     tram = Document("tram", "The Corrow Tram", "The Corrow Tram is a line. It opened on 17 June 1893.")
     pay = Document("pay", "Pay and pension", "Tom Gale runs payroll. He joined Hull Yard in 1988.")
     rows = by_question(tmp_path / "i", tram, pay)
@@ -68,7 +68,7 @@ def test_a_pronoun_is_the_thing_that_the_page_is_about(tmp_path: Path) -> None:
     assert not any("pension" in text for text in rows)
 
 
-def test_what_belongs_to_a_page_is_identified_by_its_title(tmp_path: Path) -> None:
+def test_a_fact_without_a_name_is_identified_by_the_title_of_its_page(tmp_path: Path) -> None:
     tram = Document("tram", "The Corrow Tram", "The Corrow Tram is a line. The gauge is 760 millimetres.")
     rows = by_question(tmp_path / "i", tram)
     assert rows["What is the gauge, according to “The Corrow Tram”?"].answers == ("760 millimetres",)
@@ -94,7 +94,7 @@ def test_a_heading_that_runs_into_its_sentence_makes_no_question(tmp_path: Path)
     assert not any("excision" in text for text in rows)
 
 
-def test_a_fact_of_two_documents_makes_no_question(tmp_path: Path) -> None:
+def test_a_fact_that_two_documents_state_makes_no_question(tmp_path: Path) -> None:
     text = "When did Hull Yard move to Candle Lane?"
     yard = Document("yard", "Yards", "Hull Yard moved to Candle Lane in March 1971.")
     assert text in by_question(tmp_path / "i", yard)
@@ -102,7 +102,7 @@ def test_a_fact_of_two_documents_makes_no_question(tmp_path: Path) -> None:
     assert text not in by_question(tmp_path / "j", yard, lane)
 
 
-def test_what_has_no_answer_names_what_the_documents_lack(handbook: Index) -> None:
+def test_an_unanswerable_question_names_something_that_the_documents_lack(handbook: Index) -> None:
     rows = made(handbook, share=0.3, count=40)
     without = [row for row in rows if not row.answers]
     assert len(without) == 12 and len(rows) == 40

@@ -74,11 +74,11 @@ def test_a_relation_is_worded_in_both_directions(
         "opened in May and it won Ada Low.",
     ],
 )
-def test_what_may_mean_several_or_reads_badly_is_left_alone(predicate: str) -> None:
+def test_an_ambiguous_or_awkward_predicate_gives_no_relation(predicate: str) -> None:
     assert relate(predicate, "ada low", FILM, PERSON) is None
 
 
-def test_what_a_thing_is() -> None:
+def test_the_kind_of_a_thing() -> None:
     assert kind_of("is an American film and television director.", "") == PERSON
     assert kind_of("is a village and municipality in Tarn.", "He lives there.") == Kind("village")
     assert kind_of("rises at Tarn.", "It rises.") == Kind()
@@ -98,7 +98,7 @@ def test_what_a_thing_is() -> None:
         ("Duo and Trio were songs.", "Duo", Kind(), None),
     ],
 )
-def test_the_predicate_is_that_of_the_documents_subject(
+def test_the_predicate_belongs_to_the_subject_of_the_document(
     text: str, title: str, kind: Kind, predicate: str | None
 ) -> None:
     assert predicate_of(text, title, kind) == predicate
@@ -123,6 +123,6 @@ def test_dates_and_quantities(text: str, predicate: str | None, kind: Kind, expe
     assert [(value.attribute, value.text) for value in values_of(text, predicate, kind)] == expected
 
 
-def test_dates_grow_with_time() -> None:
+def test_dates_sort_by_time() -> None:
     days = ["1930", "May 1930", "4 May 1930", "December 5, 1930", "1 January 1931"]
     assert sorted(days, key=day_number) == days

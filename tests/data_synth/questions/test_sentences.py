@@ -1,4 +1,4 @@
-"""What single sentences answer."""
+"""Which questions a single sentence answers."""
 
 import pytest
 
@@ -81,11 +81,11 @@ def test_a_sentence_answers(sentence: str, question: str | None, answer: str | N
         "Overtime by the end of the month in writing.",
     ],
 )
-def test_a_sentence_that_names_no_subject_or_half_an_answer_gives_none(sentence: str) -> None:
+def test_a_sentence_without_a_subject_or_a_whole_answer_gives_no_question(sentence: str) -> None:
     assert answered_by(sentence) == {}
 
 
-def test_pronouns_stand_in_no_question() -> None:
+def test_no_question_contains_a_pronoun() -> None:
     sentence = "Edda Marlpit founded the company in 1954, and it moved to Candle Lane when it had grown."
     assert answered_by(sentence) and not any(" it " in question for question in answered_by(sentence))
 
@@ -107,5 +107,5 @@ def test_verbs_have_their_forms() -> None:
         "Six cycles are given for stage 2, 3 and 4 cancers.",  # and the list
     ],
 )
-def test_a_sentence_whose_parts_are_not_whole_answers_nothing(sentence: str) -> None:
+def test_a_sentence_with_an_incomplete_part_answers_nothing(sentence: str) -> None:
     assert answered_by(sentence) == {}

@@ -1,4 +1,4 @@
-"""Reading rows of an index: gold passages are those that hold the evidence, other passages of the documents are distractors, foreign questions are refused."""
+"""Reading rows from an index: gold passages contain the evidence, other passages of the documents are distractors, other questions are refused."""
 
 import json
 from pathlib import Path
@@ -15,13 +15,13 @@ from modegraph.cli import build_app
 
 
 def sentence_of(index: Path) -> tuple[str, str, str]:
-    """A document, the id of its first passage, and a sentence of that."""
+    """A document, the id of its first passage, and that passage's first sentence."""
     opened = open_index(index)
     passage = opened.passages_of(opened.sources()[0])[0]
     return passage.source, passage.id, passage.text.split(". ")[0] + "."
 
 
-def test_gold_passages_hold_the_evidence_or_without_any_the_answer(hashed_isles: Path) -> None:
+def test_gold_passages_contain_the_evidence_or_else_the_answer(hashed_isles: Path) -> None:
     source, passage, sentence = sentence_of(hashed_isles)
     word = sentence.split()[-1].strip(".")
     spaced = sentence.replace(" ", "\n ", 1)

@@ -1,4 +1,4 @@
-"""Reading rows: what stands in a context, what is answered and what refused, nothing of another split, the same bytes for the same seed."""
+"""Reading rows: what a context contains, what is answered or refused, nothing from another split, the same rows for the same seed."""
 
 import json
 import random
@@ -71,9 +71,7 @@ def write_set(folder: Path, source: ReadingSet) -> Path:
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.sampled_from([0.0, 0.2, 0.5]))
 @settings(max_examples=40)
-def test_what_is_answered_stands_there_and_what_is_refused_does_not(
-    seed: int, distractors: int, without: float
-) -> None:
+def test_answers_are_in_the_context_unless_the_question_is_refused(seed: int, distractors: int, without: float) -> None:
     by_id = {each.id: each for each in QUESTIONS}
     for row in made(seed, distractors=distractors, without_gold=without):
         assert reading_problems(row) == []
@@ -102,7 +100,7 @@ def test_what_is_answered_stands_there_and_what_is_refused_does_not(
 
 
 def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
-    """Names and numbers of the gold passage are never put in; others of the context are."""
+    """Names and numbers of the gold passage are never inserted; others from the context are."""
     gold = "Later Bram Oakes met Adam Finch in 1901, 11 years before."
     passages = [gold, "Later Cora Swift met Dora Reed."]
     made = {changed_question("When did Bram Oakes sail?", gold, passages, random.Random(seed)) for seed in range(20)}
@@ -113,8 +111,8 @@ def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
 
 
-def test_shares_of_refusals_and_places_of_gold() -> None:
-    """About a fifth of many rows is refused; the gold passage stands in every place about as often; without a share, none is."""
+def test_the_share_of_refusals_and_the_positions_of_gold() -> None:
+    """About a fifth of the rows are refused; gold is equally often at each position; at a share of 0, only what has no answer is refused."""
     rows = [row for seed in range(150) for row in made(seed)]
     refused = sum(row.completion == NOT_FOUND for row in rows) / len(rows)
     assert 0.13 < refused < 0.27
@@ -126,7 +124,7 @@ def test_shares_of_refusals_and_places_of_gold() -> None:
     assert all(row.completion != NOT_FOUND or row.question_id == "q9" for row in made(without_gold=0.0))
 
 
-def test_no_row_stands_without_passages_where_a_distractor_is_too_long() -> None:
+def test_every_row_has_passages_even_where_a_distractor_is_too_long() -> None:
     source = isles()
     long, *_ = source.passages
     passages = {**source.passages, long: replace(source.passages[long], text="granite " * 80)}
@@ -141,7 +139,7 @@ def test_questions_over_one_context_follow_each_other() -> None:
     assert len(runs) == len(set(runs)) < len(contexts)
 
 
-def test_yes_and_no_are_as_many_and_what_is_left_out_is_counted() -> None:
+def test_yes_and_no_are_balanced_and_dropped_rows_are_counted() -> None:
     rows = list(reading_rows(isles(), ReadingSettings(without_gold=0.0)))
     answers = Counter(row.completion.split()[0] for row in rows if isinstance(row, ReadingRow))
     assert answers["yes"] == answers["no"] == 1
@@ -149,7 +147,7 @@ def test_yes_and_no_are_as_many_and_what_is_left_out_is_counted() -> None:
     assert dropped == {SURPLUS: 1, NO_SPAN: 1}
 
 
-def test_an_answer_in_other_words_is_learned_on_request_and_its_paraphrases_are_no_distractors() -> None:
+def test_own_words_allows_free_form_answers_and_excludes_their_paraphrases() -> None:
     texts = TEXTS | {"fork": "By Ida Corrow a Tarn ferry was built.", "sundrey": "Its mill burnt down."}
     passages = {one: replace(isles().passages["tarn"], id=one, title="", text=text) for one, text in texts.items()}
     asked = question_over("q20", "Who made the ferry?", ("Ida Corrow, who built Tarn's ferry",), ("tarn",))
@@ -171,7 +169,7 @@ def test_no_gold_passage_of_another_split_is_a_distractor(tmp_path: Path) -> Non
     assert not any("ostrey" in row.context_ids for row in rows if row.split == "train")
 
 
-def test_a_question_of_several_documents_is_never_refused_nor_shown_what_answers_it_elsewhere() -> None:
+def test_a_question_text_with_several_gold_documents_is_never_refused_or_mixed() -> None:
     isles_set = isles()
     asked_of_both = [
         question_over(f"form-{one}", "What is it?", (answer,), (one,))
@@ -180,13 +178,13 @@ def test_a_question_of_several_documents_is_never_refused_nor_shown_what_answers
     source = replace(isles_set, questions=(*isles_set.questions, *asked_of_both))
     rows = [row for seed in range(30) for row in made(seed, source=source, without_gold=0.5)]
     forms = [row for row in rows if row.question == "What is it?"]
-    assert forms and all(row.answers for row in forms), "nobody knows what the passages of other documents say to it"
+    assert forms and all(row.answers for row in forms), "passages of other documents may answer it too"
     assert not any({"saltmere", "corrow"} <= set(row.context_ids) for row in forms)
     assert any(not row.answers for row in rows), "other questions are refused as before"
 
 
-def test_a_changed_question_is_not_refused_over_what_answers_it() -> None:
-    """The new name comes from the context, where another passage may have all that is requested of it."""
+def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> None:
+    """The new name comes from the context, where another passage may answer the changed question."""
     names = ("Tarn", "Rill", "Quay", "Ostrey", "Sundrey", "Corrow")
     texts = {
         name: f"Among all islands the lighthouse of {name} was built in {1900 + n} by the guild."
@@ -208,7 +206,7 @@ def test_a_changed_question_is_not_refused_over_what_answers_it() -> None:
         )
 
 
-def test_a_question_of_several_passages_is_refused_where_the_one_with_the_answer_is_missing() -> None:
+def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer() -> None:
     rows = [row for seed in range(40) for row in made(seed, without_gold=0.5, changed=0)]
     refused = [row for row in rows if row.question_id == "q4" and row.kind == "unanswerable"]
     assert refused and not any("saltmere" in row.context_ids for row in refused)
@@ -216,9 +214,9 @@ def test_a_question_of_several_passages_is_refused_where_the_one_with_the_answer
 
 
 def test_a_paired_question_is_answered_and_refused() -> None:
-    """The same words over passages with and without the answer; other rows are those of before."""
+    """The same question over passages with and without the answer; the other rows are unchanged."""
     assert made(without_gold=0, paired=1.0, distractors=0) == made(without_gold=0, distractors=0), (
-        "nothing to refuse over"
+        "no passages to refuse over"
     )
     for seed in range(10):
         plain, paired = made(seed, without_gold=0), made(seed, without_gold=0, paired=1.0)
@@ -233,7 +231,7 @@ def test_a_paired_question_is_answered_and_refused() -> None:
             assert source.is_yes_no or not any(contains_answer(one, text) for one in source.answers for text in texts)
 
 
-def test_yes_and_no_are_found_by_their_question() -> None:
+def test_the_passage_for_yes_or_no_is_found_by_the_question() -> None:
     texts = ("There was no wind that day, yes.", "The lighthouse of Tarn is open on Sundays only.")
     first, second = (Excerpt(str(n), "", text) for n, text in enumerate(texts))
     for answer in ("no", "Yes"):
@@ -241,7 +239,7 @@ def test_yes_and_no_are_found_by_their_question() -> None:
         assert passage_with_answer([first, second], question) is second and passage_with_answer([], question) is None
 
 
-def test_bm25_ranks_as_the_formula_alone() -> None:
+def test_bm25_ranks_as_the_formula_does() -> None:
     """A slow twin: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
     import math
 
@@ -270,7 +268,7 @@ def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
     assert made(3) == made(3) != made(4)
 
 
-def test_forms_of_answers_are_read_back() -> None:
+def test_completions_of_every_form_score_as_correct() -> None:
     for form in ("cited", "quoted", "reasoned"):
         for row in made(form=form):
             gold = {row.context_ids.index(one) + 1 for one in row.gold_ids}
@@ -279,7 +277,7 @@ def test_forms_of_answers_are_read_back() -> None:
 
 
 def test_a_reason_has_the_steps_in_order() -> None:
-    """Whatever the order of the passages, the passage that names the builder comes before that of the builder's birth."""
+    """Whatever the order of the passages, the step that names the builder comes before the one about the builder's birth."""
     reasons = [row.completion for seed in range(6) for row in made(seed, form="reasoned") if row.question_id == "q4"]
     found = [re.findall(r"The ferry was built|Ida Corrow was born|\[\d\]", reason) for reason in reasons]
     assert {tuple(each[::2]) for each in found if each} == {("The ferry was built", "Ida Corrow was born")}
@@ -288,7 +286,7 @@ def test_a_reason_has_the_steps_in_order() -> None:
     assert all(numbers == sorted(numbers) for numbers in cited), "a bare answer cites in the order of the passages"
 
 
-def test_a_question_of_two_sets_is_taken_once(tmp_path: Path) -> None:
+def test_a_question_in_two_sets_is_used_once(tmp_path: Path) -> None:
     write_set(tmp_path / "one", isles())
     again = replace(
         isles(), questions=(replace(QUESTIONS[0], id="x", text="when was the FERRY of Tarn built"), QUESTIONS[2])

@@ -1,4 +1,4 @@
-"""A reading set small enough to check by hand: an island a passage, questions over one or two of them, some that nothing answers."""
+"""A reading set small enough to check by hand: one place per passage, questions over one or two passages, some without an answer."""
 
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from graph.types import Excerpt
@@ -15,7 +15,7 @@ TEXTS = {
 def question(
     name: str, text: str, answers: tuple[str, ...], gold: tuple[str, ...], split: str = "train", kind: str = "single"
 ) -> ReadingQuestion:
-    """A question whose document has every passage."""
+    """A question whose context has every passage."""
     evidence = tuple(sentence for one in gold for sentence in [TEXTS[one].split(". ")[-1]])
     return ReadingQuestion(name, text, answers, gold, tuple(TEXTS), evidence, kind, split)
 
@@ -39,6 +39,6 @@ QUESTIONS = (
 
 
 def isles() -> ReadingSet:
-    """The set."""
+    """The set of all passages and questions."""
     passages = {one: Excerpt(one, one.title(), text, source=one) for one, text in TEXTS.items()}
     return ReadingSet("isles", passages, QUESTIONS)

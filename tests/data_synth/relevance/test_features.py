@@ -1,4 +1,4 @@
-"""The features of candidates: by hand on a small index, and against slow twins that read nouns instead of arrays."""
+"""The features of candidates: by hand on a small index, and against slow twins that use sets instead of arrays."""
 
 import math
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def row_of(index: Index, words: str) -> int:
-    """The proposition that holds these words."""
+    """The proposition that contains these words."""
     rows = [row for row, text in enumerate(index.data.proposition_texts) if words in text]
     assert len(rows) == 1, (words, list(index.data.proposition_texts))
     return rows[0]
@@ -84,7 +84,7 @@ def test_no_candidates_give_no_rows(index: Index) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_a_candidate_has_the_same_features_in_any_company(index: Index, data: st.DataObject) -> None:
+def test_features_of_a_candidate_do_not_depend_on_the_other_candidates(index: Index, data: st.DataObject) -> None:
     query = query_of(index)
     whole = selector_features(index, query, everything(index))
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(whole))), min_size=1, unique=True)), np.int64)
@@ -108,7 +108,7 @@ def test_equal_cosines_have_the_same_rank() -> None:
     assert np.exp(ranks).round().tolist() == [2, 2, 4]
 
 
-def test_lead_in_passage_is_what_a_proposition_has_before_its_best_neighbour(index: Index) -> None:
+def test_lead_in_passage_is_the_margin_over_the_best_neighbour_in_the_passage(index: Index) -> None:
     cosines = np.linspace(-0.5, 0.9, len(index.data.proposition_ids)).astype(np.float32)
     for row in everything(index):
         passages = {span.passage_id for span in index.proposition(int(row)).spans}
@@ -185,13 +185,13 @@ def test_hops_against_a_search_over_sets(index: Index) -> None:
     assert set(found.tolist()) >= {0, 1, FARTHEST_HOPS}
 
 
-def test_the_first_occurrence_tells_place_and_length(index: Index) -> None:
+def test_first_span_gives_position_and_length_of_the_first_occurrence(index: Index) -> None:
     text = ISLES[2].text
     place, length = first_span(index, rows_of(index, "was born in Tarn"))
     assert text[int(place[0]) : int(place[0] + length[0])] == "She was born in Tarn and died on 4 May 1931."
 
 
-def test_a_document_that_the_question_names_has_the_feature(index: Index) -> None:
+def test_document_named_is_set_where_the_question_names_the_document(index: Index) -> None:
     rows = rows_of(index, "ferry of Port Ellery", "Nobody minds")
     assert column(selector_features(index, query_of(index), rows), "document_named") == [1, 0]
     assert column(selector_features(index, query_of(index, "Who minds?"), rows), "document_named") == [0, 0]
@@ -207,7 +207,7 @@ def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(in
     assert (view.mass_N <= 1).all() and (view.mass_N >= 0).all()
 
 
-def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None:
+def test_walk_mass_is_the_root_of_the_ratio_to_the_largest(index: Index) -> None:
     view = view_of(index, query_of(index))
     found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
@@ -217,7 +217,7 @@ def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None
 
 
 def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a selector that was trained before `hops` read the question's words is as good as ever."""
+    """So a selector that was trained before `hops` used the question's words still gets the same features."""
     from graph.retrieve.parts.query import RetrieveSettings
     from graph.retrieve.retrieve import retrieve
 

@@ -1,4 +1,4 @@
-"""Gold sentences to propositions, and a model's choice to labels."""
+"""From gold sentences to propositions, and from a model's choice to labels."""
 
 import json
 from pathlib import Path
@@ -48,14 +48,14 @@ def test_a_quoted_sentence_gives_the_proposition_read_from_it_and_no_other(index
     assert [("born in Tarn" in text) for text in texts(index, found)] == [True]
 
 
-def test_where_a_proposition_stands_in_another_document_does_not_count(tmp_path: Path) -> None:
+def test_occurrences_of_a_proposition_in_other_documents_do_not_count(tmp_path: Path) -> None:
     bell, eels = "The bell of Quill rings at noon.", "The eels of Haven are smoked."
     index = build(tmp_path / "index", [Document("one", "", f"{eels} {bell}"), Document("two", "", bell)])
     found = quoted_rows(index, Quote("one", eels))
     assert not isinstance(found, Dropped) and texts(index, found) == [eels]
 
 
-def test_half_of_the_shorter_one_is_enough_and_less_is_not(index: Index) -> None:
+def test_an_overlap_of_half_the_shorter_span_is_enough_and_less_is_not(index: Index) -> None:
     sentence = "She was born in Tarn and died on 4 May 1931."
     shifted = f"a shipwright. {sentence[:25]}"
     found = quoted_rows(index, Quote("ada", shifted))
@@ -85,7 +85,7 @@ def test_a_question_without_gold_is_reported(index: Index) -> None:
     assert len(rows) == 0 and lost == [Dropped(NO_GOLD)]
 
 
-def test_a_quote_may_run_over_two_passages_and_stand_twice() -> None:
+def test_a_quote_may_span_two_passages_and_occur_twice() -> None:
     def passage(order: int, start: int, text: str) -> Passage:
         return Passage(str(order), "d", "", order, start, start + len(text), text)
 
@@ -95,7 +95,7 @@ def test_a_quote_may_run_over_two_passages_and_stand_twice() -> None:
     assert find_quote(document, "One.two") == []
 
 
-def test_an_unknown_document_is_an_error_and_not_nothing(index: Index) -> None:
+def test_an_unknown_document_is_an_error_and_not_an_empty_result(index: Index) -> None:
     with pytest.raises(KeyError):
         rows_of_sources(index, ["nowhere"])
 
@@ -110,7 +110,7 @@ def choosing(index: Index, model: ScriptedModel) -> Query:
     )
 
 
-def test_a_model_labels_what_it_selects_of_every_list(index: Index) -> None:
+def test_a_model_labels_what_it_selects_from_every_list(index: Index) -> None:
     def select(request: CompletionRequest) -> str:
         lines = [line for line in request.messages[1].content.splitlines() if line.startswith("[")]
         return json.dumps(
@@ -158,7 +158,7 @@ def test_numbered_sentences_become_quotes(tmp_path: Path) -> None:
     assert found[0].question.evidence == (Quote("ada", "Two."),)
 
 
-def test_quotes_of_the_file_go_before_numbers_and_need_no_corpus(tmp_path: Path) -> None:
+def test_quotes_in_the_file_take_precedence_over_numbers_and_need_no_corpus(tmp_path: Path) -> None:
     row = {**NUMBERED, "evidence": [{"id": "ada", "quote": "One."}], "split": "dev"}
     questions = read_gold_questions(write(tmp_path / "questions.jsonl", row))
     assert questions[0].stated_split == "dev"
@@ -174,7 +174,7 @@ def test_quotes_of_the_file_go_before_numbers_and_need_no_corpus(tmp_path: Path)
         ({**NUMBERED, "supporting_sentences": [["ada"]]}, CORPUS, "line 1: 'supporting_sentences' is [['ada']]"),
         ({**NUMBERED, "supporting_sentences": {"ada": 1}}, CORPUS, "'supporting_sentences'"),
         ({**NUMBERED, "context_ids": "ada"}, CORPUS, "'context_ids' is ada"),
-        (NUMBERED, None, "no such file, and the questions number the sentences"),
+        (NUMBERED, None, "no such file, but the questions refer to sentences"),
     ],
 )
 def test_bad_gold_is_reported(tmp_path: Path, row: dict[str, Any], corpus: dict[str, Any] | None, message: str) -> None:

@@ -120,12 +120,12 @@ def test_a_question_that_another_dataset_has_keeps_its_split(index: Path, questi
     assert {row["split"] for row in lines(apart)} == {"test"}
 
 
-def test_a_folder_without_a_dataset_is_no_neighbour(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_beside_needs_a_folder_with_a_dataset(index: Path, questions: Path, tmp_path: Path) -> None:
     result = run(index, questions, "--out", tmp_path / "out", "--beside", tmp_path / "nowhere")
     assert isinstance(result.exception, UserError) and "nowhere: no dataset" in str(result.exception)
 
 
-def test_no_folder_is_reported(index: Path, questions: Path) -> None:
+def test_a_missing_out_option_is_reported(index: Path, questions: Path) -> None:
     result = run(index, questions)
     assert isinstance(result.exception, UserError) and "--out" in str(result.exception)
 
@@ -144,7 +144,7 @@ def test_distilled_labels_are_requested_once(index: Path, questions: Path, tmp_p
     assert lines(tmp_path / "out") == rows
 
 
-def test_useless_replies_lose_most_rows_and_say_so(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_unusable_replies_lose_most_rows_and_set_the_exit_code(index: Path, questions: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "I cannot")
     result = run(index, questions, "--out", tmp_path / "out", "--distil-from", "scripted", model=model)
     assert result.exit_code == 1
@@ -157,7 +157,7 @@ def test_a_gold_document_that_is_not_in_the_index_is_reported(index: Path, tmp_p
 
 
 @pytest.mark.parametrize("split_by", ["passages", "questions"])
-def test_the_summary_tells_what_the_splits_do_not_share(
+def test_the_summary_records_what_the_rows_were_split_by(
     index: Path, questions: Path, tmp_path: Path, split_by: str
 ) -> None:
     result = run(index, questions, "--out", tmp_path / "out", "--split-by", split_by)

@@ -69,7 +69,7 @@ def test_the_gold_sentence_is_relevant_and_its_neighbours_are_not(index: Index) 
     assert {(row.split, row.kind, row.question_id) for row in rows} == {("train", "single", "born")}
 
 
-def test_features_of_the_rows_are_those_of_query_time(index: Index) -> None:
+def test_the_features_of_rows_equal_those_at_query_time(index: Index) -> None:
     rows, _ = split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 3))
     place = {proposition: row for row, proposition in enumerate(index.data.proposition_ids)}
     query = Query(BORN.question.text, index.encode_queries([BORN.question.text])[0])
@@ -109,7 +109,7 @@ def view_with(mass: list[float], cosines: list[float]) -> QuestionView:
     return QuestionView(np.array(cosines, np.float32), none, none, np.array(mass, np.float32), empty, empty, empty)
 
 
-def test_hard_negatives_are_half_the_walks_and_half_the_nearest_by_hand() -> None:
+def test_hard_negatives_come_half_from_the_walk_and_half_from_the_nearest() -> None:
     #        gold  own   walked    nearest        forbidden
     mass = [1.0, 0.9, 0.8, 0.7, 0.0, 0.1, 0.0, 0.95]
     near = [0.9, 0.1, 0.2, 0.3, 0.8, 0.6, 0.7, 0.99]
@@ -138,7 +138,7 @@ def select_first(request: CompletionRequest) -> str:
     return json.dumps({"selected": [1]})
 
 
-def test_a_model_labels_instead_of_the_gold_and_needs_none(index: Index) -> None:
+def test_a_model_labels_instead_of_gold_and_needs_no_gold(index: Index) -> None:
     question = GoldQuestion(Question("free", "Where was Ada Marlow born?", ()))
     made = relevance_rows(index, [question], all_in(index, "train", question), 6, ScriptedModel(select_first))
     rows, dropped = split_rows(made)
@@ -198,7 +198,7 @@ def test_problems_of_a_row_are_reported(row: RelevanceRow, change: dict[str, Any
     assert message in RELEVANCE.problems(replace(row, **change))[0]
 
 
-def test_a_missing_feature_is_no_row(row: RelevanceRow) -> None:
+def test_a_row_that_lacks_a_feature_is_an_error(row: RelevanceRow) -> None:
     values = relevance_to_json(row)
     del values["features"]["hops"]
     with pytest.raises(KeyError, match="hops"):

@@ -29,7 +29,7 @@ SHARED = "The Harbour Office of Quill keeps a bell for fog."
 
 
 def harbour(number: int) -> Document:
-    """A page whose first sentence is its own; the second sentence of the first three pages is the same."""
+    """A page whose first sentence is unique; the first three pages share their second sentence."""
     own = f"The pier of Haven{number} was built by Mason{number} in {1800 + number}."
     return Document(f"d{number:02}", "", f"{own} {SHARED if number < 3 else f'Haven{number} sells eels.'}")
 
@@ -47,12 +47,12 @@ def gold_question(number: int, gold: Iterable[int], own: Iterable[int] = (), sta
 
 
 def overlapping() -> list[GoldQuestion]:
-    """Each question has a gold page of its own and was published with the pages of its neighbours, too."""
+    """Each question has its own gold page and was published together with the pages of its neighbours."""
     return [gold_question(n, [n], [n, (n + 1) % HARBOURS, (n + 2) % HARBOURS]) for n in range(HARBOURS)]
 
 
 def leaks(rows: Iterable[RelevanceRow]) -> dict[str, set[str]]:
-    """What is in more than one split, by kind; a slow look at nothing but the rows."""
+    """What is in more than one split, by kind; a slow check that uses only the rows."""
     by_part: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         parts = [("question", row.question_id), ("question text", row.question), ("proposition", row.proposition_id)]
@@ -89,7 +89,7 @@ def test_the_check_finds_the_leaks_of_a_split_by_question_only(harbours: Index) 
     assert len(found["passage"]) > HARBOURS / 4
 
 
-def test_a_proposition_that_stands_in_two_splits_is_in_none(harbours: Index) -> None:
+def test_a_proposition_found_in_two_splits_belongs_to_none(harbours: Index) -> None:
     split_U = np.zeros(HARBOURS, np.int64)
     split_U[1] = 2
     split_N = split_propositions(harbours, split_U)
@@ -111,7 +111,7 @@ def test_questions_with_a_common_gold_document_stay_together() -> None:
     assert groups == [["q00", "q01", "q03"], ["q02"], ["q04"]]
 
 
-def test_questions_of_the_same_words_stay_in_one_group() -> None:
+def test_questions_with_the_same_words_stay_in_one_group() -> None:
     again = GoldQuestion(Question("again", "WHO built the pier of Haven1?", ()))
     assert sorted(map(sorted, group_questions([gold_question(1, [1]), again, gold_question(2, [2])]))) == [
         ["again", "q01"],
@@ -137,7 +137,7 @@ def test_a_document_goes_to_the_split_of_the_questions_it_is_gold_for() -> None:
     assert documents == {"d00": "dev", "d01": "train", "d02": "train", "d04": "test"}
 
 
-def test_of_equal_claims_the_rarer_split_wins() -> None:
+def test_between_equal_claims_the_rarer_split_wins() -> None:
     questions = [gold_question(0, [7]), gold_question(1, [7])]
     assert split_documents(questions, {"q00": "train", "q01": "test"}, ["d07"], 0) == {"d07": "test"}
 
@@ -146,11 +146,11 @@ def shares(split: Mapping[str, str]) -> list[int]:
     return [list(split.values()).count(name) for name in SPLITS]
 
 
-def test_four_fifths_train_and_a_tenth_each_check() -> None:
+def test_four_fifths_are_train_and_a_tenth_each_dev_and_test() -> None:
     assert shares(split_questions([gold_question(n, [n]) for n in range(200)], 0)) == [160, 20, 20]
 
 
-def test_a_group_that_would_crowd_a_small_split_trains() -> None:
+def test_a_group_too_large_for_a_small_split_goes_to_train() -> None:
     crowd = [gold_question(n, [n if n > 60 else 0]) for n in range(100)]
     for seed in range(5):
         split = split_questions(crowd, seed)
@@ -165,18 +165,18 @@ def test_the_order_of_the_questions_does_not_matter(order: list[int], seed: int)
     assert split_questions([questions[n] for n in order], seed) == split_questions(questions, seed)
 
 
-def test_another_seed_splits_otherwise(harbours: Index, tmp_path: Path) -> None:
+def test_another_seed_gives_another_split(harbours: Index, tmp_path: Path) -> None:
     questions = overlapping()
     assert make_split(harbours, questions, 0).questions != make_split(harbours, questions, 1).questions
 
 
-def test_the_same_words_in_two_stated_splits_check_and_do_not_train() -> None:
+def test_the_same_question_stated_as_train_and_test_goes_to_test() -> None:
     twin = GoldQuestion(Question("twin", "Who built the pier of HAVEN1?", ()), stated_split="test")
     split = split_questions([gold_question(1, [1], stated="train"), twin, gold_question(2, [2], stated="dev")], 0)
     assert split == {"q01": "test", "twin": "test", "q02": "dev"}
 
 
-def test_split_by_questions_every_question_keeps_its_own_facts_and_none_is_in_two_splits(harbours: Index) -> None:
+def test_split_by_questions_drops_no_fact_and_puts_no_question_in_two_splits(harbours: Index) -> None:
     questions = [gold_question(n, [0, n], [0, n, (n + 1) % HARBOURS]) for n in range(HARBOURS)]
     crowded = make_split(harbours, questions, 0)
     assert set(crowded.questions.values()) == {"train"}, "all have page 0 in common"

@@ -62,7 +62,7 @@ def rows_of(policy: ScriptedModel | Ledger, sizes: Sequence[int] = (0, 1, 2)) ->
 
 
 def in_turn(*texts: str) -> ScriptedModel:
-    """A policy that answers by the seeds of the first prompt it meets, the same text for the same seed."""
+    """A policy that answers each new seed with the next text, and the same seed with the same text."""
     seeds: dict[int, str] = {}
 
     def reply(request: CompletionRequest) -> str:
@@ -104,12 +104,12 @@ def test_seeds_differ_by_prompt_and_number_and_not_by_run() -> None:
     assert response_seed(4, ("q1", "1"), 0) != seeds[0] == response_seed(3, ("q1", "1"), 0)
 
 
-def test_one_text_is_no_choice_and_cut_ones_are_no_responses() -> None:
-    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5, "of every size that is named"
+def test_prompts_with_one_distinct_text_or_only_cut_texts_are_dropped() -> None:
+    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5, "one for each context size"
     assert rows_of(ScriptedModel(lambda request: str(request.seed), finish_reason="length")) == [Dropped(TOO_FEW)] * 5
 
 
-def test_sizes_are_chosen() -> None:
+def test_context_sizes_can_be_chosen() -> None:
     policy = in_turn(GOOD, "Tarn")
     rows = rows_of(policy, sizes=[1])
     assert [row.id for row in rows if isinstance(row, ResponseRow)] == ["q1#1", "q2#1"] and len(policy.requests) == 8
@@ -131,7 +131,7 @@ def test_a_run_that_stops_in_the_middle_goes_on_without_repeating_a_call(tmp_pat
     assert 0 < finished <= 11
 
 
-def test_rows_come_back_from_both_files(tmp_path: Path) -> None:
+def test_rows_are_read_back_from_both_files(tmp_path: Path) -> None:
     import datasets
     import pyarrow.parquet
 
@@ -162,7 +162,7 @@ def test_rows_come_back_from_both_files(tmp_path: Path) -> None:
         ("It is in the yard [1]", ["not in the documents"], 0.0),
     ],
 )
-def test_an_answer_is_worth_all_when_equal_and_at_most_half_otherwise(
+def test_an_equal_answer_earns_the_full_reward_and_any_other_at_most_half(
     response: str, golds: list[str], worth: float
 ) -> None:
     assert answer_reward(response, golds) == pytest.approx(worth)
@@ -188,14 +188,14 @@ def test_the_other_components_by_hand() -> None:
         ("Tarn", 0.0),
     ],
 )
-def test_support_is_the_share_of_sentences_that_their_passages_say(response: str, worth: float) -> None:
-    """A sentence that cites is read against that passage alone; a citation of none is no citation; few words are no sentence."""
+def test_support_is_the_share_of_sentences_that_their_passages_support(response: str, worth: float) -> None:
+    """A sentence that cites is checked against that passage alone; a citation of a missing passage is ignored; a few words are no sentence."""
     assert supported_reward(response, SupportChecker((A, B), VERIFIER)) == worth
     assert supported_reward(response, SupportChecker((), VERIFIER)) == 0.0
 
 
 def test_a_policy_is_prompted_and_rewarded_in_its_own_form() -> None:
-    """One that was trained to answer in a few words and a citation: the same texts are out of form for any other."""
+    """A policy that was trained to answer in a few words and a citation; for any other, the same texts are malformed."""
     policy = in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn")
     policy.form = "cited"
     rows = [row for row in rows_of(policy, sizes=(2,)) if isinstance(row, ResponseRow)]
@@ -212,12 +212,12 @@ def test_gold_is_the_share_of_citations_of_gold_documents() -> None:
     assert rewards_of(drawn, near)["gold"] == (1.0, 0.0, 0.5, 0.0, 0.0)
 
 
-def test_without_a_verifier_there_is_no_such_component() -> None:
+def test_without_a_verifier_there_is_no_supported_component() -> None:
     draft = next(draft for draft in make_drafts(BORN, (A, B)) if isinstance(draft, Draft))
     assert "supported" not in rewards_of(SampledResponses(draft, (GOOD, "Tarn")), near)
 
 
-def test_a_short_answer_is_supported_or_not_together_with_its_question() -> None:
+def test_a_short_answer_is_verified_together_with_its_question() -> None:
     question = Question("q3", "What burned the yard?", ("fire",))
     drawn = SampledResponses(Draft(question, "fire", (A, B)), ("Bruno Castell", "By fire", "Yes"))
     assert rewards_of(drawn, near, verifier=VERIFIER)["supported"] == (0.0, 1.0, 0.0)
@@ -244,7 +244,7 @@ def test_problems_of_rows_are_reported() -> None:
 
 
 def test_thinking_is_neither_stored_nor_rewarded() -> None:
-    """What is learned is served without a thinking block: a response must not bring one along."""
+    """The trained model is served without a thinking block, so a response must not contain one."""
     thoughts = ("<think>Quill [2]? ###Answer: Quill</think>\n\n", "<think>\n\n</think>\n\n")
     rows = rows_of(in_turn(thoughts[0] + GOOD, thoughts[1] + "Tarn", "<think>never done ###Answer: Tarn"))
     assert isinstance(rows[1], ResponseRow) and set(rows[1].responses) == {GOOD, "Tarn"}
@@ -252,7 +252,7 @@ def test_thinking_is_neither_stored_nor_rewarded() -> None:
     assert citation_reward("<think>[9]</think>So [1].", 2) == 1.0
 
 
-def test_the_prompt_written_back_earns_nothing_for_its_example_of_a_citation() -> None:
+def test_repeating_the_prompt_earns_nothing_for_its_example_of_a_citation() -> None:
     parroted = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
     assert [citation_reward(parroted, passages) for passages in (2, 0)] == [0.0, 1.0]
     assert citation_reward(f"{parroted} Ada was born in Tarn [1] [9].", 2) == 0.5

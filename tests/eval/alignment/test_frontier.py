@@ -74,11 +74,11 @@ def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> 
     assert frontier_at(MS[:2], REFERENCE, 0.5) == pytest.approx([0.4, 0.6])
     assert frontier_at(MS[:2], REFERENCE, 1.0) == pytest.approx([0.6, 0.8])
     assert frontier_at(MS[:2], REFERENCE, 2.0) == pytest.approx([0.7, 0.9])
-    assert frontier_at(MS[:2][::-1], REFERENCE, 2.0) == pytest.approx([0.7, 0.9]), "the order of runs has no say"
+    assert frontier_at(MS[:2][::-1], REFERENCE, 2.0) == pytest.approx([0.7, 0.9]), "the order of runs does not matter"
     assert rewards_by_seed(MS, REFERENCE, 2.0) == {0: pytest.approx([0.7, 0.9]), 1: [1.0, 1.0]}
 
 
-def test_systems_are_read_off_where_all_of_them_reach() -> None:
+def test_systems_are_compared_only_at_kls_that_all_of_them_reach() -> None:
     assert kl_grid([*MS, *DPO]) == pytest.approx([0.5, 1.0, 1.5, 2.0])
     assert kl_grid([*MS, run("dpo", 2, 0, -0.01, 0.2, 0.4)]) == []
     found = equal_kl([*MS, *DPO], REFERENCE)
@@ -120,7 +120,7 @@ def test_the_verdict_says_above_below_equal_or_not_distinguishable() -> None:
 
 
 def test_one_seed_is_never_enough_for_a_verdict() -> None:
-    """However large the difference: as much may come from the seed."""
+    """However large the difference, the seed alone may cause it."""
     reference = [figures(value, 0.0) for value in PROMPTS]
     found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, DRAWING, margin=0.03)
     assert "not distinguishable from DPO K = 2" in verdict(found)

@@ -59,8 +59,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_form_is_that_of_the_rows_prompt() -> None:
-    """A row that asks for a few words and a citation: what is in form for it is not for another."""
+def test_the_format_reward_follows_the_form_of_the_rows_prompt() -> None:
+    """What is well-formed for a row that asks for a few words and a citation is malformed for other rows, and vice versa."""
     plain = rows()[0]
     cited = replace(plain, prompt=answer_messages("Who?", [Excerpt("a", "A", "Ada did.", "a", 0, 8)], "cited"))
     texts = ("Ada [1]", "###Reason: So [1]. ###Answer: Ada")
@@ -123,7 +123,7 @@ def test_the_reference_is_at_kl_0_and_runs_are_not(world: Path) -> None:
     measured, reference = measure_runs(folders, rows(), SamplingSettings(8, 8, 0), load_policy)
     assert [run.system for run in measured] == ["MS K = 6", "DPO K = 2"]
     assert all(one.kl == pytest.approx(0.0, abs=1e-4) for one in reference)
-    assert all(run.kl > 0.01 for run in measured), "four steps at a high rate"
+    assert all(run.kl > 0.01 for run in measured), "after four steps at a high learning rate"
     assert all(one.entropy > 0 for run in measured for one in run.figures)
     assert all(0 <= one.reward <= 1.5 and 0 <= one.correct <= 1 for one in reference)
 
@@ -135,7 +135,7 @@ def test_a_reward_is_the_weighted_sum_of_its_components() -> None:
     assert reward_of(row.responses[4], row, {"correct": 2.0, "length": 1.0}) == 3.0
 
 
-def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(world: Path, tmp_path: Path) -> None:
     ms = read_run(world / "ms")
     for other, check, message in [
         (replace(ms, settings={"rewards": {"correct": 2.0}}), common_weights, "not {'correct': 1.0"),
@@ -147,7 +147,7 @@ def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Pat
 
 
 def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp_path: Path) -> None:
-    """Half of a reward is another reward: it is not measured in silence. A weight of 0 asks for nothing."""
+    """Half of a reward is another reward, so it is not measured silently. A component with weight 0 is not needed."""
     ms = read_run(world / "ms")
     partly = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
     with pytest.raises(UserError, match="'grounded' cannot be measured on new texts") as refused:
@@ -167,7 +167,7 @@ def test_the_rewards_to_measure_can_be_named(world: Path, tmp_path: Path) -> Non
     done = command(world, tmp_path / "out", "--reward", "length=2")
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "out" / "alignment.json").read_text())
-    assert all(prompt["reward"] == 2.0 for run in report["runs"] for prompt in run["prompts"]), "short answers all"
+    assert all(prompt["reward"] == 2.0 for run in report["runs"] for prompt in run["prompts"]), "all answers are short"
     for words, message in (
         (["--reward", "length"], "--reward length"),
         (["--reward", "gold=1"], "'gold' cannot be measured"),
@@ -177,7 +177,7 @@ def test_the_rewards_to_measure_can_be_named(world: Path, tmp_path: Path) -> Non
 
 
 def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Path) -> None:
-    """The row and the run are named before anything is measured; the split train is measured by whoever asks for it."""
+    """The row and the run are named before anything is measured; the train split is measured on request."""
     leaked = [*held_out()[:1], scored(2)]
     write_jsonl(world / "data" / "leaky.jsonl", map(response_to_json, leaked))
     refused = command(world, tmp_path / "out", split="leaky")
@@ -226,7 +226,7 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
 
 
 def test_constant_answers_by_hand() -> None:
-    """In form and with a citation each earns what form earns; one of four people is right for none, yes for a yes/no row."""
+    """Each is well-formed and cites where there are passages; yes is right for the yes/no row alone, no for neither row."""
     row = scored(0)
     yes_no = replace(
         row,
@@ -298,14 +298,14 @@ def test_similar_samples_are_measured(world: Path) -> None:
     assert self_bleu(["a b c d e", "f g h i j"]) < 0.05 < self_bleu(["a b c d e", "a b c d x"]) < 1.0
 
 
-def test_runs_on_pairs_follow_the_reward_of_the_others(world: Path, tmp_path: Path) -> None:
+def test_runs_on_pairs_use_the_reward_weights_of_the_other_runs(world: Path, tmp_path: Path) -> None:
     ms = read_run(world / "ms")
     pairs = replace(ms, settings={"rewards": {}})
     assert common_weights([tmp_path, world / "ms"], [pairs, ms]) == WEIGHTS
     assert common_weights([tmp_path], [pairs]) == {"correct": 1.0}
 
 
-def test_what_is_drawn_within_an_open_thinking_block_is_no_answer(world: Path) -> None:
+def test_text_drawn_inside_an_open_thinking_block_is_no_answer(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
     drawing = SamplingSettings(4, 8, 1)
     spoken = draw_samples(model, tokenizer, [5, 6, 7], drawing, "q")

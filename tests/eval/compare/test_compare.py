@@ -26,7 +26,7 @@ from train.run.record import read_run, write_run
 
 @pytest.fixture(scope="module")
 def compared(world, tmp_path_factory):
-    """The report's folder, and what the command printed, of MS, DPO and SFT beside the untuned model."""
+    """The folder of a report that compares MS, DPO and SFT with the untuned model."""
     out = tmp_path_factory.mktemp("compared") / "report"
     app = typer.Typer()
     register(app, open_model)
@@ -74,7 +74,7 @@ def test_the_report_agrees_with_the_answers(compared):
         assert all(answer["tokens"] <= 6 for answer in own)
 
 
-def test_answers_alone_are_the_same_and_no_pair_is_scored(world, compared, tmp_path):
+def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, compared, tmp_path):
     words = ["compare", "--runs", str(world.ms), str(world.dpo), str(world.sft), "--data", str(world.data)]
     words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--answers-only"]
     done = CliRunner().invoke(build_app(), words)
@@ -136,7 +136,7 @@ def test_the_page_is_self_contained_and_escapes_what_it_quotes(compared):
     assert page.tags.count("details") == 6
 
 
-def test_markdown_keeps_hostile_text_inside_its_place(compared):
+def test_hostile_text_is_escaped_in_markdown(compared):
     text = (compared / "report.md").read_text(encoding="utf-8")
     heading = next(line for line in text.splitlines() if line.startswith("### Where is mill 0"))
     assert HOSTILE not in heading and r"\<script>" in heading and r"!\[" in heading
@@ -176,8 +176,8 @@ def test_a_test_prompt_in_training_is_refused_by_name(world, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_seeds_are_the_unit_where_there_are_several(world, tmp_path):
-    """Copies of two runs under other seeds: a table by seed; without one of them, its seed is named."""
+def test_runs_with_several_seeds_are_compared_by_seed(world, tmp_path):
+    """Copies of two runs under several seeds give a table by seed; if one copy is missing, its seed is named."""
     runs = []
     for stage in ("ms", "dpo"):
         for seed in range(2):
@@ -194,7 +194,7 @@ def test_seeds_are_the_unit_where_there_are_several(world, tmp_path):
     page = (tmp_path / "out" / "report.md").read_text()
     assert "Difference from ms-0 … (2 seeds)" in page and "2 seeds give at least 0.5" in page
     refused = command(world, tmp_path / "other", *runs[:2], runs[2], world.dpo, data=world.data)
-    assert refused.exit_code == 0, "one seed of dpo is no system of several"
+    assert refused.exit_code == 0, "a single seed of dpo is no system of several seeds"
     third = tmp_path / "ms-2"
     shutil.copytree(world.ms, third)
     write_run(third, replace(read_run(third), settings={"seed": 2, "output": str(third)}))

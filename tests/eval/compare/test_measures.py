@@ -1,4 +1,4 @@
-"""Measures from hand-made answers and scores: values, pairing, hard_negatives, classes."""
+"""Measures from hand-made answers and scores: values, pairing, hard negatives, classes."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ def test_differences_are_from_the_first_and_only_where_both_have_the_measure():
     assert "reward margin per token" not in differences_of(measures, "sft", seed=0)
 
 
-def test_length_matched_pairs_stand_apart():
+def test_pairs_with_hard_negatives_are_measured_separately():
     pairs = [ROWS[0], row("q2", "no", hard_negative="wrong"), row("q3", "x", hard_negative="wrong")]
     found = {measure.name: measure for measure in measures_of(ROWS, pairs, results())}
     assert found["log π(y_w|x)"].values["ms"] == (-6,)
@@ -157,7 +157,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
 
 
 def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
-    """Six seeds that differ by more than the systems: each is paired with its own."""
+    """Six seeds differ more than the systems do, so each run is paired with the run of the same seed."""
     policies = [seeded(stage, seed) for stage in ("ms", "dpo") for seed in range(6)]
     values = {
         f"{stage}-s{seed}": (seed + gain,) * 8 for stage, gain in (("ms", 0.0), ("dpo", 0.5)) for seed in range(6)
@@ -168,7 +168,7 @@ def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
     verdict = found["F1"]["dpo-s0 … (6 seeds)"]
     assert verdict.by_seed == (0.5,) * 6 and verdict.p == 2 / 64 and verdict.shown
     assert differences_by_seed(measures, seed_systems(policies[:6]), seed=0) == {}, (
-        "one system has nothing to differ from"
+        "one system has nothing to be compared with"
     )
     with pytest.raises(UserError, match="seed 5 is unpaired: dpo-s0 … \\(5 seeds\\) has no run with it"):
         differences_by_seed(measures, seed_systems(policies[:-1]), seed=0)

@@ -1,4 +1,4 @@
-"""Which models stand in a comparison."""
+"""Which models a comparison includes."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.eval.conftest import run_record
 from train.run.record import write_run
 
 
-def test_runs_then_the_root_of_the_first(world):
+def test_policies_are_the_runs_and_the_first_runs_untuned_model(world):
     found = policies_of([world.ms, world.dpo, world.sft], base=None)
     assert [policy.name for policy in found] == ["ms", "dpo", "sft", "untuned"]
     assert found[0].reference == str(world.sft)
@@ -18,7 +18,7 @@ def test_runs_then_the_root_of_the_first(world):
     assert (found[3].source, found[3].record) == (str(world.base), None)
 
 
-def test_a_given_base_is_taken(world):
+def test_a_given_base_is_used(world):
     assert policies_of([world.ms], base="Qwen/Qwen3-0.6B")[-1].source == "Qwen/Qwen3-0.6B"
 
 
@@ -34,12 +34,12 @@ def test_a_folder_without_a_run_is_refused(world):
         policies_of([world.base], base=None)
 
 
-def test_names_tell_equal_folders_apart():
+def test_short_names_tell_folders_of_the_same_name_apart():
     assert short_names([Path("/a/x/run"), Path("/a/y/run")]) == ["x/run", "y/run"]
     assert short_names([Path("/a/untuned")]) == ["a/untuned"]
 
 
-def test_a_tiny_run_is_a_root_and_a_circle_is_refused(tmp_path):
+def test_a_tiny_run_counts_as_untuned_and_a_circle_is_refused(tmp_path):
     for name in ("tiny", "one", "two"):
         (tmp_path / name).mkdir()
     write_run(tmp_path / "tiny", run_record("tiny", "none", None))

@@ -22,7 +22,7 @@ REPORT = {
 
 @dataclass
 class FakeCommands:
-    """Runs a command line by making what it should make; keeps the lines in `ran`."""
+    """Pretends to run a command line by making what it should make; records the lines in `ran`."""
 
     ran: list[tuple[str, ...]] = field(default_factory=list)
     fails: str = ""
@@ -82,7 +82,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a model in the place of the first of BASES, and replaces it when called again; gives its record."""
+    """Puts a model in the place of the first of BASES, and replaces it when called again; returns its record."""
     folder = home.parent / "cache"
     folder.mkdir()
     monkeypatch.setattr(demo_steps, "is_fetched", lambda model: True)

@@ -22,7 +22,7 @@ def test_every_command_names_and_needs_only_what_an_earlier_one_made(home, fetch
         made |= {planned.makes} if planned.makes else set()
 
 
-def test_every_command_is_one_that_there_is(tmp_path):
+def test_every_command_exists(tmp_path):
     """Parsed by the real command line on the real examples: unknown commands and options would be refused."""
     app = typer.main.get_command(build_app())
     for base in (base_of(tmp_path), Base("tiny", "hf:tiny", "", tmp_path / "tiny")):

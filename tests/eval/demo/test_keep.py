@@ -1,4 +1,4 @@
-"""Which folders the demo may write to, and when a finished step stands."""
+"""Which folders the demo may write to, and when a finished step is up to date."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def done_of(planned):
     )
 
 
-def test_a_step_stands_while_nothing_has_changed(planned):
+def test_a_step_is_up_to_date_while_nothing_has_changed(planned):
     assert is_up_to_date(planned, done_of(planned), "code")
     assert not is_up_to_date(planned, None, "code")
     assert not is_up_to_date(planned, done_of(planned), "other code")
@@ -44,13 +44,13 @@ def test_a_step_stands_while_nothing_has_changed(planned):
 
 
 @pytest.mark.parametrize("change", ["data/rows.jsonl", "made/model"])
-def test_a_changed_input_or_output_does_not_stand(planned, tmp_path, change):
+def test_a_changed_input_or_output_makes_a_step_out_of_date(planned, tmp_path, change):
     done = done_of(planned)
     (tmp_path / change).write_text("changed")
     assert not is_up_to_date(planned, done, "code")
 
 
-def test_a_folder_is_its_names_and_contents(tmp_path):
+def test_the_checksum_of_a_folder_covers_names_and_contents(tmp_path):
     for name in ("one", "two", "renamed"):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "sub" / ("b" if name == "renamed" else "a")).write_text("x")
@@ -61,7 +61,7 @@ def test_a_folder_is_its_names_and_contents(tmp_path):
     assert tree_checksum(tmp_path / "one") == before
 
 
-def test_what_was_done_is_read_again_and_a_damaged_file_is_nothing(tmp_path, planned):
+def test_finished_steps_are_read_back_and_a_damaged_file_counts_as_none(tmp_path, planned):
     write_finished(tmp_path, [done_of(planned)])
     assert read_finished(tmp_path) == {planned.line: done_of(planned)}
     for text in ("[", "[3]", '[{"line": "x"}]'):
@@ -69,7 +69,7 @@ def test_what_was_done_is_read_again_and_a_damaged_file_is_nothing(tmp_path, pla
         assert read_finished(tmp_path) == {}
 
 
-def test_code_is_source_and_prompts(home):
+def test_the_code_checksum_covers_source_and_prompts(home):
     before = code_checksum()
     (home / "eval/notes.md").write_text("not code")
     assert code_checksum() == before
@@ -77,7 +77,7 @@ def test_code_is_source_and_prompts(home):
     assert code_checksum() != before
 
 
-def test_only_its_own_folder_is_written_to(tmp_path):
+def test_the_demo_writes_only_to_its_own_folder(tmp_path):
     own = tmp_path / "own"
     prepare_folder(own, False)
     (own / "index").mkdir()

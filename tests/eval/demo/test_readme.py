@@ -1,4 +1,4 @@
-"""README shows what a run of the demo printed, unedited: written again by the code that prints it, it is the same to the letter."""
+"""README shows the unedited output of a run of the demo: the code that prints it reproduces it to the letter."""
 
 import re
 from itertools import groupby
@@ -47,7 +47,7 @@ def test_readme_has_the_three_questions_as_the_demo_prints_them():
         assert AnswersToQuestion(question.text, question.answers[0], answers).as_text().splitlines() == lines
 
 
-def test_what_it_cites_was_shown():
+def test_cited_passages_exist():
     for lines in blocks_shown():
         for answer in read_answers([line for line in lines if line.startswith("  ")]):
             for number, source in answer.citations.items():

@@ -42,7 +42,7 @@ def test_the_steps_run_in_order_and_answers_are_shown_side_by_side(home, fetched
     ]
 
 
-def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, commands):
+def test_a_second_run_repeats_only_the_questions(home, fetched, tmp_path, commands):
     run_demo(tmp_path / "run", commands, print)
     commands.ran.clear()
     shown = []
@@ -63,7 +63,7 @@ def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, comm
         ("eval/code.py", None),
     ],
 )
-def test_what_has_changed_and_what_rests_on_it_is_repeated(
+def test_changed_steps_and_those_that_depend_on_them_are_repeated(
     home, fetched, tmp_path, commands, change, again, monkeypatch
 ):
     run_demo(tmp_path / "run", commands, print)
@@ -111,12 +111,12 @@ def test_a_missing_model_is_reported(home, tmp_path, commands):
 
 def test_missing_examples_are_named(home, tmp_path, commands):
     (home / "examples/questions.jsonl").unlink()
-    with pytest.raises(UserError, match=r"examples/questions\.jsonl: not there"):
+    with pytest.raises(UserError, match=r"examples/questions\.jsonl: does not exist"):
         run_demo(tmp_path / "run", commands, print)
     assert not (tmp_path / "run").exists()
 
 
-def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_them():
+def test_the_first_questions_of_the_test_split_are_shown():
     questions = [Question(f"q{n}", f"{n}?", (), split="train" if n % 2 else "test") for n in range(9)]
     assert [each.id for each in questions_to_show(questions)] == ["q0", "q2", "q4"]
     with pytest.raises(UserError, match="2 questions of the test split"):
@@ -126,7 +126,7 @@ def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_the
 @pytest.mark.parametrize(
     ("after", "change"), [(0.25, "2 fewer of them"), (0.5, "as many of them"), (1.0, "4 more of them")]
 )
-def test_what_tuning_did_is_counted_and_said_plainly(after, change):
+def test_the_effect_of_tuning_is_counted_and_stated_plainly(after, change):
     measures = {name: {"untuned": 0.5, "ms": after} for name in REPORT["measures"]}
     lines = counts_text(REPORT | {"measures": measures}).splitlines()
     assert (
@@ -135,7 +135,7 @@ def test_what_tuning_did_is_counted_and_said_plainly(after, change):
     assert "decide nothing" in lines[-1]
 
 
-def test_a_run_of_something_else_is_left_alone(home, tmp_path, commands):
+def test_a_folder_of_something_else_is_left_alone(home, tmp_path, commands):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.txt").write_text("years of work")
     with pytest.raises(UserError, match="not a folder that the demo made"):
@@ -143,7 +143,7 @@ def test_a_run_of_something_else_is_left_alone(home, tmp_path, commands):
     assert not (tmp_path / "run" / MARKER).exists() and commands.ran == []
 
 
-def test_the_runner_gives_exit_statuses_and_lets_user_errors_through():
+def test_run_step_reports_exit_statuses_and_lets_user_errors_through():
     app = typer.Typer()
 
     @app.command()

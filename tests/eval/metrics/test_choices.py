@@ -1,4 +1,4 @@
-"""How answers to multiple choice are read: MIRAGE's patterns one by one, ours beyond them, and what no reading finds."""
+"""How answers to multiple choice are read: MIRAGE's patterns one by one, our additional ones, and texts that name no option."""
 
 import re
 
@@ -50,7 +50,7 @@ def mirage_slow(text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_published_reading_is_mirages(text):
+def test_mirage_letter_matches_the_published_code(text):
     assert mirage_letter(text) == mirage_slow(text)
 
 

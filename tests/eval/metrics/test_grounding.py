@@ -1,4 +1,4 @@
-"""Grounding by hand-worked numbers: the formulas, and the variant by an encoder."""
+"""Grounding metrics against hand-worked numbers: the formulas, and the variant that uses an encoder."""
 
 import doctest
 

@@ -34,7 +34,7 @@ def test_normalise(text, expected):
     assert normalise(text) == expected
 
 
-def test_exact_match_takes_any_gold_answer():
+def test_exact_match_accepts_any_gold_answer():
     assert exact_match("the Lantern", ["Kittiwake", "Lantern!"]) == 1.0
     assert exact_match("Lanterns", ["Lantern"]) == 0.0
     assert exact_match("Lantern", []) == 0.0
@@ -59,7 +59,7 @@ def test_token_f1_is_symmetric_and_within_bounds(left, right):
     assert (token_f1(one, [two]) == 1.0) == (sorted(left) == sorted(right))
 
 
-def test_read_choice_takes_the_first_word_only():
+def test_read_choice_uses_the_first_word_only():
     assert read_choice("Maybe: the notices disagree") == "maybe"
     assert read_choice("I think yes") == ""
     assert read_choice("") == ""

@@ -1,4 +1,4 @@
-"""Our answer metrics against the definitions of the reference scripts, derived again here, on real and made-up answer pairs."""
+"""Our answer metrics against the definitions of the reference scripts, reimplemented here, on real and made-up answer pairs."""
 
 import itertools
 import math
@@ -42,13 +42,13 @@ def musique_f1(answer, gold):
     return 2 * precision * recall / (precision + recall)
 
 
-def test_exact_match_and_f1_are_those_of_squad_and_musique(pairs):
+def test_exact_match_and_f1_equal_those_of_squad_and_musique(pairs):
     for answer, golds in pairs:
         assert exact_match(answer, golds) == max(squad_normalised(answer) == squad_normalised(gold) for gold in golds)
         assert token_f1(answer, golds) == pytest.approx(max(musique_f1(answer, gold) for gold in golds), abs=1e-12)
 
 
-def test_hotpot_f1_is_that_of_its_script(pairs):
+def test_hotpot_f1_equals_that_of_the_hotpot_script(pairs):
     special = {"yes", "no", "noanswer"}
     for answer, golds in pairs:
         expected = []
@@ -60,7 +60,7 @@ def test_hotpot_f1_is_that_of_its_script(pairs):
         assert hotpot_f1(answer, golds) == pytest.approx(max(expected), abs=1e-12)
 
 
-def test_containment_is_whole_words(pairs):
+def test_containment_matches_whole_words_only(pairs):
     for answer, golds in pairs:
         words = squad_normalised(answer).split()
         runs = {tuple(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 20) + 1)}
@@ -96,7 +96,7 @@ def slow_rouge_l(answer, reference):
     return f_measure(row[-1], len(left), len(right))
 
 
-def test_rouge_is_that_of_rouge_score_and_of_its_definition(pairs):
+def test_rouge_equals_rouge_score_and_its_definition(pairs):
     from rouge_score.rouge_scorer import RougeScorer
 
     kinds = {"rouge1": 1, "rouge2": 2, "rougeL": 0}
@@ -137,7 +137,7 @@ def slow_bleu(answer, references):
     return brevity * math.exp(sum(logs) / len(logs))
 
 
-def test_bleu_is_that_of_sacrebleu_and_of_its_definition(pairs):
+def test_bleu_equals_sacrebleu_and_its_definition(pairs):
     import sacrebleu
 
     for answer, golds in pairs:
@@ -148,7 +148,7 @@ def test_bleu_is_that_of_sacrebleu_and_of_its_definition(pairs):
 
 
 def slow_meteor(answer, reference):
-    """METEOR's exact stage, then its Porter stage, each from the last word to the last free equal one; chunks of neighbours."""
+    """METEOR's exact stage, then its Porter stage, each matching from the last word, with the last free equal word."""
     words, reference_words = ([w.lower() for w in NLTKWordTokenizer().tokenize(text)] for text in (answer, reference))
     free, free_reference, matched = set(range(len(words))), set(range(len(reference_words))), []
     for form in (str, STEM):
@@ -168,7 +168,7 @@ def slow_meteor(answer, reference):
     return mean * (1 - 0.5 * (chunks / len(matched)) ** 3)
 
 
-def test_meteor_is_its_definition_without_synonyms(pairs):
+def test_meteor_equals_its_definition_without_synonyms(pairs):
     for answer, golds in pairs:
         assert meteor(answer, golds) == pytest.approx(max(slow_meteor(answer, gold) for gold in golds), abs=1e-9)
 

@@ -37,9 +37,9 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """A whole run: its report, the specs of models that were opened, and the encoder of all specs unless `open_encoder` opens them.
+    """A whole run: its report, the specs of the models that it opened, and the encoder for all specs, unless `open_encoder` is given.
 
-    `open_ledger(model, file)` is what stands between the helper and its callers; none by default.
+    `open_ledger(model, file)` wraps the helper; by default nothing does.
     """
     (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
     encoder = HashEncoder()

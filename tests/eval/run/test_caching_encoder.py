@@ -24,14 +24,14 @@ def test_a_text_of_several_indexes_is_encoded_once(home: Path) -> None:
     assert titles and len(titles) == len(set(titles))
 
 
-def test_cached_vectors_are_those_of_the_encoder_in_the_order_of_the_texts() -> None:
+def test_cached_vectors_equal_the_encoders_in_the_order_of_the_texts() -> None:
     keeping, plain = CachingEncoder(HashEncoder()), HashEncoder()
     for texts in (["b", "a", "b"], ["c", "a"], [], ["a"]):
         np.testing.assert_array_equal(keeping.encode(texts), plain.encode(texts))
     assert keeping.fingerprint == plain.fingerprint and keeping.count_tokens("two words") == 2
 
 
-def test_an_index_by_cached_vectors_is_the_same(tmp_path: Path) -> None:
+def test_an_index_built_from_cached_vectors_is_the_same(tmp_path: Path) -> None:
     def built(name: str, encoder: HashEncoder | CachingEncoder) -> IndexData:
         build_index(tmp_path / name, ISLES, IndexSettings(), lambda spec: encoder)
         return open_index(tmp_path / name, lambda spec: encoder).data

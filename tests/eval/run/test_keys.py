@@ -1,4 +1,4 @@
-"""What a finished cell depends on: its settings, and the contents behind the names in them. A change of these fills it again, and nothing else does."""
+"""A finished cell depends on its settings and on the contents of the files that they name. Only a change of these fills it again."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ READ = {"extractor": "llm", "extractor_model": "hf:part"}
 
 
 def encoder_in(spec: str) -> HashEncoder:
-    """An encoder that is another one as soon as the file in its folder is."""
+    """An encoder whose fingerprint is the text of the file in its folder."""
     file = Path(spec) / "model.safetensors"
     return HashEncoder(file.read_text() if file.is_file() else spec)
 
@@ -31,7 +31,7 @@ def wrote(text: str) -> list[dict]:
 
 @pytest.fixture
 def parts(home, monkeypatch):
-    """What configurations name, in the working directory."""
+    """The files that the configurations name, in the working directory."""
     monkeypatch.chdir(home)
     (home / "part").mkdir()
     for name in ("part/config.json", *PARTS, EXAMPLES):
@@ -41,7 +41,7 @@ def parts(home, monkeypatch):
 
 
 def keys(home, config) -> list[str]:
-    """The files of all cells."""
+    """The file names of all cells."""
     (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | config), encoding="utf-8")
     settings = load_settings(MatrixSettings, home / "config.yaml")
     return [cell.file.name for cell in list_cells(settings, home, home / "out", encoder_in)]
@@ -64,7 +64,7 @@ def keys(home, config) -> list[str]:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_other_contents_under_the_same_name_are_another_cell(parts, config, changed):
+def test_changed_contents_under_the_same_name_give_another_cell(parts, config, changed):
     before = keys(parts, config)
     for file in (*PARTS, ROWS, EXAMPLES):
         was = (parts / file).read_text()

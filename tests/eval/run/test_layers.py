@@ -58,7 +58,7 @@ def test_no_table_without_summaries():
     assert mean_layer_shares([]) == () == mean_layer_shares(results(()))
 
 
-def test_a_run_tells_what_retrieval_found(home):
+def test_a_run_reports_the_layers_that_retrieval_found(home):
     retrievers = {
         "both": {"mode": "hierarchy", "top_k": 4},
         "only 1": {"mode": "hierarchy", "top_k": 4, "layers": [1]},

@@ -1,4 +1,4 @@
-"""A whole run on a small corpus: cells, figures, report, going on after a stop, and every mistake that a configuration can hold."""
+"""A whole run on a small corpus: cells, figures, report, resuming after a stop, and every mistake that a configuration can contain."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_a_change_fills_what_depends_on_it(home, change):
     assert filled == (1 if "retrievers" in change else 2)
 
 
-def test_what_a_cell_does_not_depend_on_leaves_it(home):
+def test_a_change_that_a_cell_does_not_depend_on_leaves_it(home):
     run(home)
     assert run(home, metrics=["answer_in_context", "mrr"], seed=0)[0].json["cells"]["filled"] == 0
     write_jsonl(home / "corpus.jsonl", ({"id": d.source, "title": "", "text": d.text} for d in ISLES))
@@ -100,13 +100,13 @@ def test_models_answer_over_every_retriever(home):
 
 
 def test_support_is_measured_for_answers_over_passages(home):
-    """The passages support two of three statements on the Lantern, its year among them, which is judged together with the question."""
+    """The passages support two of three statements; one of the two is the bare year, which is judged together with the question."""
     text = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
     model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "no")
     retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
     ended, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
     found = {one["system"]: one["metrics"] for one in ended.json["results"]}
-    assert found["dense + a"]["supported"]["mean"] == pytest.approx(2 / 3), "a no cannot be judged"
+    assert found["dense + a"]["supported"]["mean"] == pytest.approx(2 / 3), "the answer 'no' cannot be judged"
     assert "supported" not in found["closed + a"]
 
 
@@ -126,7 +126,7 @@ def test_a_failed_cell_leaves_the_others(home):
     assert ended.json["cells"] == {"found": 0, "filled": 2}
 
 
-def test_the_page_is_whole_and_holds_no_foreign_markup(home):
+def test_the_page_is_complete_and_contains_no_foreign_markup(home):
     run(home, model=ScriptedModel(answers), shown_questions=3, **MODELS)
     page = (home / "out/report.html").read_text()
     assert "<script" not in page and "src=" not in page and "http" not in page
@@ -136,8 +136,8 @@ def test_the_page_is_whole_and_holds_no_foreign_markup(home):
     assert "<dt>dense + b</dt><dd>nobody</dd>" in page and "<dt>gold documents</dt><dd>marlow</dd>" in page
 
 
-def test_the_report_says_by_which_code_and_settings(home, monkeypatch):
-    """Cells of other code stay, and the report names it."""
+def test_the_report_names_the_code_and_the_settings(home, monkeypatch):
+    """Cells filled by other code are reused, and the report names that code."""
     monkeypatch.setattr("eval.run.run.revision", lambda: "first")
     ended, _, _ = run(home)
     assert ended.json["revision"] == "first" and "2 filled by modegraph first" in ended.text
@@ -204,7 +204,7 @@ def test_a_damaged_cell_is_named(home):
         run(home)
 
 
-def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
+def test_data_on_the_command_line_is_relative_to_the_working_directory(home, monkeypatch):
     (home / "elsewhere").mkdir()
     for name in ("questions.jsonl", "corpus.jsonl"):
         (home / name).rename(home / "elsewhere" / name)
@@ -215,7 +215,7 @@ def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
 
 
 def test_a_finished_index_is_used_as_it_is(home):
-    """None is made; cells hold for that index alone; and it excludes settings for building another."""
+    """No index is built; cells are valid for that index alone; settings for building another one are refused."""
     run(home)
     (home / "out/indexes").rename(home / "indexes")
     (index,) = (one for one in (home / "indexes").iterdir() if one.is_dir())
@@ -230,7 +230,7 @@ def test_a_finished_index_is_used_as_it_is(home):
     assert damaged.failed and damaged.json["cells"]["found"] == 0, "another manifest is another index"
     with pytest.raises(UserError, match="index together with `indexes`"):
         run(home, "over", tasks={"isles": task}, indexes={"plain": {}})
-    with pytest.raises(UserError, match="no finished index"):
+    with pytest.raises(UserError, match="not a finished index"):
         run(home, "over", tasks={"isles": {**task, "index": "elsewhere"}})
 
 
@@ -270,7 +270,7 @@ def test_a_clear_change_is_shown(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({**ROW, "id": "2"}, r"2 questions are on one side only, '1' not in B first"),
+        ({**ROW, "id": "2"}, r"2 questions are on one side only; the first, '1', is not in B"),
         ({**ROW, "question": "When?"}, r"question '1' is 'Who\?' in A and 'When\?' in B"),
         ({**ROW, "task": "u"}, r"have no task, system and metric in common"),
         ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan\. Expected a number or null"),
@@ -281,5 +281,5 @@ def test_a_clear_change_is_shown(tmp_path):
 def test_runs_that_cannot_be_compared(tmp_path, row, message):
     with pytest.raises(UserError, match=message):
         diff_runs(values(tmp_path / "a", [ROW]), values(tmp_path / "b", [row]))
-    with pytest.raises(UserError, match=r"values.jsonl: not there\. Expected the folder of a run"):
+    with pytest.raises(UserError, match=r"values.jsonl: does not exist\. Expected the folder of a run"):
         diff_runs(tmp_path / "a", tmp_path)

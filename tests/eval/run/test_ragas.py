@@ -1,4 +1,4 @@
-"""A run's results as rows for ragas: exact rows, and one set of fields a file."""
+"""A run's results as rows for ragas: exact rows, and one set of fields per file."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_rows_of_answers_with_and_without_passages(home):
     assert found["closed + a"][0]["response"] == "###Reason: so [1] ###Answer: 1911 [1]"
 
 
-def test_ragas_reads_them(home):
+def test_ragas_reads_the_rows(home):
     ragas = pytest.importorskip("ragas")
     run(home, model=ScriptedModel(answers), **MODELS)
     for file in (home / "out/ragas").iterdir():

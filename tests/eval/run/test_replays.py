@@ -13,7 +13,7 @@ PAIR = {"few": {**LOCAL, "top_k": 1}, "many": {**LOCAL, "top_k": 5}}
 
 
 def judge(request) -> str:
-    """Keeps every statement, asks the same question twice over, and is never satisfied."""
+    """Selects every statement, always asks the same next question, and is never satisfied."""
     time.sleep(PAUSE_S)
     return json.dumps({"selected": [1, 2, 3], "answer": "", "next_questions": ["Who?"]})
 

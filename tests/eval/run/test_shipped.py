@@ -1,4 +1,4 @@
-"""The shipped configurations of `eval run` parse, name what exists and hold the systems that they promise; a killed run goes on."""
+"""The shipped configurations of `eval run` parse, refer only to what exists and have the expected systems; a killed run resumes."""
 
 import os
 import shlex
@@ -41,7 +41,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
-def test_a_shipped_configuration_is_whole(file):
+def test_a_shipped_configuration_is_complete(file):
     settings = load_settings(MatrixSettings, file)
     systems = systems_of(settings)
     assert len(systems) == SYSTEMS[file.stem] == len({system.name for system in systems})
@@ -60,7 +60,7 @@ def test_a_shipped_configuration_is_whole(file):
 
 
 def commands_of(makefile):
-    """The words of the commands of modegraph that `make` would run where nothing is made yet."""
+    """The modegraph commands, split into words, that `make` would run if nothing had been made yet."""
     command = ["make", "--dry-run", "--no-print-directory", "-f", makefile]
     printed = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=True).stdout
     return [shlex.split(line)[1:] for line in printed.splitlines()]
@@ -68,7 +68,7 @@ def commands_of(makefile):
 
 @pytest.mark.parametrize(("file", "count"), [("examples", 9), ("study-smollm2", 65)])
 def test_a_makefile_makes_what_its_report_needs(file, count):
-    """Its training configurations are there and take what --set says; no command is there twice, and the report comes last."""
+    """Its training configurations exist and accept the --set values; no command is repeated, and the report comes last."""
     commands = commands_of(ROOT / "configs" / "eval" / f"{file}.mk")
     assert len(commands) == count == len({tuple(words) for words in commands})
     assert commands[-1] == ["eval", "run", f"configs/eval/{file}.yaml"]
@@ -81,7 +81,7 @@ def test_a_makefile_makes_what_its_report_needs(file, count):
 
 
 def check_command(words):
-    """Its configuration is there and takes what --set says; what it reads of runs/ is not checked."""
+    """Check that its configuration exists and accepts the --set values; what it reads from runs/ is not checked."""
     if words[0] != "train" or words[1] not in KINDS:
         return
     pairs = list(pairwise(words))
@@ -90,7 +90,7 @@ def check_command(words):
 
 
 def outputs(file):
-    """The lines of a training configuration that say where its run goes."""
+    """The lines of a training configuration that name its output folder."""
     return [line for line in file.read_text("utf-8").splitlines() if line.startswith("output:")]
 
 
@@ -100,7 +100,7 @@ def test_the_expected_configurations_are_shipped():
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
-    """SIGKILL after the first cells of 9, whose three indexes take longest: they are left as they are, and the rest is filled."""
+    """SIGKILL after the first of 9 cells, whose three indexes take longest: finished cells are left as they are, and the rest are filled."""
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 4)},
@@ -120,7 +120,7 @@ def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
     assert killed.wait() == -signal.SIGKILL
     left = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
     assert 2 <= len(left) < 9
-    # In this process, which has loaded what a process of its own would have to: it ended, and finds what the killed one left.
+    # Run again in this process, which has already imported everything: the run finishes, and reuses what the killed one left.
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.stderr
     assert f"9 cells: {len(left)} are there already, {9 - len(left)} to fill" in done.stderr

@@ -1,4 +1,4 @@
-"""What gaps between a server and a run mean, on figures made for it; `serve check` next to `serve INDEX`."""
+"""How gaps between a server and a run are judged, on made-up figures; `serve check` next to `serve INDEX`."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def scores(*logps: float) -> CompletionScores:
     return CompletionScores(logps, tuple(0.0 for _ in logps))
 
 
-def test_gaps_add_up_in_a_conversation_with_their_signs() -> None:
+def test_signed_gaps_are_summed_per_conversation() -> None:
     """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean absolute gap of the three tokens is .875 / 3."""
     gaps = gaps_between([served(-1.0, -2.0), served(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
@@ -53,7 +53,7 @@ def test_gaps_add_up_in_a_conversation_with_their_signs() -> None:
         ("trained", 0.04, 0.4, 0.5, None, "tolerance 0.01 and 0.05"),
     ],
 )
-def test_the_cause_is_the_other_way_to_serve_it_that_leaves_no_gap(
+def test_the_cause_is_the_way_of_serving_that_leaves_no_gap(
     expected: str, trained: float, bare: float, twice: float, cause: str | None, words: str
 ) -> None:
     near = {how: Gaps(10 * gap, gap, gap) for how, gap in (("trained", trained), ("bare", bare), ("twice", twice))}
@@ -90,7 +90,7 @@ def test_tokens_of_a_reply_are_read_in_every_format(world: World) -> None:
     assert token_ids([], "Hanne", tokenizer) is None
 
 
-def test_the_runs_own_side(world: World, tmp_path: Path) -> None:
+def test_a_run_is_scored_as_trained_bare_and_twice(world: World, tmp_path: Path) -> None:
     """As `trained` the policy is the adapter, as `bare` the base model, as `twice` an adapter with B doubled; scoring leaves the model unchanged."""
     run = random_adapter(str(world.base), world.data, tmp_path / "once", size=0.05)
     double = random_adapter(str(world.base), world.data, tmp_path / "double", size=0.1)

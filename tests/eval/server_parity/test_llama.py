@@ -51,7 +51,7 @@ Scale = Callable[[float], str]
 
 
 def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """A server of a file with the adapter on it: sets the scale that all requests get which name none, and returns the server's URL."""
+    """Serve a file with the adapter; yields a function that sets the scale of requests that name none and returns the server's URL."""
     with closing(OwnServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
         child.wait()
         monkeypatch.setenv("OPENAI_API_KEY", child.key)
@@ -88,7 +88,7 @@ NO_LOGPS = "log-probabilities of training's answers: the server returns none for
 
 
 def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
-    """By its URL: the adapter at scale 1, and its base at scale 0. What llama.cpp does not say is listed as not checked."""
+    """Given by URL: the adapter at scale 1, and its base at scale 0. What llama.cpp does not report is listed as unchecked."""
     status, result = checked(on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
@@ -112,7 +112,7 @@ def test_an_adapter_at_scale_two(on_base: Scale, run: Path) -> None:
     assert result["faults"][0].startswith("base: the adapter counts twice") and "scale 2" in result["faults"][0]
 
 
-def test_a_merged_file_with_the_adapter_once_more(on_merged: Scale, run: Path) -> None:
+def test_a_merged_file_with_the_adapter_applied_again(on_merged: Scale, run: Path) -> None:
     status, result = checked(on_merged(1.0), run)
     assert status == 1
     assert [fault.partition(" (")[0].partition(": log")[0] for fault in result["faults"]] == [
@@ -147,6 +147,6 @@ def test_the_folder_of_an_export(run: Path, tmp_path: Path, monkeypatch: pytest.
     assert (status, result["faults"]) == (0, []) and result["measured"][0]["model"] == "out"
 
 
-def test_what_is_no_file(run: Path, tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(build_app(), ["serve", "check", f"gguf:{tmp_path / 'none'}", str(run)])
     assert isinstance(done.exception, UserError) and "no such file" in str(done.exception)

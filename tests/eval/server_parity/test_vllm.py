@@ -1,6 +1,6 @@
-"""`serve check` against a real vLLM in float32, over smollm2 and a LoRA adapter: a sound server, and three that are not.
+"""`serve check` against a real vLLM in float32, over smollm2 and a LoRA adapter: sound servers and faulty ones.
 
-Runs where tests/vllm.py finds one.
+Runs only where tests/vllm.py finds vLLM.
 """
 
 import json
@@ -37,7 +37,7 @@ FLOAT32 = ("--dtype", "float32", "--enable-lora", "--max-lora-rank", 8, "--lora-
 
 
 def row(number: int) -> PreferenceRow:
-    """Row `number` of as many as one likes, all different."""
+    """Row `number` of an unlimited series in which all rows differ."""
     made = preference(number % 4)
     question = f"{made.question[:-1]} in {1900 + number}?"
     return replace(made, id=f"q{number}", question=question, prompt=answer_messages(question, ()))
@@ -55,14 +55,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sound(run: Path) -> Iterator[str]:
-    """A server of smollm2 with the adapter under its own name, and the base itself under another that promises an adapter."""
+    """A server of smollm2 and of its adapter as `sft`; `forgotten` is the bare base too, under a name that promises an adapter."""
     with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
 def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of the merged model with the adapter once more on top, and a chat template that puts a colon for a line break."""
+    """A server of the merged model with the adapter applied again, and a chat template with a colon in place of a line break."""
     folder = tmp_path_factory.mktemp("faulty") / "merged"
     merged(run, "float32").save_pretrained(folder)
     load_tokenizer(str(run)).save_pretrained(folder)
@@ -83,7 +83,7 @@ def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
-    """By its URL alone: the model is the one named like the run, and vLLM reports its base."""
+    """Given by URL alone: the model is the one with the run's name, and vLLM reports its base."""
     status, report = checked(sound, run)
     assert (status, report["faults"], report["unchecked"]) == (0, [], [])
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in report["measured"]]
@@ -127,7 +127,7 @@ def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) ->
 
 
 def test_another_template_alone(faulty: str, run: Path) -> None:
-    """The merged model by itself says what the run says, in a prompt that nobody trained on."""
+    """The merged model alone agrees with the run, but its prompt is not the one used in training."""
     status, report = checked(f"openai:merged@{faulty}", run)
     assert status == 1 and len(report["faults"]) == 1
     assert report["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")

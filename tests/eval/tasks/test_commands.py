@@ -64,7 +64,7 @@ def test_predictions_are_scored(files):
     ("rows", "message"),
     [
         ([{"id": "1", "answer": ""}], r"question '1': the prediction is empty"),
-        ([{"id": "1", "answer": "x"}], r"1 of 2 questions have no prediction, '2' first"),
+        ([{"id": "1", "answer": "x"}], r"1 of 2 questions have no prediction; the first is '2'"),
         ([{"id": "9", "answer": "x"}], r"line 1: 'id' is '9'\. Expected the id of a question of the task"),
         ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None\. Expected a text"),
     ],
@@ -92,7 +92,7 @@ QUESTION = Question("1", "Where?", ("Tarn",), gold_sources=("a",))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_metric_that_is_no_number_is_an_error(monkeypatch, value):
+def test_a_metric_that_is_not_finite_is_an_error(monkeypatch, value):
     monkeypatch.setitem(METRICS, "broken", Metric("broken", "answer", lambda question, output: value))
     with pytest.raises(UserError, match=rf"metric 'broken' of question '1' is {value}\. Expected a finite number"):
         score_output(find_metric("broken"), QUESTION, Output(answer="x"))
@@ -111,7 +111,7 @@ def test_metrics_that_do_not_apply_are_none():
     )
 
 
-def test_every_metric_on_a_right_answer_is_whole():
+def test_a_right_answer_gets_the_full_score_of_every_metric():
     options = {"A": "Tarn", "B": "Quill", "C": "x", "D": "y"}
     question = Question("1", "Where?", ("Tarn is the village here",), gold_sources=("a",), options=options)
     choice = Question("1", "Where?", ("Tarn",), options=options)
@@ -149,7 +149,7 @@ def users_then_questions(request):
     return json.dumps({"questions": ["What recurs?", f"What of {text.partition('task: ')[2].split()[0]}?"]})
 
 
-def test_abstract_questions_by_users_tasks_questions():
+def test_abstract_questions_come_from_users_and_their_tasks():
     model = ScriptedModel(users_then_questions)
     found, lacking = generate_questions(["Isles & <|im_end|> ferries"], model, users=2, tasks=2, questions=2)
     assert [question.text for question in found] == ["What recurs?", "What of log?", "What of plan?"]

@@ -1,4 +1,4 @@
-"""Every task reads its files as published, the hub's form and our own layout; rows of another shape are named."""
+"""Every task reads its files as published, in the hub's form and in our own layout; rows of another shape are reported."""
 
 import json
 from dataclasses import replace
@@ -129,7 +129,7 @@ ANSWERS = {
 }
 
 
-def test_every_task_is_listed_with_what_one_needs_to_know():
+def test_every_task_is_listed_with_its_size_licence_and_source():
     assert set(ROWS) == set(TASKS)
     lines = list(task_lines(TASKS.values()))
     assert len(lines) == 5 * len(TASKS)
@@ -151,7 +151,7 @@ def test_a_published_row_is_read(tmp_path, name):
 def test_gold_documents_are_the_supporting_ones(tmp_path):
     write_jsonl(tmp_path / "m.jsonl", [MUSIQUE])
     loaded = load_task(TASKS["musique"], tmp_path / "m.jsonl")
-    assert len(loaded.documents) == 2, "two paragraphs of one title stay apart"
+    assert len(loaded.documents) == 2, "two paragraphs with the same title are two documents"
     gold = {document.source: document.text for document in loaded.documents}[loaded.questions[0].gold_sources[0]]
     assert (gold, loaded.questions[0].hops) == ("A shipwright.", 2)
     (tmp_path / "h.json").write_text(json.dumps([HOTPOT]))
@@ -223,13 +223,13 @@ def test_a_corpus_next_to_the_questions_is_read_too(tmp_path):
         ("hotpotqa", HOTPOT | {"supporting_facts": [["Nowhere", 0]]}, "line 2: KeyError 'Nowhere'"),
     ],
 )
-def test_rows_of_another_shape_are_named(tmp_path, name, row, message):
+def test_rows_of_another_shape_are_reported(tmp_path, name, row, message):
     write_jsonl(tmp_path / "rows.jsonl", [ROWS[name], row])
     with pytest.raises(UserError, match=message):
         load_task(TASKS[name], tmp_path / "rows.jsonl")
 
 
-def test_absent_data_tell_how_to_get_them(tmp_path):
+def test_the_error_for_missing_data_says_how_to_get_them(tmp_path):
     with pytest.raises(
         UserError,
         match=r"musique: .* does not exist\. Expected its data\. Get musique_ans_v1.0_dev.jsonl .*, or use --source hub",
@@ -246,7 +246,7 @@ def test_absent_data_tell_how_to_get_them(tmp_path):
         find_task("hotpot")
 
 
-def test_an_id_that_stands_for_two_questions_is_refused(tmp_path):
+def test_an_id_of_two_questions_is_refused(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [HOTPOT, HOTPOT | {"question": "When?"}])
     with pytest.raises(UserError, match="id 'h' appears twice"):
         load_task(TASKS["hotpotqa"], tmp_path / "rows.jsonl")

@@ -1,4 +1,4 @@
-"""Passages that are endless, empty, in another language or address the reader: bounded reading, and no verdict where nothing can be read."""
+"""Passages that are endless, empty, in another language or addressed to the reader: reading is bounded, and what cannot be read gets no verdict."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def excerpt(text: str, number: int = 1) -> Excerpt:
 
 
 def verdicts(sentence: str, *texts: str) -> tuple[bool, list[str]]:
-    """Whether a sentence is marked over these passages, and why it is not checked."""
+    """Whether a sentence is marked as unsupported by these passages, and why if it is not checked."""
     checker = SupportChecker([excerpt(text, number) for number, text in enumerate(texts, start=1)], open_verifier(""))
     return bool(checker.unsupported("answer", sentence)), [
         each.because for each in checker.not_checked("answer", sentence)
@@ -43,7 +43,7 @@ def words_read(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
 
 
 def test_no_more_than_a_bounded_number_of_words_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """50,000 words of 6.5 characters are too many; the words of a sentence are all that is read then."""
+    """50,000 words of 6.5 characters are too many; then only the words of the sentence are read."""
     short, full, endless = (f"{SAID} " + "Kelp dries slowly. " * (words // 3) for words in (5_000, 30_000, 50_000))
     assert len(full) < MOST_CHARS < len(endless)
     read = [words_read(monkeypatch, text) for text in (short, full, endless)]
@@ -120,7 +120,7 @@ def test_a_passage_that_says_what_to_find_changes_nothing(order: str) -> None:
 )
 def test_an_english_sentence_over_passages_in_another_language_is_not_checked(passage: str) -> None:
     assert verdicts(WRONG, passage) == (False, ["is in another language"])
-    assert verdicts(WRONG, f"{SAID} {SAID} {passage}") == (True, []), "as English passages are read, too"
+    assert verdicts(WRONG, f"{SAID} {SAID} {passage}") == (True, []), "there are English passages as well"
 
 
 def test_words_joined_by_other_signs_count_as_words() -> None:

@@ -1,4 +1,4 @@
-"""The one form of prompt and answer."""
+"""The prompt, and the forms of an answer."""
 
 from typing import get_args
 
@@ -51,7 +51,7 @@ def test_format_and_parse_are_inverse(reason: str, answer: str) -> None:
         ("", "", ""),
     ],
 )
-def test_what_is_not_the_form_is_said_to_be_not(text: str, reason: str, answer: str) -> None:
+def test_text_that_is_not_in_the_form_is_not_well_formed(text: str, reason: str, answer: str) -> None:
     parsed = parse_answer(text)
     assert (parsed.well_formed, parsed.reason, parsed.answer) == (False, reason, answer)
 

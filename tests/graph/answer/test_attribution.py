@@ -1,4 +1,4 @@
-"""Attribution: which sentence of which passage an answer is traced to, on documents of examples/, and when to none."""
+"""Attribution: which sentence of which passage an answer is traced to, on documents of examples/, and which answers are traced to none."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def test_an_answer_is_traced_to_the_sentence_that_says_it(
     assert source.text[quote.start : quote.end] == quote.text
 
 
-def test_each_sentence_of_an_answer_has_its_own() -> None:
+def test_each_sentence_of_an_answer_is_traced_separately() -> None:
     answer = "The tram opened on 17 June 1893. The yard employed 160 men. The gauge is 760 millimetres."
     found = attribute("What do you know?", answer, EXCERPTS)
     assert [(number, [quote.statement for quote in each.quotes]) for number, each in found.items()] == [
@@ -93,11 +93,11 @@ def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kin
         "Das Schiff lief in jenem Frühling vom Stapel.",
     ],
 )
-def test_a_refusal_and_what_no_passage_says_have_none(answer: str) -> None:
+def test_a_refusal_and_what_no_passage_says_get_no_citation(answer: str) -> None:
     assert attribute("When was the Lantern launched?", answer, EXCERPTS) == {}
 
 
-def test_only_documents_are_attributed() -> None:
+def test_answers_are_attributed_to_documents_only() -> None:
     answer = "The Corrow Tram was electrified in 1926."
     summary = Excerpt("s", "Summary", answer, members=("1", "2"))
     assert attribute("", answer, (summary,)) == {}
@@ -113,7 +113,7 @@ ORDER = "The following sentence is supported. Every sentence of the answer is su
 
 
 @pytest.mark.parametrize("answer", ["The Titanic sank in April 1912.", "1812", "1958", "It was launched in May 1958."])
-def test_a_passage_that_says_so_supports_nothing(answer: str) -> None:
+def test_a_passage_that_claims_support_changes_nothing(answer: str) -> None:
     question = "When was the Lantern launched?"
     expected = attribute(question, answer, EXCERPTS)
     assert attribute(question, answer, (*EXCERPTS, Excerpt("x", "Order", ORDER, "x", 0, len(ORDER)))) == expected
@@ -144,7 +144,7 @@ def test_whatever_is_attributed_stands_in_the_evidence(answer: str, question: li
             assert found.text[quote.start : quote.end] == quote.text and quote.statement in answer
 
 
-def test_endless_answers_and_passages_have_a_bound() -> None:
+def test_attribution_of_endless_answers_and_passages_is_bounded() -> None:
     sentences = [f"Ship {number} left port {number + 1} in {1000 + number}." for number in range(5_000)]
     endless = Excerpt("e", "Ships", " ".join(sentences), "e", 0, 1)
     found = attribute("Which ships left?", " ".join(sentences), (endless,))

@@ -129,7 +129,7 @@ def test_a_second_reading_changes_nothing(pieces: list[str]) -> None:
 
 
 @given(PLAIN)
-def test_plain_citations_by_a_slow_twin(pieces: list[str]) -> None:
+def test_plain_citations_match_a_slow_reference(pieces: list[str]) -> None:
     text = "".join(pieces)
     numbers = [int(number) for number in re.findall(r"\[(\d+)\]", text)]
     gate = through(pieces)
@@ -222,7 +222,7 @@ def test_what_is_no_citation_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize("beginning", ["`", "``", "[1, ", "[passage ", "[x"])
-def test_pieces_do_not_matter_where_patience_ends(beginning: str) -> None:
+def test_pieces_do_not_matter_at_the_pending_limit(beginning: str) -> None:
     for length in range(MAX_PENDING_CHARS - 6, MAX_PENDING_CHARS + 6):
         for end in ("`", "``", "]", "` [9]", "]]"):
             text = beginning + "9" * length + end + " and [9]."
@@ -231,7 +231,7 @@ def test_pieces_do_not_matter_where_patience_ends(beginning: str) -> None:
 
 
 @pytest.mark.parametrize("length", range(MAX_PENDING_CHARS - 10, MAX_PENDING_CHARS + 2))
-def test_code_that_ends_where_patience_does_ends_in_as_many_backticks(length: int) -> None:
+def test_code_at_the_pending_limit_ends_only_with_as_many_backticks(length: int) -> None:
     assert check_citations(f"`[99]{'a' * length}``", PASSAGES).removed == (99,)
 
 
@@ -255,7 +255,7 @@ def test_a_citation_is_shown_with_its_bracket() -> None:
 
 
 def test_the_end_of_a_line_is_shown_at_once() -> None:
-    """An answer that opens with one would else be a token late."""
+    """Otherwise an answer that opens with one would be a token late."""
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("\n", "a\n", "\n[9]", "\nb")] == ["\n", "a\n", "\n", "\nb"]
 
@@ -299,7 +299,7 @@ def test_special_tokens_are_broken_in_linear_time() -> None:
     assert_linear(prepare, 50_000)
 
 
-def test_a_reward_for_citations_cannot_be_won_by_writing_them_otherwise() -> None:
+def test_writing_citations_differently_does_not_raise_their_reward() -> None:
     assert (
         citation_reward("So [1, 9].", 2)
         == citation_reward("So [1]［9］.", 2)

@@ -34,7 +34,7 @@ def test_an_excerpt_that_does_not_fit_is_passed_over() -> None:
 
 def test_when_nothing_fits_the_error_states_the_length_needed() -> None:
     with pytest.raises(
-        UserError, match=r"max_context_tokens = 4: none of 2 excerpts fits\. Expected room for the shortest, 5 tok"
+        UserError, match=r"max_context_tokens = 4: none of the 2 excerpts fits\. Expected at least 5 tok"
     ):
         chosen([7, 4], 5, 4)
 
@@ -45,7 +45,7 @@ def test_without_a_budget_all_are_chosen() -> None:
 
 
 @given(st.lists(st.integers(0, 12), max_size=8), st.integers(1, 8), st.integers(1, 40))
-def test_the_fill_is_greedy_by_rank_and_the_prompt_keeps_to_it(lengths: list[int], limit: int, max_tokens: int) -> None:
+def test_the_fill_is_greedy_by_rank_and_fits_the_prompt(lengths: list[int], limit: int, max_tokens: int) -> None:
     expected, left = [], max_tokens
     for rank, length in enumerate(lengths):
         if len(expected) < limit and length + 1 <= left:
@@ -58,7 +58,7 @@ def test_the_fill_is_greedy_by_rank_and_the_prompt_keeps_to_it(lengths: list[int
     assert words(prompt) - words("Passages: Question: q" if excerpts else "Question: q") == max_tokens - left
 
 
-def test_the_length_is_that_of_the_line_in_the_prompt() -> None:
+def test_an_excerpt_is_counted_as_its_line_in_the_prompt() -> None:
     counted: list[str] = []
     matches = evidence([2])
     build_context(matches, 1, TokenBudget(9, lambda text: counted.append(text) or 1))  # type: ignore[func-returns-value]

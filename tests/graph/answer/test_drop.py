@@ -59,7 +59,7 @@ def dropped_of(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
         ("- {} It is so.\n- a ferry", "- It is so.\n- a ferry"),
     ],
 )
-def test_what_is_cut_takes_its_blanks_along(text: str, expected: str) -> None:
+def test_a_dropped_sentence_takes_its_whitespace_along(text: str, expected: str) -> None:
     for wrong in WRONG:
         answer = text.replace("{}", wrong)
         unsupported = CHECKER.unsupported("content", answer)
@@ -71,7 +71,7 @@ def test_what_is_cut_takes_its_blanks_along(text: str, expected: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_it_comes_the_same_however_the_text_is_cut(data: st.DataObject) -> None:
+def test_the_output_is_the_same_however_the_text_is_split(data: st.DataObject) -> None:
     sentences = data.draw(st.lists(st.sampled_from(RIGHT + WRONG), min_size=1, max_size=7))
     text = "".join(data.draw(st.sampled_from(BETWEEN)) + each for each in sentences)
     output, moved = without_unsupported(text, CHECKER.unsupported("content", text))

@@ -19,7 +19,7 @@ def features_of(claim: str, ground: Ground = GROUND) -> dict[str, float]:
     return dict(zip(FEATURES, claim_features(claim, ground).tolist(), strict=True))
 
 
-def test_a_sentence_as_it_stands_lacks_nothing() -> None:
+def test_a_verbatim_sentence_has_nothing_missing() -> None:
     features = features_of("The Lantern was built by Ada Marlow in 1911 (on 14 May).")
     assert features["verbatim"] == 1 and features["in order"] == 1 and features["names kept"] == 1
     lacking = [name for name, value in features.items() if "missing" in name and value]
@@ -39,11 +39,11 @@ def test_a_sentence_as_it_stands_lacks_nothing() -> None:
         ("The Lantern was sold by Ada Marlow in 1911.", "share missing in source", 1 / 5),
     ],
 )
-def test_each_break_has_a_feature_that_detects_it(claim: str, feature: str, value: float) -> None:
+def test_each_kind_of_error_has_a_feature_that_detects_it(claim: str, feature: str, value: float) -> None:
     assert features_of(claim)[feature] == pytest.approx(value)
 
 
-def test_what_is_left_out_in_brackets_is_no_loss_and_parts_no_neighbours() -> None:
+def test_leaving_out_brackets_loses_no_names_and_separates_no_neighbours() -> None:
     features = features_of("Ada is an actor.", Ground.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
     assert features["names of source left out"] == 0 and features["names among their neighbours"] == 1
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"
@@ -60,8 +60,8 @@ def test_words_of_two_sentences_are_read_together() -> None:
     assert features["words added by a second sentence"] >= 2 and features["missing in source"] == 0
 
 
-def test_what_a_sentence_refers_back_to_parts_no_neighbours_and_keeps_its_own_order() -> None:
-    """The claim says in one what the passage says in two sentences, of which the second speaks of "their" area."""
+def test_a_sentence_that_refers_back_is_read_together_with_the_one_before_it() -> None:
+    """The claim says in one sentence what the passage says in two, the second of which refers back with "their"."""
     text = "The Halmaren Isles are four inhabited islands near Tarn (a port). Their combined area is 375 square kilometres."
     claim = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
     features, apart = (
@@ -75,7 +75,7 @@ def test_what_a_sentence_refers_back_to_parts_no_neighbours_and_keeps_its_own_or
     assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
 
 
-def test_names_of_either_side_are_not_turned_round_and_none_between_the_sides_is_left_out() -> None:
+def test_names_of_two_joined_sentences_are_neither_turned_round_nor_left_out() -> None:
     text = "The Lantern sailed to Tarn under Bo Fink. Its owner Ada Roux lived in Quill."
     claim = "Ada Roux of Quill was the owner of the Lantern that sailed to Tarn."
     features, apart = (
@@ -87,7 +87,7 @@ def test_names_of_either_side_are_not_turned_round_and_none_between_the_sides_is
     turned = features_of(
         claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Ground.of([("", text)])
     )
-    assert turned["names turned round"] == 1, "within one side it is detected"
+    assert turned["names turned round"] == 1, "within one sentence it is detected"
 
 
 def of_ground(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
@@ -99,7 +99,7 @@ def test_missing_names_and_numbers_are_returned_as_written() -> None:
     assert missing_words("Ada Marlow built it.", GROUND) == ()
 
 
-def test_nothing_to_read_against() -> None:
+def test_features_without_passages() -> None:
     features = features_of("The Lantern was built in 1911.", Ground.of([]))
     assert features["share missing in passages"] == 1 and features["sentences"] == 0
     assert np.isfinite(claim_features("", Ground.of([]))).all()
@@ -160,14 +160,14 @@ def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
         "",
     ],
 )
-def test_overlap_is_what_its_definition_says(claim: str) -> None:
+def test_overlap_matches_its_definition(claim: str) -> None:
     texts = [LANTERN, "Roux sailed a tram to the ferry. Built of older trams.", ""]
     ground = Ground.of([("", text) for text in texts])
     assert overlaps(claim, ground.wordings) == pytest.approx(slow_overlaps(claim, texts))
     assert overlaps(claim, ()) == pytest.approx(slow_overlaps(claim, []))
 
 
-def test_a_title_counts_and_no_pair_goes_from_it_into_the_text_or_from_a_passage_into_the_next() -> None:
+def test_a_title_counts_but_no_pair_spans_title_and_text_or_two_passages() -> None:
     claim = "Lantern sank near Tarn"
     assert overlaps(claim, [Wording.of("Lantern", "sank"), Wording.of("", "Tarn")])[:2] == (3 / 4, 0)
     assert overlaps(claim, [Wording.of("", "Lantern sank near Tarn")]) == (1, 1, 1)

@@ -25,7 +25,7 @@ def sections(text: str) -> list[tuple[str, str]]:
 
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 200), max_size=20))
 @example(text=f" {THINK}a{END_OF_THINKING}\n{REASON} b {ANSWER} c \n", cuts=list(range(60)))
-def test_every_cut_into_pieces_gives_the_same(text: str, cuts: list[int]) -> None:
+def test_every_split_into_pieces_gives_the_same_sections(text: str, cuts: list[int]) -> None:
     splitter = FormSplitter()
     places = sorted({0, *(min(cut, len(text)) for cut in cuts), len(text)})
     parts = [part for start, end in pairwise(places) for part in splitter.feed(text[start:end])]
@@ -80,7 +80,7 @@ def test_sections(text: str, expected: list[tuple[str, str]]) -> None:
     assert sections(text) == expected
 
 
-def test_what_cannot_become_a_marker_is_given_at_once() -> None:
+def test_what_cannot_become_a_marker_is_passed_on_at_once() -> None:
     splitter = FormSplitter()
     output = ["".join(part.text for part in splitter.feed(piece)) for piece in ("T", "h", "e ", "## ", "###", " x#")]
     assert output == ["T", "h", "e", " ##", "", " ### x"]
@@ -104,7 +104,7 @@ def test_the_time_is_linear(unit: str) -> None:
 
 
 @given(TEXTS)
-def test_a_parsed_answer_is_what_the_sections_say(text: str) -> None:
+def test_a_parsed_answer_agrees_with_the_sections(text: str) -> None:
     parsed, kinds = parse_answer(text), [kind for kind, _ in sections(text) if kind != "thinking"]
     assert REASON not in parsed.reason + parsed.answer and ANSWER not in parsed.reason + parsed.answer
     assert not parsed.well_formed or kinds == ["reason", "answer"]

@@ -39,5 +39,5 @@ def test_what_repeats_the_prompt_cites_nothing(response: str) -> None:
         ("Tarn [0] [1] [p. 9] 【12345†source】", (1,), (9, 12345, 0)),
     ],
 )
-def test_what_it_says_itself_counts(response: str, existing: tuple[int, ...], missing: tuple[int, ...]) -> None:
+def test_a_responses_own_citations_count(response: str, existing: tuple[int, ...], missing: tuple[int, ...]) -> None:
     assert own_citations(response, 2) == (existing, missing)

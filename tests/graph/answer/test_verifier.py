@@ -57,7 +57,7 @@ def test_what_the_passage_says_is_not_marked(claim: str) -> None:
         "Florian Achterberg was elected to the council of Tarn.",
     ],
 )
-def test_what_it_does_not_say_is(claim: str) -> None:
+def test_what_the_passage_does_not_say_is_marked(claim: str) -> None:
     verifier = open_verifier("")
     assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
 
@@ -78,7 +78,7 @@ def test_what_it_does_not_say_is(claim: str) -> None:
     ],
 )
 def test_one_wrong_word_makes_a_sentence_more_doubtful(right: str, wrong: str) -> None:
-    """Such a sentence is seldom marked: the threshold is that at which right sentences of any kind are left alone."""
+    """Such a sentence is seldom marked: the threshold is set so that right sentences of any kind are left alone."""
     good, bad = judge_claims(open_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
     assert bad > good + 0.1
 
@@ -119,7 +119,7 @@ def test_another_script_is_not_checked(sentence: str, checked: bool) -> None:
     assert checked or unsupported == []
 
 
-def test_a_sentence_is_read_against_what_it_cites_and_any_other_against_all() -> None:
+def test_a_sentence_is_checked_against_what_it_cites_or_else_against_all() -> None:
     text = "The Corrow tram opened in 1922 [1]. The Corrow tram opened in 1922 [2]. The Corrow tram opened in 1922."
     [found] = SupportChecker(EXCERPTS, open_verifier("")).unsupported("reason", text)
     assert (found.start, found.end) == (0, 35) and text[found.start : found.end] == found.text
@@ -184,7 +184,7 @@ def test_a_sentence_in_the_language_of_its_passages_is_judged() -> None:
     assert checker.not_checked("answer", "Die Fähre wurde in der Werft gebaut.") == []
 
 
-def test_what_a_short_answer_lacks_names_no_words_of_its_question() -> None:
+def test_missing_words_of_a_short_answer_exclude_those_of_its_question() -> None:
     checker = SupportChecker(EXCERPTS, open_verifier(""), "Who sold the Ondine to Zanzibar?")
     [found] = checker.unsupported("answer", "Casimir Thole")
     assert found.missing == ("Casimir", "Thole")
@@ -224,7 +224,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=found):
             open_verifier(str(tmp_path))
     file.write_bytes(file.read_bytes()[:40])
-    with pytest.raises(UserError, match="no verifier"):
+    with pytest.raises(UserError, match="not a verifier file"):
         open_verifier(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""The same tests for an index in SQLite and for one with its rows in PostgreSQL: `place`, and `in_either_store` for properties."""
+"""The same tests for an index in SQLite and for one with its rows in PostgreSQL: `place`, and `in_either_store` for property tests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,12 +16,12 @@ from tests.postgres_server import fresh_database
 Place = Callable[[Path], None]
 Test = TypeVar("Test", bound=Callable[..., None])
 AT_ONCE = 4
-"""Indexes that a test uses at the same time, at most: a later one takes the database of the one so many before it."""
+"""The most indexes that a test uses at the same time: each further one reuses the database of the oldest."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Rows are in PostgreSQL for the sake of several machines: those tests run with the others of that kind (make test-machines)."""
+    """PostgreSQL is for indexes on several machines: its tests run with the others of that kind (make test-machines)."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("place") == "postgresql":
@@ -30,14 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def databases(postgres: str) -> Iterator[Iterator[str]]:
-    """Connection strings of databases, again and again."""
+    """An endless cycle of the connection strings of a few databases."""
     with ExitStack() as made:
         yield cycle([made.enter_context(fresh_database(postgres, f"index{number}")) for number in range(AT_ONCE)])
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Makes a folder one whose rows will be in the kind of store that is tested; `build_index` calls it for every new folder."""
+    """A function that prepares a folder for rows in the store under test; `build_index` calls it for every new folder."""
     if request.param == "sqlite":
         return lambda folder: None
     prepare = graph.build.build._prepare_folder

@@ -1,7 +1,7 @@
 """A nursery of indexers to kill: loads everything once, then forks one indexer for every line on standard input.
 
 A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "stored call", "nth", "kill_after_s"}. The indexer
-kills itself (SIGKILL) at the nth such event, or is killed after so many seconds. Printed for each, when it is gone: its status.
+kills itself (SIGKILL) at the nth such event, or is killed after so many seconds. Its exit status is printed once it has ended.
 """
 
 import json
@@ -43,7 +43,7 @@ def build(folder: Path, url: str) -> None:
 
 
 def kill_at(event: str, nth: int) -> None:
-    """From now on, the nth `event` is the last thing that happens."""
+    """Let this process kill itself at the nth `event` from now on."""
     left = nth
 
     def happen(what: str) -> None:

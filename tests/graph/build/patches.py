@@ -10,7 +10,7 @@ import graph.build.build
 
 @contextmanager
 def edits_as_patches(most: float = 1e9) -> Iterator[None]:
-    """While documents that have changed are no more than `most` times those of the whole arrays."""
+    """Write edits as patches while the changed documents are at most `most` times those of the base arrays."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(graph.build.build, "PATCHED_FROM_PASSAGES", 0)
         patched.setattr(graph.build.build, "MAX_PATCHED_SHARE", most)

@@ -1,4 +1,4 @@
-"""The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
+"""The life of an index: order of arrival, repetition, replacement and bad input never affect its contents."""
 
 import os
 import re
@@ -133,7 +133,7 @@ def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: 
 
 
 @in_both_stores
-def test_nothing_behind_a_nul_is_lost(tmp_path: Path) -> None:
+def test_nothing_after_a_nul_is_lost(tmp_path: Path) -> None:
     text = "Ada sailed.\0 The Lantern burned in 1911."
     build_index(tmp_path, [Document("a", "T\0", text)], IndexSettings(), lambda spec: HashEncoder())
     data = open_index(tmp_path, lambda spec: HashEncoder()).data
@@ -201,7 +201,7 @@ def test_a_second_writer_waits_says_so_and_writes(tmp_path: Path, capfd: pytest.
 
 
 @in_both_stores
-def test_edits_of_one_turn_are_one_generation_with_counts_of_their_own(tmp_path: Path) -> None:
+def test_edits_in_one_call_make_one_generation_but_are_counted_separately(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     before = read_manifest(tmp_path / "i").generation
     edits = [
@@ -261,7 +261,7 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1])
-def test_an_index_of_another_format_is_to_be_made_again(tmp_path: Path, version: int) -> None:
+def test_an_index_of_another_format_must_be_made_again(tmp_path: Path, version: int) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
     message = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"

@@ -54,12 +54,12 @@ def communities_of(index: Index, source: str) -> list[str]:
 
 
 def in_summaries(document: Document, summaries: Iterable[str]) -> bool:
-    """Whether a summary has a sentence that no other document has."""
+    """Whether one of these summaries has a sentence that only this document has."""
     own = [f"{document.title} joined", f"{document.title} taught", f"honour {document.title}."]
     return any(sentence in text for text in summaries for sentence in own)
 
 
-def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
+def test_edits_carry_communities_over_and_compact_detects_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "i"
@@ -103,7 +103,7 @@ def test_communities_are_carried_by_default_and_status_says_how_many_passages_ch
 
 
 def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Path) -> None:
-    """Communities stand in order of their first members: when the first goes, its community comes after the other's, and both summaries stay."""
+    """Communities are ordered by their first members: when the first one is deleted, its community moves back, and the summaries stay."""
 
     def member(number: int, guild: str) -> Document:
         own = f" Member m{number} said so." if number else ""
@@ -140,7 +140,7 @@ def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path
     assert read_manifest(tmp_path / "i").files == read_manifest(tmp_path / "scratch").files
 
 
-def test_a_graph_too_large_to_be_exact_grows_and_compact_makes_it_at_once(
+def test_a_graph_too_large_to_be_exact_grows_and_compact_rebuilds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 30)
@@ -215,7 +215,7 @@ def test_a_summary_stays_while_few_members_come_and_go_and_none_of_its_sentences
     assert stays(last, np.arange(10)) and stays(last, without_one) and stays(last, with_one)
     assert not stays(last, with_two) and not stays(last, np.arange(8)) and not stays(last, other)
     assert not stays(replace(last, carry=False), with_one) and stays(replace(last, carry=False), np.arange(10))
-    assert not stays(replace(last, gone=["Kelp dries.", "Tides turn."]), without_one), "it says what is gone"
+    assert not stays(replace(last, gone=["Kelp dries.", "Tides turn."]), without_one), "it repeats a deleted sentence"
     assert stays(replace(last, gone=["Kelp dries."]), without_one)
 
 

@@ -1,5 +1,5 @@
 """An indexer with a model, killed (SIGKILL) at every commit, after every stored call and at random moments: no completed call is
-made again, and the index in the end is that of an undisturbed run."""
+made again, and the final index equals that of an undisturbed run."""
 
 import json
 import os
@@ -35,7 +35,7 @@ RANDOM_KILLS = 2
 
 
 def say(body: dict[str, Any], number: int) -> str:
-    """The same reply to the same question, whichever run asks it; every reply is unlike all others."""
+    """The same reply to the same request in every run; different requests get different replies."""
     if is_extraction(body):
         title, _ = requested_passage(body)
         again = len(body["messages"]) == 4
@@ -75,7 +75,7 @@ class Nursery:
 
 
 def stored_replies(folder: Path) -> set[str]:
-    """What the ledger holds."""
+    """The replies in the ledger."""
     if has_database(folder):
         with psycopg.connect(dsn_of(folder)) as connection:
             return {text for (text,) in connection.execute("SELECT text FROM modegraph_index.calls")}
@@ -120,7 +120,7 @@ KILLS: Counter[str] = Counter()
 def test_killed_at_each_commit_of_a_run(
     nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
-    """At every fourth in PostgreSQL, which takes twice the time."""
+    """In PostgreSQL at every fourth commit, because it takes twice as long."""
     for commit in count(1, step):
         place(folder := tmp_path / str(commit))
         if not nursery.run(folder, "commit", commit):

@@ -1,4 +1,4 @@
-"""A plan says what a run then does, and touches neither network nor index."""
+"""A plan predicts what a run does, and touches neither the network nor the index."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, settings, encoder).not_counted
 
 
-def test_calls_are_those_that_the_run_makes_and_money_is_their_tokens(tmp_path: Path) -> None:
+def test_planned_calls_are_those_of_the_run_and_their_tokens_give_the_cost(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", max_passage_tokens=30)
         plan = plan_build(tmp_path / "i", ISLES, settings, encoder, Prices(prompt=2.0, reply=10.0))

@@ -1,7 +1,7 @@
-"""A disk that takes no more, wherever a build or an edit is at that moment: a file may not grow beyond a size, or a real disk is full.
+"""A disk that fills up at any point of a build or an edit: a file may not grow beyond a size, or a real disk is full.
 
-The failure is reported in one line, readers have one whole generation (the new one only where it was whole already), and with space again the
-index is what it would have been.
+The failure is reported in one line, readers have one complete generation (the new one only if it was already complete), and once there is
+space again the index is what it would have been.
 """
 
 import re
@@ -45,15 +45,15 @@ ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
 
 
 def full_disk_message(folder: Path) -> str:
-    """The line that a full disk ends a command with, as an expression."""
+    """A regular expression for the line with which a command ends on a full disk."""
     remedy = "Make room there, then run the command again: finished work is kept"
     return rf"^{re.escape(str(folder))}: no room \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
 
 
 def edited_with(folder: Path, most_bytes: int) -> str:
-    """Add a document in a process whose files may not grow beyond `most_bytes`: what it says last."""
+    """Add a document in a process whose files may not grow beyond `most_bytes`; return the last line that it prints."""
     call = [sys.executable, "-P", "-c", EDIT, str(folder), str(most_bytes)]
-    # Python itself would leave bytecode that is cut short.
+    # Otherwise Python itself would leave truncated bytecode.
     given = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(call, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
     assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr

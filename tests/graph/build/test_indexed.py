@@ -28,7 +28,7 @@ from tests.graph.store.test_ann import cut, flip
 GUILDS = guild_documents()
 QUESTION = "Who did Member Netmakers3 teach in the Saltboilers Guild in 1705?"
 FEW = 20
-"""From so many vectors a kind has ANN indexes here."""
+"""In these tests a kind of vector with this many rows or more has ANN indexes."""
 
 
 def encoder(spec: str) -> HashEncoder:
@@ -36,7 +36,7 @@ def encoder(spec: str) -> HashEncoder:
 
 
 def settings_of(vectors: VectorType = "float16", ann_rows: int = FEW, neighbours: int = 3) -> IndexSettings:
-    """An index that was edited is the one that is made at once."""
+    """With these settings an edited index equals one that is built at once."""
     return IndexSettings(
         min_similarity=0.2,
         neighbours=neighbours,
@@ -59,7 +59,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """Edited: of several segments, with vectors of deleted documents in them."""
+    """An edited index: it has several segments, with vectors of deleted documents in them."""
     folder, settings = tmp_path_factory.mktemp("indexed") / "i", settings_of("float32")
     put(folder, [*GUILDS[:30], Document("gone", "Member Gone", QUESTION)], settings)
     for document in GUILDS[30:]:
@@ -69,7 +69,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 @pytest.mark.parametrize("vectors", ["float32", "float16"])
-def test_edits_are_a_build_from_scratch_and_compact_the_same_bytes(tmp_path: Path, vectors: VectorType) -> None:
+def test_edits_equal_a_build_from_scratch_and_compact_gives_the_same_bytes(tmp_path: Path, vectors: VectorType) -> None:
     settings = settings_of(vectors)
     for part in (GUILDS[:20], GUILDS[20:21], GUILDS[21:24], GUILDS[24:]):
         put(tmp_path / "i", part, settings)
@@ -87,7 +87,7 @@ def test_edits_are_a_build_from_scratch_and_compact_the_same_bytes(tmp_path: Pat
     }
 
 
-def test_halves_are_the_vectors_rounded_and_take_half(tmp_path: Path, exact: Index) -> None:
+def test_float16_vectors_are_rounded_and_take_half_the_space(tmp_path: Path, exact: Index) -> None:
     halves = put(tmp_path / "i", GUILDS, settings_of("float16")).data.proposition_vectors_ND
     whole = exact.data.proposition_vectors_ND
     assert np.array_equal(np.asarray(halves), np.asarray(whole).astype(np.float16).astype(np.float32))
@@ -96,7 +96,7 @@ def test_halves_are_the_vectors_rounded_and_take_half(tmp_path: Path, exact: Ind
         put(tmp_path / "i", GUILDS[:1], settings_of("float32"))
 
 
-def test_an_edit_makes_no_ann_index_again(tmp_path: Path) -> None:
+def test_an_edit_does_not_rebuild_ann_indexes(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30], settings_of())
     before = read_manifest(tmp_path / "i").ann
     put(tmp_path / "i", [GUILDS[30]], settings_of())
@@ -104,7 +104,7 @@ def test_an_edit_makes_no_ann_index_again(tmp_path: Path) -> None:
     assert after.ann == before and len(after.segments["passage_vectors_PD"]) == 2
 
 
-def test_compact_brings_ann_indexes_to_the_number_of_rows_that_is_set(tmp_path: Path) -> None:
+def test_compact_makes_or_removes_ann_indexes_as_ann_rows_says(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
     assert not read_manifest(tmp_path / "i").ann and index_status(tmp_path / "i").ann_recall == {}
     put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=30))
@@ -147,7 +147,7 @@ def ranking_of(found: Evidence) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops", "global", "local", "statements"])
-def test_a_mode_finds_what_it_finds_among_all(indexed: Index, exact: Index, mode: Mode) -> None:
+def test_a_mode_finds_what_an_exact_search_finds(indexed: Index, exact: Index, mode: Mode) -> None:
     ours, theirs = (retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=5)) for index in (indexed, exact))
     assert any(segment.ann for segment in indexed.data.passage_vectors_PD.segments)
     assert len(indexed.data.passage_vectors_PD.segments) > 1
@@ -164,7 +164,7 @@ def test_nothing_outside_a_filter_or_deleted_is_found(indexed: Index, exact: Ind
         assert ranking_of(ours) == ranking_of(theirs) and len(ours.passages) > 4
 
 
-def test_passages_that_are_looked_at_score_as_among_all(
+def test_candidate_passages_score_as_in_an_exact_search(
     indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
@@ -172,7 +172,7 @@ def test_passages_that_are_looked_at_score_as_among_all(
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     looked = some.own_P != NOT_SCORED
-    assert 4 < looked.sum() < len(looked), "those near, those with the words, those that are named; not the rest"
+    assert 4 < looked.sum() < len(looked), "near ones, ones with the words and named ones; not the rest"
     named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and looked[named].all() and looked[:4].all()
     assert np.allclose(some.own_P[looked], every.own_P[looked], atol=1e-5)
@@ -184,10 +184,10 @@ def test_passages_that_are_looked_at_score_as_among_all(
     assert np.allclose(all_at_once.own_P, every.own_P, atol=1e-5)
 
 
-def test_links_lead_to_passages_that_were_not_looked_at(
+def test_links_lead_to_passages_that_were_not_candidates(
     indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With five passages looked at by nearness, links find others, worth what they are worth among all."""
+    """With only the five nearest passages as candidates, links find others, with the scores of an exact search."""
     settings = RetrieveSettings(mode="hops", top_k=8)
     whole = retrieve(exact, "Whom did Member Kelpburners2 teach?", settings)
     monkeypatch.setattr(passage_scores, "NEAREST_CANDIDATES", 5)

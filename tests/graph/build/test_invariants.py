@@ -1,6 +1,6 @@
-"""The invariants of an index over random small corpora: what it holds follows from its documents, not from its life.
+"""The invariants of an index over random small corpora: its contents follow from its documents, not from its history.
 
-Compared are the arrays, their files byte by byte, and the rows of the store by content (its own row numbers may differ).
+The tests compare the arrays, their files byte by byte, and the rows of the store by content (row numbers may differ).
 """
 
 from collections import Counter
@@ -161,7 +161,7 @@ changes = (
     | st.fixed_dictionaries({"metadata": metadata})
 )
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_size=2, max_size=5)
-"""What happens to an index, in order: a source, and what of its document changes; None: it is deleted."""
+"""Edits of an index, in order: a source and the fields of its document that change, or None to delete it."""
 
 
 @in_either_store(sqlite=12, postgresql=4)

@@ -70,7 +70,7 @@ def test_a_shared_proposition_stays_until_its_last_place_goes(tmp_path: Path, pl
 
 
 def test_an_unknown_source_is_refused_with_the_nearest_and_nothing_is_deleted(index: Path) -> None:
-    with pytest.raises(UserError, match=r"no document 'lantrn'\. Expected the nearest is 'lantern'"):
+    with pytest.raises(UserError, match=r"no document 'lantrn'\. Did you mean 'lantern'\?"):
         delete_documents(index, ["tarn", "lantrn"], encoder)
     with pytest.raises(
         UserError, match=f"no document 'harbour dues'. Expected one of its {len(ISLES)} documents. Nothing"
@@ -119,7 +119,7 @@ def test_damage_to_the_source_of_truth_is_refused(in_sqlite: Path) -> None:
         repair_index(in_sqlite, encoder)
 
 
-def test_an_interrupted_run_is_said_and_resumed(index: Path) -> None:
+def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
     class Dying(HashEncoder):
         def encode(self, texts):  # type: ignore[no-untyped-def]
             raise KeyboardInterrupt
@@ -184,7 +184,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path, place
 
 
 @pytest.mark.parametrize("lost", ["manifest.json", "all derived files"])
-def test_no_generation_has_a_number_that_was_there_before(index: Path, lost: str) -> None:
+def test_generation_numbers_are_never_reused(index: Path, lost: str) -> None:
     build_index(index, [EXTRA], SETTINGS, encoder)
     assert index_status(index).generation == 2
     (index / "manifest.json").unlink()

@@ -1,4 +1,4 @@
-"""Rows of the last generation with new ones among them, against the same by hand; and what an edit reads of the store."""
+"""Merging new rows into those of the last generation, against plain computations; and what an edit reads from the store."""
 
 from pathlib import Path
 
@@ -53,8 +53,8 @@ def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[
 
 
 @given(last=words, gone=words, found=words)
-def test_what_is_found_stays_or_is_new(last: set[str], gone: set[str], found: set[str]) -> None:
-    """A found one that is known stays, also where it would be gone; merge_by_id is the same over ids."""
+def test_found_words_stay_or_are_new(last: set[str], gone: set[str], found: set[str]) -> None:
+    """A found word that is known stays, even if it is listed as gone; merge_by_id does the same over ids."""
     id_of = {word: content_id(word) for word in last | found}
     old = sorted(last, key=id_of.__getitem__)
     ids = Strings.of([id_of[word] for word in old])
@@ -111,7 +111,7 @@ def test_keys_are_looked_up_in_any_order() -> None:
 
 
 SETTINGS = IndexSettings(layers_on_edit="now")
-"""An index that was edited is the one that is made at once."""
+"""With these settings an edited index equals one that is built at once."""
 
 
 def document(number: int) -> Document:
@@ -170,7 +170,7 @@ def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("how", ["arrays are repaired", "killed before it was noted", "another generation was noted"])
-def test_all_is_read_where_changes_are_not_known(
+def test_everything_is_read_when_changes_are_not_known(
     how: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(monkeypatch)
@@ -196,13 +196,13 @@ def test_all_is_read_where_changes_are_not_known(
 
 
 def links_of(index: IndexData, entity: str) -> tuple[int, int]:
-    """How many propositions mention an entity, and how many documents are called by it."""
+    """How many propositions mention an entity, and how many documents have it as a name."""
     row = list(index.entity_texts).index(entity)
     return index.proposition_entity_NE[:, [row]].nnz, index.entity_document_EU[[row], :].nnz
 
 
-def test_what_one_document_changes_of_others_is_worked_out_again(tmp_path: Path) -> None:
-    """A full name gives an alias of another document its mention, and a second one that fits takes it away; a new entity is what a document was called all along."""
+def test_what_one_document_changes_in_others_is_worked_out_again(tmp_path: Path) -> None:
+    """A full name makes an alias elsewhere a mention of it, a second fitting name undoes that, and a new entity can name an older document."""
     initials = Document("a", "", "In 1911 the bees of J. Marlow came to the hill.")
     full = Document("b", "", "Later the house of Jane Marlow was sold to the town.")
     other = Document("c", "", "Later the boat of Jonas Marlow was sold to the town.")
@@ -223,7 +223,7 @@ def test_what_one_document_changes_of_others_is_worked_out_again(tmp_path: Path)
     assert links_of(load_arrays(tmp_path / "grown", IndexData), "jane marlow") == (2, 0)
 
 
-def test_summaries_of_chunks_stay_where_documents_do(tmp_path: Path) -> None:
+def test_summaries_of_chunks_stay_with_their_documents(tmp_path: Path) -> None:
     settings = IndexSettings(max_passage_tokens=16, max_chunk_tokens=60, max_summary_tokens=12)
     long = [Document(name, "", " ".join(f"The {name} of bay {n} sails to Tarn." for n in range(20))) for name in "pqr"]
     build_index(tmp_path / "grown", long[::2], settings, encoder)

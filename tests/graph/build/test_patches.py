@@ -1,4 +1,4 @@
-"""Edits that are written as patches of the base arrays: little is written, readers see the same, damage is named, compact makes all one again."""
+"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is named, compact merges all."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,8 +67,8 @@ def test_an_edit_leaves_the_base_arrays_alone_and_writes_little(index: Path) -> 
     assert len(open_index(index, encoder).passages_of("new")) == 1
 
 
-def test_a_reader_puts_a_column_together_when_it_asks_for_it(index: Path) -> None:
-    """Also when the files that it was opened from are gone by then."""
+def test_a_reader_assembles_a_column_when_it_is_first_used(index: Path) -> None:
+    """Even if the files that it was opened from are gone by then."""
     put(index, [NEW])
     data = open_index(index, encoder).data
     assert isinstance(data.term_count_WP, MovedBlock)
@@ -82,7 +82,7 @@ def test_a_reader_puts_a_column_together_when_it_asks_for_it(index: Path) -> Non
     assert replace(data, synonym_EE=data.passage_next_PP).synonym_EE is data.passage_next_PP
 
 
-def test_compact_writes_all_again_as_a_build_at_once_does(index: Path) -> None:
+def test_compact_writes_everything_again_as_a_fresh_build_does(index: Path) -> None:
     put(index, [NEW])
     delete_documents(index, [GUILDS[0].source, GUILDS[9].source], encoder)
     compact_index(index, encoder)
@@ -115,8 +115,8 @@ def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(ind
     assert_same_index(load_arrays(index, IndexData), scratch(index, GUILDS[5:]))
 
 
-def test_an_index_that_another_way_of_counting_changes_is_written_whole(index: Path) -> None:
-    """What changed is not known where another program wrote: all is read, and no patch is written."""
+def test_an_index_whose_changes_are_not_known_is_written_whole(index: Path) -> None:
+    """Without the manifest it is not known what changed: everything is read, and no patch is written."""
     put(index, [NEW])
     (index / "manifest.json").unlink()
     put(index, [CHANGED])

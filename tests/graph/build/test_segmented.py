@@ -41,7 +41,7 @@ FIELDS = [field for _, field in VECTOR_FIELDS.values()]
 NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
 
 of_files_alone = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-"""Of tests in which the rows have no part."""
+"""For tests that do not depend on where the rows are."""
 
 
 def encoder(spec: str) -> HashEncoder:
@@ -72,7 +72,7 @@ def test_an_edit_writes_the_vectors_that_it_adds_and_leaves_the_others_where_the
     assert list(read_manifest(index).segments["passage_vectors_PD"]) == list(named["passage_vectors_PD"])[:1]
 
 
-def test_many_edits_are_what_a_build_at_once_is_and_compact_the_same_bytes(index: Path) -> None:
+def test_many_edits_equal_a_build_at_once_and_compact_gives_the_same_bytes(index: Path) -> None:
     for document in GUILDS[30:]:
         put(index, [document])
     delete_documents(index, [document.source for document in GUILDS[3:12]], encoder)
@@ -180,7 +180,7 @@ def test_damage_to_a_segment_shows_after_edits_that_keep_it(index: Path) -> None
     flip(index / "vectors" / segment)
     put(index, [NEW])
     assert [found.file for found in verify_index(index)] == [f"vectors/{segment}"]
-    with pytest.raises(UserError, match="not the bytes that were written"):
+    with pytest.raises(UserError, match="its contents have changed"):
         compact_index(index, encoder)
 
 
@@ -219,7 +219,7 @@ def test_killed_before_the_manifest_is_renamed_the_last_generation_stands_and_no
 
 
 @pytest.mark.parametrize("stored_as", ["float32", "float16"])
-def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_same_bytes(
+def test_vectors_too_many_for_memory_are_streamed_to_the_same_bytes(
     stored_as: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = SETTINGS.model_copy(update={"vectors": stored_as})

@@ -1,4 +1,4 @@
-"""A folder that is watched: what comes, changes and goes in it does so in the index, and a disk that is away empties none."""
+"""A watched folder: the index follows added, changed and deleted files, and a disk that goes away does not empty it."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def rewrite(file: Path, text: str) -> None:
-    """Write a file, so that its time differs whatever the clock of the file system."""
+    """Write a file and make its time differ, however coarse the clock of the file system is."""
     before = file.stat().st_mtime_ns if file.exists() else 0
     file.write_text(text)
     os.utime(file, ns=(before + 10**9, before + 10**9) if before else None)
@@ -46,7 +46,7 @@ def test_changes_are_reported_once_and_only_when_two_looks_agree(docs: Path) -> 
     watched = WatchedFolder(docs)
     assert watched.changes() == Changes()
     (docs / "c.md").write_text("half a file")
-    assert watched.changes() == Changes(), "it may still be written"
+    assert watched.changes() == Changes(), "the file may still be incomplete"
     rewrite(docs / "c.md", "half a file and the rest")
     assert watched.changes() == Changes()
     assert watched.changes() == Changes(("c.md",)) and watched.changes() == Changes()
@@ -59,7 +59,7 @@ def test_changes_are_reported_once_and_only_when_two_looks_agree(docs: Path) -> 
     assert (watched.changes(), watched.changes()) == (Changes(), Changes((), ("c.md",)))
 
 
-def test_a_disk_that_is_away_and_a_folder_that_is_locked_are_no_deletions(docs: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_away_or_empty_means_no_deletions(docs: Path, tmp_path: Path) -> None:
     watched = WatchedFolder(docs)
     docs.rename(tmp_path / "away")
     assert [watched.changes() for _ in range(3)] == [Changes()] * 3
@@ -72,7 +72,7 @@ def test_a_disk_that_is_away_and_a_folder_that_is_locked_are_no_deletions(docs: 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read every folder")
-def test_what_lies_in_a_folder_that_cannot_be_read_stays(docs: Path) -> None:
+def test_files_in_a_folder_that_cannot_be_read_stay(docs: Path) -> None:
     watched = WatchedFolder(docs)
     (docs / "sub").chmod(0)
     try:
@@ -82,7 +82,7 @@ def test_what_lies_in_a_folder_that_cannot_be_read_stays(docs: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp_path: Path) -> None:
+def test_an_index_that_followed_its_folder_equals_a_fresh_build(docs: Path, tmp_path: Path) -> None:
     index, notes = tmp_path / "index", list[str]()
     watched = WatchedFolder(docs)
     build_index(index, read_documents(docs, print), SETTINGS, encoder)
@@ -122,7 +122,7 @@ def test_skipped_files_are_reported_and_stay_as_they_were(docs: Path, tmp_path: 
     assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped"]
 
 
-def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path) -> None:
+def test_a_file_and_an_index_inside_the_watched_folder_are_refused(docs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder to watch"):
         watch_folder(docs / "a.md", tmp_path / "index")
     with pytest.raises(UserError, match="outside the watched folder"):
@@ -133,7 +133,7 @@ def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Whoever runs the tests in the background has them ignore SIGINT, and so has what they start."""
+    """Tests that run in the background ignore SIGINT, as do the processes that they start; undo that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,6 +1,6 @@
-"""Two writers and three readers at once, in processes of their own: nothing is lost, nothing doubled, and nobody sees two generations in one.
+"""Two writers and three readers at once, in separate processes: nothing is lost or doubled, and nobody sees a mixture of two generations.
 
-benchmarks/writers.py for seconds; by itself it runs for two minutes.
+This runs benchmarks/writers.py for two seconds; on its own that runs for two minutes.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.postgres_server import fresh_database
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest) -> Iterator[str]:
-    """As --store takes it."""
+    """The value of --store."""
     if request.param == "sqlite":
         yield "sqlite"
         return

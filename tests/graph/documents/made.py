@@ -1,4 +1,4 @@
-"""Documents as people have them, made by the formats' own libraries, and what attackers make of them."""
+"""Ordinary documents, made by the formats' own libraries, and what attackers make of them."""
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ ROOT_RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/rela
 
 
 def saved(document: Any) -> bytes:
-    """The bytes of what a library saves."""
+    """The bytes that a library saves for a document."""
     out = BytesIO()
     document.save(out)
     return out.getvalue()
@@ -135,7 +135,7 @@ def with_parts(
 
 
 def macros(data: bytes, plain: str, enabled: str, folder: str, program: str = "ran") -> bytes:
-    """An Office file whose content type lets it run macros, with some that would make the file `program`."""
+    """An Office file whose content type lets it run macros, with one that would create the file `program`."""
 
     def changed(name: str, content: bytes) -> bytes:
         return content.replace(plain.encode(), enabled.encode()) if name == "[Content_Types].xml" else content
@@ -196,13 +196,13 @@ def message(body: str, html: str = "", charset: str = "utf-8", attached: Iterabl
 
 
 def deep_message(depth: int) -> bytes:
-    """A message of one part in another."""
+    """A message whose parts are nested `depth` deep."""
     text = b"".join(b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(depth))
     return b"Subject: deep\n" + text + b"\nEnd."
 
 
 def many_messages(count: int) -> bytes:
-    """A message of so many parts."""
+    """A message of `count` parts."""
     parts = b"".join(b"--b\nContent-Type: text/plain\n\nx\n" for _ in range(count))
     return b'Subject: many\nContent-Type: multipart/mixed; boundary="b"\n\n' + parts + b"--b--\n"
 
@@ -245,7 +245,7 @@ def outlined_pdf(texts: Sequence[str], outline: Sequence[tuple[int, str, int | N
 
 
 def circular_outline() -> bytes:
-    """A PDF whose only entry of the outline is its own next one, its own child, and without a title."""
+    """A PDF whose only outline entry is its own successor and its own child, and has no title."""
     entry = b"<< /Parent 6 0 R /Next 7 0 R /First 7 0 R /Dest [0 0 R /Fit] >>"
     return pages(
         [stream(b"BT /F1 12 Tf 72 720 Td (One.) Tj ET")], more=[b"<< /First 7 0 R /Last 7 0 R >>", entry]
@@ -262,7 +262,7 @@ def locked_pdf() -> bytes:
 
 
 def bomb(data: bytes, name: str, mib: int) -> bytes:
-    """An archive whose part `name` unpacks to so many MiB of spaces."""
+    """An archive whose part `name` unpacks to `mib` MiB of spaces."""
     out = BytesIO(with_parts(data, {name: b""}))
     with ZipFile(out, "a", ZIP_DEFLATED, compresslevel=1) as archive, archive.open(f"more/{name}", "w") as part:
         for _ in range(mib):
@@ -283,7 +283,7 @@ def overlapping(data: bytes, times: int) -> bytes:
 
 
 def lying(data: bytes, name: str) -> bytes:
-    """An archive whose directory says that a part is of 100 bytes and that unpacks to 257 MiB."""
+    """An archive whose directory gives 100 bytes for a part that unpacks to 257 MiB."""
     made = bytearray(bomb(data, name, 257))
     place = made.rindex(b"PK\x01\x02", 0, made.rindex(f"more/{name}".encode()))
     made[place + 24 : place + 28] = struct.pack("<I", 100)
@@ -299,7 +299,7 @@ def entities(kind: str) -> bytes:
 
 
 def declaring(data: bytes, part: str, kind: str, text: bytes) -> bytes:
-    """An archive in one part of which `text` is an entity."""
+    """An archive in one part of which `text` is replaced by an entity."""
 
     def changed(name: str, content: bytes) -> bytes:
         if name != part:

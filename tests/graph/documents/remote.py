@@ -100,4 +100,4 @@ REMOTE: dict[str, Callable[[str, str], bytes]] = {
         f"---\nicon: !!python/object/apply:os.system ['touch {program}']\n---\n{SAID} ![]({address}/img)".encode()
     ),
 }
-"""By name: the bytes of a file that names an address, and a file that a program would make."""
+"""By name: from an address and the path that a program would create to the bytes of a file that names them."""

@@ -29,7 +29,7 @@ def scan(texts: Sequence[str]) -> bytes:
 
 
 def mixed(text: str, scanned: str, heading: str) -> bytes:
-    """A page with a text layer, then a scanned one, to which the outline leads by a heading."""
+    """A page with a text layer, then a scanned one that an outline heading leads to."""
     writer = PdfWriter()
     for part in (pdf_pages([text]), scan([scanned])):
         writer.append(PdfReader(BytesIO(part)))

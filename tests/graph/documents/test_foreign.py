@@ -38,7 +38,7 @@ def work_s() -> float:
     return sum(resource.getrusage(kind).ru_utime for kind in kinds)
 
 
-def test_nested_tables_say_their_text_once(tmp_path: Path) -> None:
+def test_nested_tables_give_their_text_once(tmp_path: Path) -> None:
     assert text_of(tmp_path / "a.html", "<table><tr><td>" * 3 + "Deep text.") == "| Deep text. |"
     markup = "<table><tr><td>before<td><table><tr><th>in<td>side</table>after<td>last</table>end"
     lines = [line for line in text_of(tmp_path / "b.html", markup).splitlines() if line]
@@ -87,7 +87,7 @@ PIECES = st.one_of(
 
 
 class Twin(HTMLParser):
-    """The standard library's, which is right where nothing is broken."""
+    """The standard library's parser, which is right on sound markup."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ def test_what_stands_around_the_main_text_is_left_out() -> None:
         ("<nav>Home<nav>Pay</nav>More</nav><p>High at noon.</p>", "High at noon."),
     ],
 )
-def test_a_page_that_says_nothing_else_or_is_broken_keeps_what_it_says(markup: str, text: str) -> None:
+def test_a_page_without_other_text_or_with_broken_markup_keeps_its_text(markup: str, text: str) -> None:
     assert " ".join(main_text(markup).text.split()) == text
 
 
@@ -174,7 +174,7 @@ def test_sound_markup_is_read_as_the_standard_library_reads_it(pieces: list[str]
 
 @given(st.text(st.sampled_from("<>!-/'\"= abtd&#;1\n"), max_size=60))
 @settings(max_examples=500, deadline=None)
-def test_no_markup_makes_it_fail(markup: str) -> None:
+def test_no_markup_makes_parsing_fail(markup: str) -> None:
     main_text(markup)
     assert (
         html_text(markup.replace("<", "")).text.split()
@@ -183,7 +183,7 @@ def test_no_markup_makes_it_fail(markup: str) -> None:
 
 
 def test_a_sample_of_the_fuzz() -> None:
-    """Each kind of hostile file is read or refused by name, within its limits; benchmarks/uploads.py takes 300 of up to 1 MB."""
+    """Each kind of hostile file is read or refused by name, within its limits; benchmarks/uploads.py reads 300 files of up to 1 MB."""
     limits, parsed = Limits(seconds=0.5, memory_mb=256), []
     with ParseWorker(limits) as worker:
         for number in range(len(HTML) + len(PDF)):
@@ -198,10 +198,10 @@ def test_a_sample_of_the_fuzz() -> None:
     assert "021-sound.pdf" in parsed and "022-much-text.pdf" in parsed
 
 
-def test_what_is_too_much_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_a_file_over_a_limit_is_refused_with_the_remedy(tmp_path: Path) -> None:
     slow, large = tmp_path / "slow.pdf", tmp_path / "large.pdf"
     slow.write_bytes(forms(14, 10)(Random(0), 0))
-    with pytest.raises(UserError, match=r"slow\.pdf: not read in 0\.3 s of work.*--file-seconds"):
+    with pytest.raises(UserError, match=r"slow\.pdf: not read in 0\.3 s of processor time.*--file-seconds"):
         list(read_documents(slow, print, Limits(seconds=0.3)))
     large.write_bytes(bomb(b"BT (salt) Tj ET\n", 70)(Random(0), 1 << 20))
     with pytest.raises(UserError, match=r"large\.pdf: more than 128 MiB of memory.*--file-memory-mb"):
@@ -222,7 +222,7 @@ def test_one_process_reads_many_files_none_reads_plain_text_and_a_lost_one_is_re
     assert last is not None and last.returncode is not None
 
 
-def test_the_end_of_the_worker_ends_what_it_reads() -> None:
+def test_closing_the_worker_stops_what_it_reads() -> None:
     endless, problems = forms(14, 10)(Random(0), 0), list[UserError]()
 
     def read(worker: ParseWorker) -> None:
@@ -243,7 +243,7 @@ def test_the_end_of_the_worker_ends_what_it_reads() -> None:
         time.sleep(0.01)
 
 
-def test_the_worker_brings_nothing_heavy_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_imports_nothing_heavy_and_inherits_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = "import sys, graph.documents.parse.child, pypdf; print([m for m in ('torch', 'numpy', 'faiss') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
@@ -254,7 +254,7 @@ def test_the_worker_brings_nothing_heavy_and_no_key(monkeypatch: pytest.MonkeyPa
         assert b"secret" not in Path(f"/proc/{worker._process.pid}/environ").read_bytes()
 
 
-def test_what_no_text_can_hold_is_replaced() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     content = stream(b"BT /F2 9 Tf 72 720 Td <0001> Tj ET")
     cmap = stream(b"1 begincodespacerange <0000> <ffff> endcodespacerange 1 beginbfchar <0001> <0041D800> endbfchar")
     font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 7 0 R >>"

@@ -1,4 +1,4 @@
-"""Thirty and more files as people have them, and as attackers make them: text and pages right, or refused in one line."""
+"""More than thirty files, ordinary ones and ones made by attackers: text and pages are right, or they are refused in one line."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def worker() -> Iterator[ParseWorker]:
 
 @dataclass(frozen=True)
 class Sound:
-    """What must come of a file: its title, its whole text, some of its metadata."""
+    """A file and what must be read from it: its title, its whole text and its metadata."""
 
     name: str
     data: bytes
@@ -167,9 +167,9 @@ SHEET = "xl/worksheets/sheet1.xml"
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "bomb.docx": (
         lambda: made.bomb(DOCX, "word/document.xml", 257),
-        r"MiB that unpack to 25[78] MiB\. Expected at most 256 MiB",
+        r"MiB, 25[78] MiB when unpacked\. Expected at most 256 MiB",
     ),
-    "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"unpack to 310 MiB"),
+    "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"310 MiB when unpacked"),
     "lying.pptx": (lambda: made.lying(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
     "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts\. Expected at most 20,000"),
     "xxe.docx": (
@@ -189,9 +189,9 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "laughs.md": (lambda: made.yaml_laughs(), r"not read in|MiB of memory|characters of metadata"),
     "deep.docx": (lambda: made.deep_docx(100_000), r"not a readable DOCX \(.*depth"),
-    "deep.ipynb": (lambda: made.deep_json(100_000), "nested too deep"),
-    "deep.eml": (lambda: made.deep_message(1_200), "nested too deep"),
-    "deep.md": (lambda: b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deep"),
+    "deep.ipynb": (lambda: made.deep_json(100_000), "nested too deeply"),
+    "deep.eml": (lambda: made.deep_message(1_200), "nested too deeply"),
+    "deep.md": (lambda: b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deeply"),
     "long.pdf": (lambda: made.pdf_pages([""] * (MAX_PAGES + 1)), "10,001 pages. Expected at most 10,000"),
     "long.epub": (lambda: made.epub(["x"] * (MAX_PAGES + 1)), "10,001 chapters. Expected at most 10,000"),
     "long.ipynb": (
@@ -235,7 +235,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(name: str, worker: ParseWork
         read(name, make(), worker)
     assert str(problem.value).startswith(name) and len(str(problem.value).splitlines()) == 1
     assert worker.last.peak_mb <= 512
-    assert read("next.docx", DOCX, worker).text == REPORT, "the next file is read as ever"
+    assert read("next.docx", DOCX, worker).text == REPORT, "the next file is read as usual"
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_a_cell_at_the_far_corner_costs_a_row(worker: ParseWorker) -> None:
 
 @pytest.mark.parametrize("name", REMOTE)
 def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, tmp_path: Path) -> None:
-    """A server that the file's pictures, templates, links and scripts lie on hears nothing, and no program makes its file."""
+    """The server that the file's pictures, templates, links and scripts point to gets no request, and no program creates its file."""
     ran = tmp_path / "ran"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.3)
@@ -297,7 +297,7 @@ def test_without_the_extra_an_error_names_it(
     monkeypatch.syspath_prepend(tmp_path)
     with ParseWorker(Limits()) as without, pytest.raises(UserError) as problem:
         read(name, b"x", without)
-    message = f"{name}: the package {package} is not installed. Expected the extra documents. pip install 'modegraph[documents]'"
+    message = f"{name}: the package {package} is not installed. Expected the extra `documents`. pip install 'modegraph[documents]'"
     assert str(problem.value) == message
 
 

@@ -1,4 +1,4 @@
-"""`.modegraphignore`: git itself is the twin, and what is left out is neither read nor reported."""
+"""`.modegraphignore` is read as git would read it, and ignored files are neither read nor reported."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def plant(folder: Path, rules: dict[str, list[str]], name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_read_as_git_reads_its_own(seed: int, tmp_path: Path) -> None:
+def test_it_is_read_as_git_reads_gitignore(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     rules = {place: chance.sample(PATTERNS, 4) for place in chance.sample(["", "notes", "notes/old", "build"], 2)}
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -78,6 +78,6 @@ def test_without_the_extra_an_error_names_it(tmp_path: Path, monkeypatch: pytest
     (tmp_path / IGNORE_FILE).write_text("*.md\n")
     with pytest.raises(
         UserError,
-        match=r"pathspec is not installed\. Expected the extra documents\. pip install 'modegraph\[documents\]'",
+        match=r"pathspec is not installed\. Expected the extra `documents`\. pip install 'modegraph\[documents\]'",
     ):
         list(files_in(tmp_path))

@@ -1,4 +1,4 @@
-"""Scanned pages are read by tesseract itself, within limits, and keep the numbers of their pages."""
+"""Scanned pages are read by tesseract itself, within limits, and keep their page numbers."""
 
 import time
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_a_scan_becomes_text_whose_places_are_on_their_pages() -> None:
 
 
 @needs_tesseract
-def test_a_page_with_text_keeps_it_and_a_heading_of_the_outline_takes_its_line_of_a_scan() -> None:
+def test_a_page_keeps_its_text_and_an_outline_heading_replaces_its_scanned_line() -> None:
     found = read(mixed("One of the mills.", "Wheels\nThey turn in the tide.", "2 Wheels"), Ocr())
     assert found.text == "One of the mills.\n\n# 2 Wheels\n\nThey turn in the tide."
     assert page_at(found.metadata, found.text.index("# 2")) == 2
@@ -56,7 +56,7 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refuse
         read(scan(["", ""]), Ocr())
 
 
-def test_without_a_word_of_it_nothing_is_read_by_ocr() -> None:
+def test_ocr_is_off_by_default() -> None:
     assert Limits().ocr is None
     with pytest.raises(
         UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. .*Run OCR on it \(--ocr tess"
@@ -65,7 +65,7 @@ def test_without_a_word_of_it_nothing_is_read_by_ocr() -> None:
 
 
 @needs_tesseract
-def test_what_is_too_much_is_named_with_the_remedy() -> None:
+def test_a_scan_over_a_limit_is_refused_with_the_remedy() -> None:
     data = scan([LANTERN, TARN])
     with pytest.raises(
         UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. Expected at most 1 .*--ocr-pages"
@@ -79,7 +79,7 @@ def test_what_is_too_much_is_named_with_the_remedy() -> None:
 
 
 @needs_tesseract
-def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
+def test_a_damaged_page_is_reported_with_the_programs_message() -> None:
     with pytest.raises(UserError, match=r"a\.pdf: page 9: pdftoppm failed \(.*page.*\)"):
         tesseract.page_text(scan([TARN]), 9, "eng", "a.pdf", LIMITS)
     with pytest.raises(UserError, match=r"a\.pdf: page 1: pdftoppm failed \(.*\)"):
@@ -89,14 +89,14 @@ def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("while :; do :; done", "sh did not finish within 1 s of work. Raise the limit (--ocr-page-seconds"),
-        ("sleep 60", "sh did not finish within 1 s of work"),
+        ("while :; do :; done", "sh did not finish within 1 s of processor time. Raise the limit (--ocr-page-seconds"),
+        ("sleep 60", "sh did not finish within 1 s of processor time"),
         ("head -c 1 /dev/zero > written", "sh failed"),
         ("echo no such thing >&2; exit 3", "sh failed (no such thing)"),
         ("exit 3", "sh failed (status 3)"),
     ],
 )
-def test_a_program_is_held_to_its_time_and_writes_no_file(
+def test_a_program_is_limited_in_time_and_writes_no_file(
     script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -118,13 +118,13 @@ def test_a_missing_program_is_reported_before_anything_is_read(tmp_path: Path, m
 
 @needs_tesseract
 @pytest.mark.parametrize("languages", ["klingon", "eng+", "--help", "eng --psm 0"])
-def test_a_language_is_one_that_is_installed(languages: str) -> None:
+def test_a_language_that_is_not_installed_is_refused(languages: str) -> None:
     with pytest.raises(UserError, match=r"tesseract has no language .*\. Expected one of .*eng.*\. Name another"):
         check_programs(Ocr(languages))
 
 
 @needs_tesseract
-def test_the_end_of_the_worker_ends_the_programs() -> None:
+def test_closing_the_worker_stops_its_programs() -> None:
     problems = list[UserError]()
 
     def parse(worker: ParseWorker) -> None:

@@ -1,4 +1,4 @@
-"""Reading documents: every kind of file as it stands, and every kind of bad input as one line with file, value, remedy."""
+"""Reading documents: every kind of file gives its text, and every kind of bad input one line with file, value and remedy."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
     assert found["tide.pdf"][1] == "High tide at noon."
 
 
-def test_a_link_out_of_the_folder_is_passed_over_and_said(tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_skipped_and_reported(tmp_path: Path) -> None:
     outside = tmp_path / "secret.txt"
     outside.write_text("secret")
     folder = tmp_path / "docs"
@@ -53,7 +53,7 @@ def test_a_link_out_of_the_folder_is_passed_over_and_said(tmp_path: Path) -> Non
     assert list(found) == ["in.txt"] and "link" in notes[0]
 
 
-def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
+def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n")
     (tmp_path / "full.txt").write_text("full")
     found, notes = read(tmp_path)

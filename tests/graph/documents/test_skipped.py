@@ -1,4 +1,4 @@
-"""What was skipped is listed by the command and by the API, and makes the exit status with --strict."""
+"""Skipped files are listed by the command and by the API, and set the exit status with --strict."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "docs"
 
 
-def test_the_command_lists_what_it_skipped_and_strict_makes_the_exit_status(folder: Path, tmp_path: Path) -> None:
+def test_the_command_lists_what_it_skipped_and_strict_sets_the_exit_status(folder: Path, tmp_path: Path) -> None:
     message = "b.pdf: skipped, 1 pages without text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
     plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
     assert (plain.exit_code, strict.exit_code) == (0, 1)

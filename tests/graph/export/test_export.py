@@ -73,7 +73,7 @@ def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
 
 
 def renamed(index: Index) -> Index:
-    """The index with the one source that XML cannot hold as it is written there."""
+    """The index with its one source that XML cannot hold spelled as the export writes it."""
     sources = [source.replace("\x0b", "\ufffdb;") for source in index.sources()]
     return replace(index, data=replace(index.data, document_sources=Strings.of(sources)))
 
@@ -82,7 +82,7 @@ def entity_id(index: Index, text: str) -> str:
     return next(node.values["id"] for node in nodes(index, "entity") if node.values["text"] == text)  # type: ignore[return-value]
 
 
-def test_edges_are_those_of_the_blocks(index: Index) -> None:
+def test_edges_match_the_blocks(index: Index) -> None:
     propositions = len(index.data.proposition_ids)
     about = sp.csr_array(([1, 3, 1], ([0, 1, 1], [propositions - 1, 0, 2])), shape=(2, propositions), dtype=np.float32)
     topics = Strings.of(["t1", "t2"])
@@ -241,7 +241,7 @@ def test_the_page_holds_the_most_mentioned_entities_and_what_belongs_to_them(ind
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_page_is_bounded_and_tells_what_it_leaves_out(index: Index, tmp_path: Path, limit: int) -> None:
+def test_a_page_is_bounded_and_reports_what_it_leaves_out(index: Index, tmp_path: Path, limit: int) -> None:
     counts = write_page(index, tmp_path / "page.html", limit)
     held, whole = embedded(tmp_path / "page.html"), page_data(index, 2000)
     for kind, total in whole["totals"].items():
@@ -343,19 +343,19 @@ def test_the_command_writes_one_format_whole(index: Index, tmp_path: Path) -> No
         assert json.loads(result.stdout)["file"] == str(tmp_path / name) and (tmp_path / name).exists()
     assert len(list(tmp_path.iterdir())) == 3
     assert isinstance(again := run(index.folder, "--html", tmp_path / "page.html").exception, UserError)
-    assert "exists already" in str(again)
+    assert "already exists" in str(again)
     for wrong in ([], ["--html", tmp_path / "a", "--parquet", tmp_path / "b"]):
         assert "--graphml, --parquet, --html" in str(run(index.folder, *wrong).exception)
-    assert "no folder to put it in" in str(run(index.folder, "--html", tmp_path / "none" / "a.html").exception)
+    assert "parent folder does not exist" in str(run(index.folder, "--html", tmp_path / "none" / "a.html").exception)
 
 
-def test_an_index_that_is_written_to_can_be_exported(index: Index, tmp_path: Path) -> None:
+def test_an_index_can_be_exported_while_it_is_written(index: Index, tmp_path: Path) -> None:
     with writer_lock(index.folder):
         assert run(index.folder, "--graphml", tmp_path / "g.graphml").exit_code == 0
 
 
-def test_a_limit_is_for_pages(index: Index, tmp_path: Path) -> None:
-    assert "a limit with --html only" in str(
+def test_a_limit_is_only_for_pages(index: Index, tmp_path: Path) -> None:
+    assert "a limit only with --html" in str(
         run(index.folder, "--graphml", tmp_path / "g", "--page-limit", 3).exception
     )
     result = run(index.folder, "--html", tmp_path / "page.html", "--page-limit", 3)

@@ -64,7 +64,7 @@ def test_initials_fit_one_full_name_or_none(keys: list[str], pairs: list[tuple[i
 
 
 @given(st.permutations(["j. smith", "john smith", "jane jones", "j. jones", "jack jones", "a. b. lee", "ann beth lee"]))
-def test_the_order_of_names_has_no_say(keys: list[str]) -> None:
+def test_the_order_of_names_does_not_matter(keys: list[str]) -> None:
     assert {(keys[a], keys[b]) for a, b in full_names(keys)} == {
         ("j. smith", "john smith"),
         ("a. b. lee", "ann beth lee"),
@@ -76,7 +76,7 @@ def test_the_order_of_names_has_no_say(keys: list[str]) -> None:
         st.builds("{} {}".format, *map(st.sampled_from, (["a.", "a. b.", "ada", "ada bea", "al"], ["lee", "ray"])))
     )
 )
-def test_full_names_are_those_of_a_search_through_all_pairs(keys: list[str]) -> None:
+def test_full_names_match_a_search_through_all_pairs(keys: list[str]) -> None:
     keys = list(dict.fromkeys(keys))
     expected = []
     for row, key in enumerate(keys):
@@ -93,7 +93,7 @@ def test_full_names_are_those_of_a_search_through_all_pairs(keys: list[str]) -> 
 
 
 def test_the_time_is_linear_in_the_names() -> None:
-    """Of seven surnames, so that each is shared by thousands."""
+    """There are only seven surnames, so that thousands of names share each."""
 
     def prepare(names: int) -> Callable[[], object]:
         keys = [f"{chr(97 + n % 26)}. abcabc{chr(97 + n % 7)}" for n in range(500)]
@@ -111,7 +111,7 @@ def test_an_alias_is_a_mention_of_the_full_name(tmp_path: Path) -> None:
     assert {passage.item.source for passage in found.passages} == {"letter", "johanna"}
 
 
-def test_a_second_candidate_ends_the_alias_and_its_going_brings_it_back(tmp_path: Path) -> None:
+def test_a_second_candidate_ends_the_alias_and_its_deletion_restores_it(tmp_path: Path) -> None:
     before = load_arrays(build(tmp_path / "i", LETTER, FULL).folder, IndexData)
     both = build(tmp_path / "i", OTHER)
     assert entities_of(both, "J. Brandt lies") & {"johanna brandt", "jonas brandt"} == set()
@@ -121,7 +121,7 @@ def test_a_second_candidate_ends_the_alias_and_its_going_brings_it_back(tmp_path
     assert_same_index(before, load_arrays(build(tmp_path / "other order", LETTER).folder, IndexData))
 
 
-def test_a_bare_surname_is_the_document_s_own_person(tmp_path: Path) -> None:
+def test_a_bare_surname_is_the_person_named_in_its_document(tmp_path: Path) -> None:
     index = build(tmp_path / "i", FULL, OTHER)
     assert "johanna brandt" in entities_of(index, "sold the slip")
     two = Document(
@@ -130,7 +130,7 @@ def test_a_bare_surname_is_the_document_s_own_person(tmp_path: Path) -> None:
     assert entities_of(build(tmp_path / "two", two), "Later Marlow died") & {"ada marlow", "ben marlow"} == set()
 
 
-def test_places_and_single_words_are_nobody_s_surname() -> None:
+def test_places_and_single_words_give_no_surnames() -> None:
     assert people_by_surname(["New York", "Great Orrin", "Quill", "Port Ellery", "The Hague", "Salt Row 3"]) == {}
     assert people_by_surname(["Ada Marlow", "ada marlow", "Ada Marlow"]) == {"marlow": "Ada Marlow"}
     assert people_by_surname(["Theresa May", "Battle of Tarn", "Lantern of Ellery"]) == {}

@@ -51,7 +51,7 @@ def test_passages_slice_back_and_lose_only_white_space(text: str, max_tokens: in
     assert sum(len(p.text) for p in passages) == len(covered), "passages overlap"
 
 
-def test_passages_are_cut_at_sentence_ends_of_any_script() -> None:
+def test_passages_are_cut_at_sentence_ends_in_any_script() -> None:
     text = "塔由林建国，设计。塔高三百米！它何时建成？旧塔已毁，无人记得。"
     (*passages,) = split_passages(Document("d", "", text), 16, len)
     assert [passage.text for passage in passages] == [
@@ -85,17 +85,17 @@ def test_entities(sentence: str, entities: tuple[str, ...]) -> None:
     assert find_entities(sentence) == entities
 
 
-def test_brackets_and_quotation_marks_of_any_script_are_no_part_of_a_name() -> None:
+def test_brackets_and_quotation_marks_of_any_script_are_not_part_of_a_name() -> None:
     assert entity_key("红楼梦（电影）") == entity_key("《红楼梦》") == "红楼梦"
     assert title_keys("东京（城市）") == ("东京",) and title_keys("서울") == ("서울",) and title_keys("IT") == ()
 
 
-def test_a_sentence_that_opens_with_a_lone_name_needs_the_document_to_know_it() -> None:
+def test_a_lone_name_at_a_sentence_start_counts_only_if_already_known() -> None:
     assert find_entities("Lantern sailed.") == ()
     assert find_entities("Lantern sailed.", {entity_key("The Lantern (ferry)")}) == ("Lantern",)
 
 
-def test_pronouns_become_the_subject_and_bare_sentences_are_headed() -> None:
+def test_pronouns_become_the_subject_and_bare_sentences_get_it_as_a_prefix() -> None:
     text = "Lantern is a ferry. She was built in 1911. Her funnel is cream. Repairs cost much."
     assert propositions(text, "Lantern (ferry)") == [
         "Lantern is a ferry.",
@@ -123,11 +123,11 @@ def test_pronouns_become_the_subject_and_bare_sentences_are_headed() -> None:
         ("Arnulf III, Count of Tarn", "Arnulf III of Tarn was a son of Arnulf II. He died in 990.", "He died in 990."),
     ],
 )
-def test_a_pronoun_is_replaced_only_where_it_is_plain_who_is_meant(title: str, text: str, last: str) -> None:
+def test_a_pronoun_is_replaced_only_where_its_referent_is_clear(title: str, text: str, last: str) -> None:
     assert propositions(text, title)[-1] in (last, f"{title}: {last}")
 
 
-def test_a_topic_is_no_entity() -> None:
+def test_a_topic_is_not_an_entity() -> None:
     text = "Sick pay is full for four weeks. Ask Ines Calloway."
     document = Document("d", "Leave and holidays", text)
     (found,) = extract_by_rules(document, [Passage("p", "d", "Leave and holidays", 0, 0, len(text), text)])

@@ -1,4 +1,4 @@
-"""An extraction made elsewhere: triples become propositions at their passages, and bad rows are named."""
+"""An extraction made elsewhere: triples become propositions of their passages, and bad rows are reported."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def build(folder: Path, file: Path, documents: list[Document] = ISLES) -> BuildR
     return build_index(folder, documents, settings, lambda spec: HashEncoder())
 
 
-def test_triples_name_what_their_sentences_are_about_and_the_rest_is_read_by_rules(tmp_path: Path) -> None:
+def test_triples_name_the_entities_of_sentences_and_other_documents_use_the_rules(tmp_path: Path) -> None:
     report = build(tmp_path / "i", write(tmp_path / "x.jsonl", ROWS))
     assert report.read_by == {"import": 2, "rules": 3} and report.quarantined == 0
     index = open_index(tmp_path / "i")
@@ -100,7 +100,7 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
         ([], "line 2: a JSON list"),
     ],
 )
-def test_a_malformed_row_is_named_with_its_line(tmp_path: Path, row: object, message: str) -> None:
+def test_a_malformed_row_is_reported_with_its_line(tmp_path: Path, row: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_extraction(write(tmp_path / "x.jsonl", [{"id": "a", "triples": []}, row]))
     with pytest.raises(UserError, match=message):

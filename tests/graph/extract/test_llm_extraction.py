@@ -1,4 +1,4 @@
-"""Extraction by a model behind a real HTTP server: one call a passage, bounded failure, quarantine, retry, exit status."""
+"""Extraction by a model behind a real HTTP server: one call per passage, bounded failure, quarantine, retry, exit status."""
 
 import json
 import time
@@ -116,7 +116,7 @@ def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path
     assert index.passages_of("d010"), "a passage in quarantine can still be found by its own text"
 
 
-def test_retry_asks_for_failed_passages_alone_and_really_asks(tmp_path: Path) -> None:
+def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp_path: Path) -> None:
     broken = {"Ship 3", "Ship 7"}
 
     def say(body: dict[str, Any], number: int) -> str:
@@ -141,7 +141,7 @@ def test_retry_asks_for_failed_passages_alone_and_really_asks(tmp_path: Path) ->
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(whole, IndexData))
 
 
-def test_a_server_that_stops_loses_nothing_and_resume_goes_on(tmp_path: Path, capsys: Any) -> None:
+def test_nothing_is_lost_when_the_server_stops_and_resume_continues(tmp_path: Path, capsys: Any) -> None:
     up = 25
 
     def say(body: dict[str, Any], number: int) -> Any:
@@ -179,7 +179,7 @@ def test_a_document_half_read_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
 
-def test_calls_run_together_and_no_more_is_read_than_two_waves() -> None:
+def test_calls_run_concurrently_and_at_most_two_waves_are_read() -> None:
     read: list[str] = []
     answered = 0
 
@@ -200,7 +200,7 @@ def test_calls_run_together_and_no_more_is_read_than_two_waves() -> None:
     assert answered == len(server.requests) == len(read) == 180 and 4 < server.most_running
 
 
-def test_order_of_arrival_and_deleting_do_not_show(tmp_path: Path) -> None:
+def test_order_of_arrival_and_deletions_leave_no_trace(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         for name, order in (("a", [0, 1]), ("b", [1, 0]), ("c", [1, 0, 2])):
             for n in order:
@@ -249,7 +249,7 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
         assert len(server.requests) == 1
     with chat_server(lambda body, number: extraction_reply(body)) as moved:
         assert build(tmp_path / "i", ISLES[:2], moved, extractor_examples=str(examples)).documents == 2
-        assert len(moved.requests) == 1, "the same model at another address reads on"
+        assert len(moved.requests) == 1, "the same model at another address continues the build"
 
 
 def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

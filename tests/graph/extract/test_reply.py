@@ -1,4 +1,4 @@
-"""A model's reply, however bad, ends in supported occurrences or in one typed error."""
+"""A model's reply, however bad, yields supported occurrences or one typed error."""
 
 import json
 
@@ -43,7 +43,7 @@ def test_what_line_parsers_lose_survives(text: str, fragment: str) -> None:
     assert fragment.rstrip(".") in TEXT[occurrence.start - 100 : occurrence.end - 100]
 
 
-def test_an_occurrence_stands_at_the_sentence_it_shares_most_words_with() -> None:
+def test_an_occurrence_is_placed_at_the_sentence_it_shares_most_words_with() -> None:
     (occurrence,), _ = read_reply(reply(proposition("The Lantern (ferry) was built by Ada Marlow in 1911.")), PASSAGE)
     assert TEXT[occurrence.start - 100 : occurrence.end - 100].startswith("Ada Marlow built her")
     two = "Tarn is small. Ada Marlow was born there. She died of fever in Quill in 1931. It rains."
@@ -103,7 +103,7 @@ def test_fenced_and_slightly_broken_json_is_repaired() -> None:
     assert occurrence.text == "It rains." and dropped == 0
 
 
-def test_no_proposition_is_an_answer() -> None:
+def test_an_empty_list_of_propositions_is_a_valid_reply() -> None:
     assert read_reply(reply(), PASSAGE) == ((), 0)
 
 
@@ -121,7 +121,7 @@ values = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(value=values, cut=st.integers(0, 200))
-def test_any_reply_ends_in_occurrences_or_in_the_typed_error(value: object, cut: int) -> None:
+def test_any_reply_yields_occurrences_or_the_typed_error(value: object, cut: int) -> None:
     for text in (json.dumps(value), json.dumps({"propositions": value}), json.dumps({"propositions": [value]})[:cut]):
         try:
             occurrences, dropped = read_reply(text, PASSAGE)
@@ -132,7 +132,7 @@ def test_any_reply_ends_in_occurrences_or_in_the_typed_error(value: object, cut:
             assert occurrence.text.encode() and 100 <= occurrence.start < occurrence.end <= 100 + len(TEXT)
 
 
-def test_text_is_cleaned_of_what_no_database_or_terminal_takes() -> None:
+def test_text_is_cleaned_of_characters_no_database_or_terminal_accepts() -> None:
     assert plain("a\ud800b\x00c\nd") == "a b c d"
 
 
@@ -144,7 +144,7 @@ def test_support_is_counted_in_every_script() -> None:
     assert entities_within("Newer York", (), ["New York"]) == ((), 0)
 
 
-def test_the_schema_is_one_that_strict_servers_take() -> None:
+def test_strict_servers_accept_the_schema() -> None:
     def check(node: object) -> None:
         if isinstance(node, dict):
             if node.get("type") == "object":
@@ -172,7 +172,7 @@ def test_a_copy_of_the_passage_is_read_sentence_by_sentence() -> None:
     assert [each.text for each in read_reply(reply(two), PASSAGE)[0]] == [two["text"]]
 
 
-def test_a_cut_reply_counts_up_to_its_repetition_and_only_if_there_is_one() -> None:
+def test_a_truncated_reply_is_used_only_if_it_loops_and_up_to_the_repetition() -> None:
     looped = reply(*[proposition("It rains."), proposition("Ada Marlow built her in 1911.")] * 3, proposition("It"))
     whole = Reply.model_validate_json(reply(proposition("It rains."), proposition("It snows."), proposition("It")))
     assert goes_in_circles(looped[:-9]) and not goes_in_circles(whole.model_dump_json()[:-9])

@@ -77,7 +77,7 @@ def entities_of(index: Index, start: str) -> set[str]:
         ("یہ مینار ہے۔ وہ اونچا ہے۔", ["یہ مینار ہے۔", "وہ اونچا ہے۔"]),
     ],
 )
-def test_sentences_end_where_they_do_in_that_script(text: str, sentences: list[str]) -> None:
+def test_sentences_are_split_by_the_punctuation_of_their_script(text: str, sentences: list[str]) -> None:
     units = list(split_units(text))
     assert [unit.text for unit in units] == sentences == [text[unit.start : unit.end] for unit in units]
 
@@ -94,7 +94,7 @@ def test_sentences_end_where_they_do_in_that_script(text: str, sentences: list[s
         (THAI, "สร้าง", "สมชาย"),
     ],
 )
-def test_what_two_documents_share_is_a_name_and_leads_on(
+def test_a_term_that_two_documents_share_is_a_name_and_links_them(
     tmp_path: Path, documents: list[Document], sentence: str, name: str
 ) -> None:
     index = build(tmp_path / "i", [*documents, APART])
@@ -118,12 +118,12 @@ def test_what_two_documents_share_is_a_name_and_leads_on(
         ("부산", "그는 부산에서 살았다."),
     ],
 )
-def test_a_title_is_a_name_wherever_it_stands(title: str, text: str) -> None:
+def test_a_title_is_a_name_wherever_it_occurs(title: str, text: str) -> None:
     assert (0, title) in caseless_terms([text], title_keys(title))
     assert caseless_terms([text], []) == []
 
 
-def test_what_is_written_onto_a_noun_goes_where_the_noun_stands_otherwise_too() -> None:
+def test_an_affix_is_stripped_where_the_noun_also_occurs_without_that_affix() -> None:
     assert caseless_terms(["바다마을은 작다", "큰 바다마을에서"], []) == [(0, "바다마을"), (1, "바다마을")]
     often = ["바다마을은 작다", "바다마을은 곱다", "큰 바다마을에서"]
     assert caseless_terms(often, []) == [(0, "바다마을"), (1, "바다마을"), (2, "바다마을")]
@@ -135,20 +135,20 @@ def test_what_is_written_onto_a_noun_goes_where_the_noun_stands_otherwise_too() 
     ("question", "called"),
     [("서울타워는 어디에 있나?", "tower"), ("أين مرجان؟", "coral"), ("उस मीनार को किसने बनाया?", "minaret")],
 )
-def test_a_question_names_documents_without_casing(tmp_path: Path, question: str, called: str) -> None:
+def test_a_question_in_a_caseless_script_names_documents(tmp_path: Path, question: str, called: str) -> None:
     documents = [KOREAN[0], Document("coral", "مرجان", "مرجان قديم جدا."), Document("minaret", "मीनार", "मीनार ऊँची है।")]
     index = build(tmp_path / "i", documents)
     assert [index.sources()[document] for _, document in named_documents(index, question)] == [called]
 
 
-def test_parts_of_a_longer_name_are_none() -> None:
+def test_parts_of_a_longer_name_are_not_names() -> None:
     texts = ["林建国设计望海塔", "由林建国建造", "望海塔高三百米"]
     assert caseless_terms(texts, []) == [(0, "望海塔"), (0, "林建国"), (1, "林建国"), (2, "望海塔")]
     assert caseless_terms(["由林建国建造", "由林建国设计"], []) == [(0, "林建国"), (1, "林建国")]
     assert caseless_terms(texts, ["海塔"]) == sorted([*caseless_terms(texts, []), (0, "海塔"), (2, "海塔")])
 
 
-def test_words_of_every_sentence_are_none() -> None:
+def test_words_found_in_too_many_sentences_are_not_names() -> None:
     texts = [f"السفينة{chr(0x0628 + n % 20)} ترسو هناك" for n in range(40)]
     assert "ترسو هناك" not in {term for _, term in caseless_terms(texts, [])}
     assert "ترسو هناك" in {term for _, term in caseless_terms(texts[:RARE], [])}
@@ -159,7 +159,7 @@ def test_text_with_casing_is_left_to_the_rules() -> None:
 
 
 @given(st.permutations(range(8)))
-def test_the_order_of_texts_has_no_say(order: list[int]) -> None:
+def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
     texts = [document.text for document in JAPANESE + CHINESE + HINDI[:1] + KOREAN]
     plain = {(texts[row], term) for row, term in caseless_terms(texts, ["林建国"])}
     shuffled = [texts[row] for row in order]
@@ -167,11 +167,11 @@ def test_the_order_of_texts_has_no_say(order: list[int]) -> None:
 
 
 @given(st.text(alphabet="林建国望海塔のは 東京", max_size=30))
-def test_every_candidate_stands_in_its_text(text: str) -> None:
+def test_every_candidate_occurs_in_its_text(text: str) -> None:
     assert all(term in text and len(term) > 1 for term in candidates(text))
 
 
-def test_one_by_one_equals_in_bulk_and_deleting_takes_terms_away(tmp_path: Path) -> None:
+def test_adding_one_by_one_equals_bulk_and_deleting_removes_terms(tmp_path: Path) -> None:
     documents = JAPANESE + CHINESE[1:] + KOREAN[1:]
     whole = build(tmp_path / "bulk", documents).data
     for document in reversed(documents):

@@ -1,4 +1,4 @@
-"""`hierarchy` over some layers alone: the full ranking with the other layers taken out, and no answer for a layer that is not there."""
+"""`hierarchy` over selected layers: the full ranking without the other layers, and an error for a layer that does not exist."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def ask(index: Index, layers: list[int], top_k: int) -> Evidence:
 
 @given(st.sets(st.integers(0, 2)), st.integers(1, 60))
 @given_settings(max_examples=40, deadline=None)
-def test_some_layers_are_the_whole_ranking_without_the_others(tall: Index, layers: set[int], top_k: int) -> None:
+def test_selected_layers_give_the_full_ranking_without_the_others(tall: Index, layers: set[int], top_k: int) -> None:
     everything = ranked(ask(tall, [], 1000))
     assert {layer for _, layer, _ in everything} == {0, 1, 2} and len(everything) == 30 + len(tall.data.summary_ids)
     wanted = sorted((row for row in everything if not layers or row[1] in layers), key=lambda row: -row[0])[:top_k]

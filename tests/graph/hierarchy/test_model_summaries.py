@@ -89,7 +89,9 @@ def test_unchanged_communities_are_never_summarised_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("answer", [(400, '{"error": {"message": "too long"}}'), "", "word " * 500])
-def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, answer: Any, capsys: Any) -> None:
+def test_summaries_that_the_model_fails_to_write_are_chosen_from_the_texts(
+    tmp_path: Path, answer: Any, capsys: Any
+) -> None:
     with chat_server(lambda body, number: answer) as server:
         data = build(tmp_path / "i", server, documents(6))
     plain = build(tmp_path / "plain", None, documents(6))
@@ -135,7 +137,7 @@ def test_a_summary_is_the_sentences_of_its_reply(reply: str, finish: Any, expect
     assert (sentences["minItems"], sentences["maxItems"], sentences["items"]["maxLength"]) == (1, 6, 300)
 
 
-def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
+def test_one_failure_does_not_affect_the_others(tmp_path: Path) -> None:
     def some(body: dict[str, Any], number: int) -> Any:
         return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else say(body, number)
 
@@ -153,7 +155,7 @@ def test_passages_are_summarised_with_their_titles(tmp_path: Path) -> None:
     assert lines == {f"- Isle {n} It lies {n} miles off Tarn. Salt is made there." for n in range(4)}
 
 
-def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
+def test_the_command_line_sets_remembers_and_clears_the_summary_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
@@ -170,7 +172,7 @@ def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
         assert run("index", *into).exit_code == 0 and len(server.requests) == requested, "the index remembers its model"
     with chat_server(say) as moved:
         assert run("resume", folder, "--summary-model", f"openai:m@{moved.url}").exit_code == 0
-        assert moved.requests == [], "the same model at another address has said all this before"
+        assert moved.requests == [], "the replies of the same model at another address are in the ledger"
     assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
     assert run("index", *into, "--summary-model", "").exit_code == 0
     assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)

@@ -22,4 +22,4 @@ def test_a_large_pool_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Sentences, "release_memory", lambda self: given_back.append(1))
     for pool in ([], [3], list(range(0, 14, 2)), list(range(49, 20, -1))):
         assert np.array_equal(sentences.read(pool), vectors_ND[np.array(pool, np.int64)])
-    assert len(given_back) == 5, "of the pool of 29 alone"
+    assert len(given_back) == 5, "memory is released for the pool of 29 only"

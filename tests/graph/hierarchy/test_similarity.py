@@ -60,12 +60,12 @@ def test_two_cliques_and_a_loner_are_three_communities(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["leidenalg", "igraph"])
-def test_iterations_go_on_from_one_another_until_nothing_changes_or_the_most_are_done(method: str) -> None:
+def test_each_iteration_continues_the_last_until_convergence_or_the_limit(method: str) -> None:
     graph = similarity_graph(vectors(600, 5), 6, 0.0)
     by_count = [find_communities(graph, method, 3, iterations) for iterations in (1, 2, 10, 200, 400)]
     quality = [modularity(graph, found) for found in by_count]
     assert quality[0] < quality[1] <= quality[2] <= quality[3] and quality[2] > 0.99 * quality[3]
-    assert np.array_equal(by_count[3], by_count[4]), "it ended by itself"
+    assert np.array_equal(by_count[3], by_count[4]), "it converged before the limit"
     assert np.array_equal(by_count[2], find_communities(graph, method, 3))
 
 
@@ -74,7 +74,7 @@ def test_weights_decide_where_counts_are_equal() -> None:
     assert find_communities(sp.csr_array(square), "leidenalg", 0).tolist() == [0, 0, 1, 1]
 
 
-def test_a_summary_prefers_the_middle_avoids_repeats_and_keeps_its_length() -> None:
+def test_a_summary_prefers_central_sentences_avoids_repeats_and_fits_its_length() -> None:
     vectors_SD = unit_rows(np.array([[1, 0.1, 0], [1, 0.1, 0], [1, -0.3, 0.2], [0, 0, -1]], np.float32))
     assert choose_sentences(vectors_SD, lambda row: 10, 20) == [0, 2]
 
@@ -92,7 +92,7 @@ def test_modularity_of_two_joined_triangles_by_hand() -> None:
 
 
 def again(vectors_ND: np.ndarray, neighbours: int, least: float, known: KnownGraph) -> sp.csr_array:
-    """The graph of vectors, of which some were known before."""
+    """The graph of vectors, some of which were already known."""
     edit = edit_graph(vectors_ND, neighbours, least, known)
     return similarity_graph(vectors_ND, neighbours, least) if edit is None else known.after(edit)
 
@@ -103,10 +103,10 @@ def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
 
 
 @given(st.data(), st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([-1.0, 0.3, 0.7]))
-def test_a_graph_that_lost_and_gained_nodes_is_the_one_that_all_of_them_give(
+def test_a_graph_that_lost_and_gained_nodes_equals_one_built_from_scratch(
     data: st.DataObject, seed: int, neighbours: int, least: float
 ) -> None:
-    """Nodes are drawn from few vectors, so that many are twins; a few go, a few come, in any place."""
+    """Nodes are drawn from few vectors, so that many are identical; a few are removed and a few added, in any place."""
     pool_ND = vectors(40, seed)
     life = data.draw(
         st.lists(st.tuples(st.integers(0, 39), st.sampled_from("kkkkkkkkkkkkkkkk-+")), min_size=2, max_size=60)
@@ -123,7 +123,7 @@ def test_a_graph_that_lost_and_gained_nodes_is_the_one_that_all_of_them_give(
     assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
 
 
-def test_only_what_is_new_and_what_lost_a_neighbour_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_nodes_and_nodes_that_lost_a_neighbour_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors_ND = vectors(300, 7)
     first = similarity_graph(vectors_ND[1:], 4, 0.0)
     searched: list[int] = []
@@ -143,16 +143,16 @@ def test_only_what_is_new_and_what_lost_a_neighbour_is_searched(monkeypatch: pyt
     assert 0 < len(searched) < 30, "those that had it among their nearest"
 
 
-def test_twins_beyond_what_is_found_at_first_are_taken_in_order() -> None:
-    """40 twins and their like: which of them are neighbours does not depend on what a library finds first."""
+def test_ties_among_more_twins_than_a_search_finds_are_broken_by_row_order() -> None:
+    """Which of 40 identical vectors become neighbours does not depend on what a library finds first."""
     vectors_ND = np.concatenate([np.repeat(vectors(1, 3), 40, axis=0), vectors(5, 4)])
     graph = similarity_graph(vectors_ND, 2, -1.0)
     assert np.flatnonzero(graph[[39], :].toarray()).tolist() == [0, 1]
     assert np.flatnonzero(graph[[0], :].toarray()).tolist()[:2] == [1, 2] and graph[[0], :].nnz >= 39
 
 
-def test_a_new_node_joins_what_it_is_tied_to_most_and_the_known_ones_stay() -> None:
-    """Nodes 0–1 and 2–3 are known communities, 6 is alone; 4 has two ties to the first and a stronger one to the second, 5 has 4."""
+def test_a_new_node_joins_the_community_it_is_tied_to_most_and_known_nodes_stay() -> None:
+    """Nodes 0–1 and 2–3 are known communities, 6 is alone; 4 has two ties to the first and a stronger one to the second, 5 has one to 4."""
     ties = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
     graph = np.zeros((8, 8), np.float32)
     for (one, other), weight in ties.items():
@@ -162,11 +162,11 @@ def test_a_new_node_joins_what_it_is_tied_to_most_and_the_known_ones_stay() -> N
     assert known_N.tolist() == [8, 8, 3, 3, -1, -1, 12, -1]
     graph[0, 4] = graph[4, 0] = 0.25
     found = carry_communities(sp.csr_array(graph), known_N).tolist()
-    assert found[4] == found[5] == 1, "of equal ties to two communities, the lower known number"
+    assert found[4] == found[5] == 1, "of two communities with equal ties, the one with the lower known number"
 
 
 def grouped(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
-    """Vectors in groups of about ten near ones, as texts about the same things are."""
+    """Vectors in groups of about ten near ones, like texts about the same things."""
     draw = np.random.default_rng(seed)
     middles = draw.normal(size=(count // 10, dimensions))
     around = draw.normal(size=(count, dimensions))
@@ -174,7 +174,7 @@ def grouped(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dimensions", [64, 33])
-def test_a_graph_that_is_too_large_to_be_exact_has_nearly_all_edges_with_the_same_bits(
+def test_a_graph_too_large_for_exact_search_has_nearly_all_edges_bit_for_bit(
     dimensions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vectors_ND = grouped(3_000, dimensions)

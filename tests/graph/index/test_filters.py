@@ -52,14 +52,14 @@ def test_a_condition_compares_numbers_as_numbers_and_text_as_text(text: str, fou
     assert parse_condition(text).holds(found) is holds
 
 
-def test_bad_conditions_are_named(dated: Index) -> None:
+def test_bad_conditions_are_reported(dated: Index) -> None:
     with pytest.raises(UserError, match="Did you mean 'year'"):
         retrieve(dated, "x", _settings("dense", "yaer=1911"))
     with pytest.raises(
-        UserError, match=r"filter on 'pages': no document has it\. Expected a key of some document\. Known keys: "
+        UserError, match=r"filter on 'pages': no document has it\. Expected a key that some document has\. Known keys: "
     ):
         retrieve(dated, "x", _settings("dense", "pages=3"))
-    with pytest.raises(UserError, match="year>3000: no document of 5"):
+    with pytest.raises(UserError, match="year>3000: none of 5 documents meets it"):
         retrieve(dated, "x", _settings("dense", "year>3000"))
     with pytest.raises(UserError, match="key=value"):
         parse_condition("recent")
@@ -99,7 +99,7 @@ def test_a_filter_that_lets_all_through_changes_nothing(dated: Index) -> None:
         )
 
 
-def test_a_filtered_index_is_the_index_of_those_documents_alone(dated: Index, tmp_path: Path) -> None:
+def test_a_filtered_index_equals_an_index_of_those_documents_alone(dated: Index, tmp_path: Path) -> None:
     """Passages, propositions, occurrences and vectors equal those of an index that never had the other documents."""
     part = dated.where((parse_condition("year>=1900"),)).data
     documents = [
@@ -131,12 +131,12 @@ def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pyt
     one = parts[0].own_bytes(index.data)
     monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
-    assert list(index._restricted.values()) == [parts[0]], "the others went, the one in use stayed"
+    assert list(index._restricted.values()) == [parts[0]], "the others were evicted, the one in use stayed"
     monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one - 1)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
 
 
-def test_a_part_shares_what_lies_together_and_the_rest_is_counted(dated: Index) -> None:
+def test_a_part_shares_memory_of_contiguous_rows_and_counts_the_rest(dated: Index) -> None:
     index = replace(dated)
     whole = index.where(_settings("dense", "source=*").conditions)
     assert whole.data is index.data and whole.own_bytes(index.data) == 0

@@ -1,4 +1,4 @@
-"""Rows by name, against a table of all names; of an index with patched arrays too."""
+"""Rows by name, against a table of all names; also for an index with patched arrays."""
 
 from pathlib import Path
 from typing import get_args

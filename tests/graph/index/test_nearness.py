@@ -1,4 +1,4 @@
-"""Nearness: one scale for all encoders, so that no constant of retrieval is one encoder's."""
+"""Nearness: one scale for all encoders, so that no constant of retrieval is specific to one encoder."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from tests.graph.hashed import build
 from tests.places import ROOT
 
 SHARED = 0.8
-"""Of the squared length of every vector: the part that says nothing."""
+"""The share of every vector's squared length that carries no information."""
 QUESTIONS = (
     "Who founded the yard that built the Lantern?",
     "Where was the founder of the Marlow Yard born?",
@@ -32,7 +32,7 @@ SETTINGS = [*sorted((ROOT / "graph/retrieve").rglob("*.py")), ROOT / "graph/rand
 
 
 class CrowdedEncoder(HashEncoder):
-    """HashEncoder's vectors with one more number that all share: c becomes SHARED + (1 − SHARED) c, as with E5."""
+    """HashEncoder's vectors with one more component that all share: a cosine c becomes SHARED + (1 − SHARED) c, as with E5."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         own_ND = super().encode(texts)
@@ -42,7 +42,7 @@ class CrowdedEncoder(HashEncoder):
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
-    """The same documents by an encoder and by one whose vectors are crowded; both without synonyms, which are set in cosines."""
+    """The same documents indexed with a plain and with a crowded encoder; both without synonyms, whose threshold is a cosine."""
     folder = tmp_path_factory.mktemp("nearness")
     settings = {"min_synonym_similarity": 1.0}
     return build(folder / "plain", ISLES, **settings), build(
@@ -50,7 +50,7 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     )
 
 
-def test_what_is_usual_is_0_and_the_same_text_1(indexes: tuple[Index, Index]) -> None:
+def test_usual_similarity_becomes_0_and_similarity_to_the_same_text_1(indexes: tuple[Index, Index]) -> None:
     for index in indexes:
         usual = usual_cosine(index)
         found = normalised_similarity(index, np.array([usual, 1, (1 + usual) / 2, -1], np.float32))
@@ -68,7 +68,7 @@ def test_order_is_preserved(indexes: tuple[Index, Index]) -> None:
         assert found[0, 0] < found[1, 0] < found[2, 0]
 
 
-def test_to_a_question_no_more_is_usual_than_it_has_with_half_of_the_propositions(indexes: tuple[Index, Index]) -> None:
+def test_a_questions_usual_similarity_is_at_most_its_median_over_propositions(indexes: tuple[Index, Index]) -> None:
     """As among turns of one conversation, whose propositions are more like each other than like any question."""
     for index in indexes:
         questions_QD = index.encode_queries(list(QUESTIONS))
@@ -103,7 +103,7 @@ def test_a_crowded_encoder_finds_what_the_plain_one_finds(indexes: tuple[Index, 
 
 
 def constants(file: Path) -> Iterator[str]:
-    """The names of a module's own numbers."""
+    """The names of a module's constants."""
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -111,11 +111,11 @@ def constants(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.name)
-def test_no_constant_of_retrieval_is_named_in_cosines(file: Path) -> None:
+def test_no_retrieval_constant_is_named_after_a_cosine(file: Path) -> None:
     named = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
     assert not named, "measure nearness (graph/index/normalised_similarity.py)"
 
 
-def test_no_setting_of_a_query_is_in_cosines() -> None:
+def test_no_query_setting_is_a_cosine() -> None:
     schema = str(RetrieveSettings.model_json_schema()).casefold()
     assert "walk" in schema and "cosine" not in schema and "similarity" not in schema

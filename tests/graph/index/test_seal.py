@@ -1,4 +1,4 @@
-"""A part of an index for readers who may not know of the rest: nothing in it depends on what the rest says."""
+"""A part of an index for readers who must not know of the rest: nothing in it depends on the contents of the rest."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -45,7 +45,7 @@ def opened(folder: Path, documents: list[Document]) -> Index:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
-    """The index of all documents as its readers of team=sea know it, and the index of theirs alone."""
+    """The index of all documents as readers of team=sea see it, and an index of their documents alone."""
     folder = tmp_path_factory.mktemp("seal")
     return opened(folder / "all", OWN + FOREIGN).only(SEA), opened(folder / "own", OWN)
 
@@ -57,20 +57,20 @@ def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
             yield from ((field.name, text) for text in column)
 
 
-def test_no_column_has_a_word_of_the_rest(both: tuple[Index, Index]) -> None:
+def test_no_column_contains_a_word_from_the_rest(both: tuple[Index, Index]) -> None:
     sealed, _ = both
     found = [(name, text) for name, text in texts_of(sealed.data) if any(word in text.casefold() for word in WORDS)]
     assert found == []
     assert "b/" not in {source[:2] for source in sealed.sources()} and len(sealed.sources()) == 3
 
 
-def test_a_filter_alone_would_leave_some(tmp_path: Path) -> None:
-    """What the seal is for."""
+def test_a_filter_alone_would_leave_such_words(tmp_path: Path) -> None:
+    """This is what the seal prevents."""
     filtered = opened(tmp_path / "all", OWN + FOREIGN).where(SEA)
     assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
 
 
-def test_terms_and_entities_are_those_of_an_index_of_its_own(both: tuple[Index, Index]) -> None:
+def test_terms_and_entities_equal_those_of_a_separate_index(both: tuple[Index, Index]) -> None:
     sealed, alone = both
     assert list(sealed.data.term_texts) == list(alone.data.term_texts)
     np.testing.assert_array_equal(sealed.data.term_idf_W, alone.data.term_idf_W)
@@ -80,7 +80,7 @@ def test_terms_and_entities_are_those_of_an_index_of_its_own(both: tuple[Index, 
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-def test_what_is_found_and_its_scores_are_those_of_an_index_of_its_own(both: tuple[Index, Index], mode: str) -> None:
+def test_results_and_scores_equal_those_of_a_separate_index(both: tuple[Index, Index], mode: str) -> None:
     settings = RetrieveSettings.model_validate({"mode": mode, "top_k": 9})
     for question in ("Where does the ferry call?", "Who built the Lantern?", "zanzibar quaxley bread"):
         sealed, alone = (retrieve(index, question, settings) for index in both)
@@ -89,7 +89,7 @@ def test_what_is_found_and_its_scores_are_those_of_an_index_of_its_own(both: tup
         ]
 
 
-def test_a_proposition_of_both_keeps_only_the_names_that_it_spells(both: tuple[Index, Index]) -> None:
+def test_a_proposition_of_both_parts_keeps_only_the_names_in_its_text(both: tuple[Index, Index]) -> None:
     sealed, _ = both
     rows = [row for row, text in enumerate(sealed.data.proposition_texts) if text == "Tarn is a village of 312 people."]
     assert len(rows) == 1
@@ -98,7 +98,7 @@ def test_a_proposition_of_both_keeps_only_the_names_that_it_spells(both: tuple[I
     assert "Tarn" in shared.entities and all(entity in shared.text for entity in shared.entities)
 
 
-def test_a_part_without_documents_is_empty_and_one_of_all_is_the_index(tmp_path: Path) -> None:
+def test_a_part_without_documents_is_empty_and_a_part_with_all_is_the_index(tmp_path: Path) -> None:
     index = opened(tmp_path / "own", OWN)
     empty = index.only((parse_condition("team=nobody"),))
     assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)

@@ -1,6 +1,6 @@
-"""Fetching that is disturbed: by another process, by its own death, by damage found later, by a cache that cannot be written.
+"""Disturbed fetches: another process, a kill, damage found later, a cache that cannot be written.
 
-What is fetched is a small file, and its conversion, which needs a real model, writes a small folder; all else is as it runs.
+The fetched file is small, and a stand-in for the conversion, which needs a real model, writes a small folder; all else is real.
 """
 
 import hashlib
@@ -111,13 +111,13 @@ def test_a_record_without_checksums_is_reported(record: str, tmp_path: Path) -> 
 
 
 def test_a_cache_that_cannot_be_written_is_reported(gguf: Path, tmp_path: Path) -> None:
-    """Its place is taken by a file: permissions do not bind everyone who runs the tests."""
+    """A file is in its place, because permissions would not stop a superuser who runs the tests."""
     (tmp_path / "cache").write_text("")
     with pytest.raises(UserError, match=r"smollm2: cannot be written \(.*XDG_CACHE_HOME"):
         fetch(MODEL, print, gguf)
 
 
-def test_a_whole_model_is_taken_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
+def test_a_whole_model_is_used_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
     assert begin(gguf).wait(120) == 0
     lock = folder_of(MODEL).parent / "fetching.lock"
     lock.unlink()

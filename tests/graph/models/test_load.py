@@ -1,4 +1,4 @@
-"""Folders of models with one thing wrong: training and serving refuse each by name, where the libraries go on with random weights."""
+"""Model folders with one thing wrong: training and serving refuse each and name it, where the libraries would use random weights."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ def adapter(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def edit(name: str, **changes: object) -> Damage:
-    """Another value for entries of a JSON file."""
+    """Damage that changes entries of a JSON file."""
 
     def change(folder: Path) -> None:
         file = folder / name
@@ -49,7 +49,7 @@ def edit(name: str, **changes: object) -> Damage:
 
 
 def without(name: str) -> Damage:
-    """A weight that the file does not have."""
+    """Damage that removes a weight from the file."""
 
     def drop(folder: Path) -> None:
         weights = load_file(folder / WEIGHTS)
@@ -60,7 +60,7 @@ def without(name: str) -> Damage:
 
 
 def cut(name: str) -> Damage:
-    """A file whose end is missing, as a copy that was interrupted leaves it."""
+    """Damage that cuts off the end of a file, as an interrupted copy does."""
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-100])
 
 
@@ -130,15 +130,15 @@ def test_a_damaged_adapter_is_refused_by_name(
 def test_an_adapter_on_an_adapter_is_refused(opened: Callable[[str], object], adapter: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(adapter, tmp_path / "second")
     edit("adapter_config.json", base_model_name_or_path=str(adapter))(folder)
-    with pytest.raises(UserError, match=r"is an adapter itself.*--merge"):
+    with pytest.raises(UserError, match=r"is itself an adapter.*--merge"):
         opened(str(folder))
 
 
 @pytest.mark.parametrize("opened", [load_policy, open_hf])
-def test_an_adapter_on_a_base_that_was_trained_on_is_refused(
+def test_an_adapter_whose_base_was_trained_further_is_refused(
     opened: Callable[[str], object], adapter: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """Names and shapes fit; only the run's record tells that these are other weights."""
+    """Names and shapes fit; only the run's record shows that these are other weights."""
     other, folder = shutil.copytree(whole, tmp_path / "other"), shutil.copytree(adapter, tmp_path / "run")
     edit("adapter_config.json", base_model_name_or_path=str(other))(folder)
     opened(str(folder))
@@ -147,12 +147,12 @@ def test_an_adapter_on_a_base_that_was_trained_on_is_refused(
         opened(str(folder))
 
 
-def test_what_is_whole_opens(whole: Path, adapter: Path) -> None:
+def test_whole_models_and_adapters_open(whole: Path, adapter: Path) -> None:
     assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
 
 
 def test_weights_that_are_not_numbers_are_reported(whole: Path, tmp_path: Path) -> None:
-    """As a run that diverged may leave them: greedy decoding would write one token on and on."""
+    """A diverged run may leave such weights: greedy decoding would repeat one token endlessly."""
     folder = shutil.copytree(whole, tmp_path / "copy")
     weights = load_file(folder / WEIGHTS)
     weights[LAYER][0, 0] = torch.nan

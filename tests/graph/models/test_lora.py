@@ -48,14 +48,14 @@ def write_adapter(folder: Path, **options: object) -> Path:
 
 
 def base_of(folder: Path, family: str = "qwen2") -> Path:
-    """The folder of a base of a family, beside an adapter."""
+    """The folder of a base model of a family, inside `folder`."""
     base = folder / f"base-{family}"
     base.mkdir(exist_ok=True)
     (base / "config.json").write_text(json.dumps({"model_type": family}))
     return base
 
 
-def test_the_changes_are_those_of_pefts_merge(adapter: Path) -> None:
+def test_the_changes_equal_those_of_pefts_merge(adapter: Path) -> None:
     from peft import PeftModel
 
     before = dict(tiny().named_parameters())
@@ -77,7 +77,7 @@ def test_numbers_are_read_as_torch_reads_them(tmp_path: Path, dtype: torch.dtype
     np.testing.assert_array_equal(read_safetensors(tmp_path / "x.safetensors")["a"], values.float().numpy())
 
 
-def test_what_it_cannot_merge_is_refused(adapter: Path, tmp_path: Path) -> None:
+def test_adapters_that_cannot_be_merged_are_refused(adapter: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="adapter of llama"):
         lora_changes(adapter, base_of(adapter, "llama"))
     with pytest.raises(UserError, match="use_dora"):
@@ -98,7 +98,7 @@ def test_what_it_cannot_merge_is_refused(adapter: Path, tmp_path: Path) -> None:
         read_safetensors(tmp_path / "x.safetensors")
 
 
-def test_the_reader_that_ships_is_small_names_its_base_and_its_sets(tmp_path: Path) -> None:
+def test_the_shipped_reader_is_small_and_names_its_base_and_data_sets(tmp_path: Path) -> None:
     folder = Path(resolve("reader"))
     assert (folder / "adapter_model.safetensors").stat().st_size < 20e6
     assert adapter_base(str(folder)) == "qwen2.5-coder-0.5b" and answer_form(folder) == "cited"
@@ -109,7 +109,7 @@ def test_the_reader_that_ships_is_small_names_its_base_and_its_sets(tmp_path: Pa
     assert all(name in card for name in ("SQuAD", "HotpotQA", "Natural Questions", "BoolQ", "2Wiki", "FairytaleQA"))
 
 
-def test_a_folder_called_as_the_reader_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_named_like_the_reader_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reader").mkdir()
     assert resolve("reader") == "reader"

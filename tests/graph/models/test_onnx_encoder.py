@@ -1,4 +1,4 @@
-"""The encoder in ONNX Runtime: torch's vectors, made once, left alone where they would differ. With the real MiniLM."""
+"""The encoder in ONNX Runtime: it gives torch's vectors, is exported once, and is not used where they would differ. With the real MiniLM."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> SentenceEncoder:
 
 
 def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
-    """What torch makes of the texts: more than a few of them go there."""
+    """The texts as torch encodes them: batches of more than a few go to torch."""
     return encoder.encode([*texts, *["another"] * FEW])[: len(texts)]
 
 
@@ -69,7 +69,7 @@ def test_a_question_loads_no_torch(cache: Path, encoder: SentenceEncoder) -> Non
 
 
 @pytest.mark.parametrize("change", ["cut", "garbled", "not usable", "no json", "another format", "none"])
-def test_what_is_not_whole_is_left_alone(
+def test_a_damaged_or_unusable_export_is_ignored(
     encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     whole = folder_of(encoder.fingerprint)
@@ -92,7 +92,7 @@ def test_what_is_not_whole_is_left_alone(
 def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A prompt whose words are left out of the mean, which the export knows nothing of."""
+    """Its prompt's words are left out of the mean, which the export does not support."""
     own = tmp_path / "encoder"
     own.mkdir()
     for file in encoder_folder(MINILM).rglob("*"):
@@ -124,7 +124,7 @@ def test_without_the_libraries_the_model_is_not_even_loaded(tmp_path: Path, monk
     assert "_model" not in encoder.__dict__ and not any(tmp_path.iterdir())
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     encoder = SentenceEncoder(encoder_folder(MINILM))
@@ -133,7 +133,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
 
 
 def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
-    """Export the encoder, with `model` for what torch writes."""
+    """Export the encoder, with `model` in place of what torch would write."""
     from graph.models import onnx_export
 
     monkeypatch.setattr(onnx_export, "write_export", lambda own, file, folder: (folder / MODEL).write_bytes(model))
@@ -141,10 +141,10 @@ def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: byt
 
 
 @pytest.mark.parametrize("model", [b"no model at all", b""])
-def test_an_export_that_onnx_runtime_refuses_is_left_alone(
+def test_an_export_that_onnx_runtime_refuses_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: bytes
 ) -> None:
-    """Its errors have no base but Exception."""
+    """ONNX Runtime's errors derive directly from Exception."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = SentenceEncoder(encoder_folder(MINILM))
     export(encoder, monkeypatch, model)
@@ -153,7 +153,7 @@ def test_an_export_that_onnx_runtime_refuses_is_left_alone(
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 
-def test_a_place_that_is_taken_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_occupied_export_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when another process puts its own export there first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = SentenceEncoder(encoder_folder(MINILM))

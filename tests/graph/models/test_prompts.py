@@ -1,4 +1,4 @@
-"""Any sentence encoder: prompts and pooling as its folder tells them, and no guess where it tells none. With the real MiniLM."""
+"""Any sentence encoder: prompts and pooling as its folder states them, and no guess where it does not. With the real MiniLM."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def minilm_with_prompts(tmp_path: Path) -> Path:
     ],
     ids=["e5", "embeddinggemma", "qwen3", "of other tasks", "none"],
 )  # fmt: skip
-def test_the_folder_tells_its_prompts(tmp_path: Path, prompts: object, expected: Prompts) -> None:
+def test_prompts_are_read_from_the_folder(tmp_path: Path, prompts: object, expected: Prompts) -> None:
     assert prompts_of(with_prompts(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())
 
 
@@ -65,17 +65,17 @@ def test_the_folder_tells_its_prompts(tmp_path: Path, prompts: object, expected:
         ("like5-small", "", ""),
     ],
 )
-def test_a_folder_that_tells_none_has_those_of_its_family(tmp_path: Path, name: str, query: str, passage: str) -> None:
+def test_a_folder_without_prompts_gets_those_of_its_family(tmp_path: Path, name: str, query: str, passage: str) -> None:
     for prompts in (None, {"query": "", "document": ""}):
         assert prompts_of(with_prompts(tmp_path, prompts), name) == (Prompts(query, passage), False)
     assert prompts_of(tmp_path / "nothing", name) == (Prompts(query, passage), False)
     assert prompts_of(with_prompts(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
 
 
-def test_prompts_stand_before_questions_and_texts_and_in_the_fingerprint(
+def test_prompts_precede_questions_and_texts_and_enter_the_fingerprint(
     minilm_with_prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # Without an export of one of them.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # It has no export of either encoder.
     prompted, plain = open_encoder(str(minilm_with_prompts)), open_encoder(MINILM)
     texts = ["Who built the lighthouse?", "The lighthouse was built by Ada."]
     for found, prompt in ((prompted.encode_queries(texts), "query: "), (prompted.encode(texts), "passage: ")):
@@ -104,11 +104,13 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
             r"modules\.json has no Pooling.*and the pooling that it was trained with",
         ),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"no tokenizer\.json"),
-        (lambda folder: replaced(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: no JSON"),
+        (lambda folder: replaced(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: not JSON"),
     ],
     ids=["no modules", "no pooling's settings", "no pooling", "no tokenizer", "broken settings"],
 )
-def test_prompts_that_cannot_be_read_are_not_guessed(minilm_with_prompts: Path, broken: object, message: str) -> None:
+def test_files_that_are_missing_or_broken_are_reported_and_not_guessed(
+    minilm_with_prompts: Path, broken: object, message: str
+) -> None:
     broken(minilm_with_prompts)  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
         open_encoder(str(minilm_with_prompts))

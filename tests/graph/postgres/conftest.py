@@ -1,4 +1,4 @@
-"""For each test a database of its own with pgvector in it."""
+"""A separate database with pgvector for each test, or for each file."""
 
 from collections.abc import Iterator
 
@@ -16,6 +16,6 @@ def database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_database(postgres: str) -> Iterator[str]:
-    """The same for all tests of a file, which leave it as they find it."""
+    """One such database for all tests of a file, which must leave it as they found it."""
     with fresh_database(postgres, "shared", with_pgvector=True) as dsn:
         yield dsn

@@ -1,4 +1,4 @@
-"""An index large enough that PostgreSQL's planner has a choice, made of arrays: what no one reads in it is empty."""
+"""An index large enough to give PostgreSQL's planner a choice, made of arrays; what no test reads in it is empty."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def texts_of(kind: str, count: int) -> Strings:
 
 
 def large_index(index: Index, documents: int, passages: int, entities: int) -> Index:
-    """`index` with other contents: every passage states one proposition, which mentions MENTIONS entities; documents have one of COLOURS."""
+    """`index` with other contents: every passage states one proposition, which mentions MENTIONS entities; documents have one of COLOURS colours."""
     random = np.random.default_rng(0)
     own = np.arange(passages)
     document_P = np.sort(own % documents)

@@ -73,7 +73,7 @@ def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> No
     assert SECRET not in line and "PGPASSWORD" in line
 
 
-def test_the_name_of_a_database_is_what_the_string_says_of_its_place() -> None:
+def test_a_database_is_named_by_its_location_in_the_connection_string() -> None:
     assert (
         database_of(f"postgresql://me:{SECRET}@db:5433/docs?sslpassword={SECRET}&options=-c%20a%3Db")
         == "postgresql://me@db:5433/docs"
@@ -83,7 +83,7 @@ def test_the_name_of_a_database_is_what_the_string_says_of_its_place() -> None:
     )
 
 
-def test_the_command_tells_it_before_it_writes_anything(hashed_isles: Path) -> None:
+def test_the_command_reports_the_problem_before_it_writes_anything(hashed_isles: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         dsn = f"postgresql://me:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/docs"
@@ -99,4 +99,4 @@ def test_without_psycopg_the_extra_is_named(words: list[str]) -> None:
     command = [sys.executable, "-P", "-c", script, *words]
     done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.endswith(". Expected the extra scale. pip install 'modegraph[scale]'\n")
+    assert done.stderr.endswith(". Expected the extra `scale`. pip install 'modegraph[scale]'\n")

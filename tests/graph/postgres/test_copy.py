@@ -34,7 +34,7 @@ def encoder(spec: str) -> HashEncoder:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An index with a past: documents added, replaced and deleted, so that its rows have gaps and its vectors several segments."""
+    """An index with a history: documents added, replaced and deleted, so that its rows have gaps and its vectors several segments."""
     folder = tmp_path / "index"
     settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
     build_index(folder, [*ISLES[:3], *guild_documents()[:12]], settings, encoder)
@@ -51,7 +51,7 @@ def tables_of(file: Path, tables: tuple[str, ...]) -> dict[str, list[Any]]:
         return {table: sorted(connection.execute(f"SELECT * FROM {table}")) for table in tables}
 
 
-def test_every_table_of_an_index_is_copied_but_what_changed_since_its_arrays(folder: Path) -> None:
+def test_every_table_is_copied_except_the_changes_since_the_last_arrays(folder: Path) -> None:
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as connection:
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert there == {*TABLES, "changed"}
@@ -64,7 +64,7 @@ def derived(folder: Path) -> dict[str, bytes]:
 
 
 def call(ledger: Path, count: int) -> ScriptedModel:
-    """A model that got `count` different questions through the ledger."""
+    """A model that was asked `count` different questions through the ledger."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
     requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
     Ledger(model, ledger).complete(requests)
@@ -77,7 +77,7 @@ def refused(call: Any) -> str:
     return str(caught.value)
 
 
-def test_a_copy_of_a_copy_is_the_index_to_the_byte(folder: Path, database: str, tmp_path: Path) -> None:
+def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database: str, tmp_path: Path) -> None:
     call(folder / LEDGER, 3)
     before = tables_of(folder / SQLITE_FILE, TABLES)
     sent = copy_to_database(folder, database)
@@ -93,7 +93,7 @@ def test_a_copy_of_a_copy_is_the_index_to_the_byte(folder: Path, database: str, 
     assert index_status(tmp_path / "back").generation == generation
     compact_index(folder, encoder)
     compact_index(tmp_path / "back", encoder)
-    assert index_status(folder).generation == generation + 1, "its segments were several"
+    assert index_status(folder).generation == generation + 1, "it had several segments"
     assert same_but_number(derived(folder), generation + 1) == same_but_number(derived(tmp_path / "back"), generation)
     assert call(tmp_path / "back" / LEDGER, 4).requests[0].messages[0].content == "question 3 é", (
         "stored calls are not repeated"
@@ -109,7 +109,7 @@ def same_but_number(files: dict[str, bytes], generation: int) -> dict[str, Any]:
     return {**named, "manifest.json": manifest}
 
 
-def test_a_copy_of_a_compact_index_has_every_byte_of_it(tmp_path: Path, database: str) -> None:
+def test_a_copy_of_a_compact_index_equals_it_byte_for_byte(tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "index", ISLES, IndexSettings(min_similarity=0.1), encoder)
     compact_index(tmp_path / "index", encoder)
     copy_to_database(tmp_path / "index", database)
@@ -123,7 +123,7 @@ def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, databas
     assert "holds an index already. Expected a database without one" in refused(
         lambda: copy_to_database(folder, database)
     )
-    assert "exists already. Expected a new or empty folder" in refused(
+    assert "already exists. Expected a new or empty folder" in refused(
         lambda: copy_to_folder(database, folder, encoder)
     )
     assert "no index in schema modegraph_index" in refused(
@@ -139,7 +139,7 @@ def test_texts_of_the_database_sort_by_bytes(folder: Path, database: str) -> Non
         assert connection.execute(query).fetchall() == [("C",)]
 
 
-def test_a_name_with_a_null_is_named_and_nothing_is_copied(tmp_path: Path, database: str) -> None:
+def test_a_source_with_a_nul_character_is_reported_and_nothing_is_copied(tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "i", [*ISLES, Document("o\0dd", "", "A mark in its name.")], IndexSettings(), encoder)
     assert "documents 'o\\x00dd': a NUL character" in refused(lambda: copy_to_database(tmp_path / "i", database))
     with psycopg.connect(database) as connection:
@@ -162,11 +162,11 @@ def test_another_version_of_the_schema_names_the_migration(folder: Path, databas
         lambda: copy_to_folder(database, tmp_path / "back", encoder),
         lambda: copy_to_database(folder, database),
     ):
-        assert f"migration 9999-later, of a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
+        assert f"migration 9999-later, from a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations")
     message = refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
-    assert "migration 0001-rows was not run there" in message and not (tmp_path / "back").exists()
+    assert "migration 0001-rows has not been run" in message and not (tmp_path / "back").exists()
 
 
 def test_migrations_are_numbered_from_one_without_gaps() -> None:
@@ -180,7 +180,7 @@ def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, databas
     assert tables_of(tmp_path / "back" / SQLITE_FILE, TABLES[1:]) == tables_of(folder / SQLITE_FILE, TABLES[1:])
 
 
-def test_a_copy_out_that_is_cut_off_leaves_nothing(
+def test_an_interrupted_copy_to_a_folder_leaves_nothing(
     folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_to_database(folder, database)
@@ -200,7 +200,7 @@ def test_a_copy_out_that_is_cut_off_leaves_nothing(
     assert not (tmp_path / "back" / LEDGER).exists() and verify_index(tmp_path / "back") == []
 
 
-def test_the_command_goes_either_way(
+def test_the_command_copies_in_either_direction(
     folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)

@@ -1,4 +1,4 @@
-"""An export equals the index, replaces the former one whole or not at all, and keeps its hands off what is not its own."""
+"""An export equals the index, replaces the previous one whole or not at all, and leaves alone what it did not make."""
 
 import json
 import signal
@@ -53,7 +53,7 @@ def schemas(dsn: str) -> set[str]:
 
 
 def refused(index: Index, dsn: str, schema: str = "modegraph") -> str:
-    """What a refused export says, with everything in the database as it was before."""
+    """The message of a refused export, which must leave everything in the database as it was."""
     before = state(dsn)
     with pytest.raises(UserError) as caught:
         export_index(index, dsn, schema)
@@ -66,7 +66,7 @@ def state(dsn: str) -> tuple[set[str], list[tuple[Any, ...]]]:
     return schemas(dsn), rows(dsn, tables)
 
 
-def test_the_tables_are_those_of_parquet(index: Index, database: str) -> None:
+def test_the_tables_equal_those_of_the_parquet_export(index: Index, database: str) -> None:
     done = export_index(index, database)
     assert done.maintenance_work_mem == "64MB" and schemas(database) == {"modegraph"}
     for name, table in index_tables(index).items():
@@ -104,7 +104,7 @@ def test_texts_sort_by_bytes_and_vectors_have_their_index(index: Index, database
     assert rows(database, analysed) == [("export",)]
 
 
-def test_a_later_export_replaces_the_former_and_only_that(index: Index, database: str) -> None:
+def test_a_later_export_replaces_the_previous_one_and_nothing_else(index: Index, database: str) -> None:
     export_index(index, database)
     export_index(index, database, "other")
     fewer = large_index(index, 3, 20, 10)
@@ -142,11 +142,11 @@ def test_a_killed_export_leaves_the_former(index: Index, database: str) -> None:
         [sys.executable, "-P", "-c", KILLED, index.folder, database], env={"PYTHONPATH": str(ROOT)}, check=False
     )
     assert ended.returncode == -signal.SIGKILL
-    assert export_index(index, database, "again").rows["occurrences"] > 3, "nothing is held by the dead"
+    assert export_index(index, database, "again").rows["occurrences"] > 3, "the killed process holds no lock"
     assert state(database)[1][: len(before[1])] == before[1] and schemas(database) == {"modegraph", "again"}
 
 
-def test_a_connection_that_ends_half_way_leaves_the_former(
+def test_a_connection_lost_half_way_leaves_the_previous_export(
     index: Index, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export_index(index, database)
@@ -172,14 +172,14 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
         first = threading.Thread(target=export_index, args=(index, database))
         first.start()
         assert begun.wait(60)
-        assert "schema modegraph is being exported to. Expected one export at a time" in refused(index, database)
+        assert "export to schema modegraph is running. Expected one export at a time" in refused(index, database)
     export_index(index, database, "other")
     end.set()
     first.join()
     assert schemas(database) == {"modegraph", "other"}
 
 
-def test_pgvector_is_needed_and_not_an_old_one(index: Index, database: str) -> None:
+def test_a_recent_pgvector_is_required(index: Index, database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE pg_extension SET extversion = '0.8.3' WHERE extname = 'vector'")
     assert "pgvector 0.8.3. Expected pgvector 0.8.4 or newer" in refused(index, database)
@@ -191,11 +191,11 @@ def test_pgvector_is_needed_and_not_an_old_one(index: Index, database: str) -> N
     )
 
 
-def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, database: str) -> None:
+def test_schemas_not_exported_by_this_role_in_this_format_are_left_alone(index: Index, database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.passages (id text); CREATE ROLE reader LOGIN")
     try:
-        assert "schema theirs is no export of an index" in refused(index, database, "theirs")
+        assert "schema theirs is not an export of an index" in refused(index, database, "theirs")
         reader = database.replace("postgres@", "reader@")
         assert "permission denied for database one. Expected a role with that permission" in refused(index, reader)
         export_index(index, database)
@@ -204,7 +204,7 @@ def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, datab
         assert "schema modegraph belongs to another role" in refused(index, reader)
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 2")
-        assert "schema modegraph has format 2, of a newer modegraph. Expected at most format 1" in refused(
+        assert "schema modegraph has format 2, from a newer modegraph. Expected at most format 1" in refused(
             index, database
         )
         with psycopg.connect(database) as connection:
@@ -221,7 +221,7 @@ def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, datab
 
 @pytest.mark.parametrize("name", ["pg_mine", "Mine", "a b", 'x"; DROP', "a" * 41, ""])
 def test_a_schema_has_a_plain_name(index: Index, name: str) -> None:
-    with pytest.raises(UserError, match="up to 40 of a-z"):
+    with pytest.raises(UserError, match="up to 40 characters from a-z"):
         export_index(index, "host=nowhere.invalid", name)
 
 
@@ -255,10 +255,10 @@ def test_the_command_writes_into_a_schema(index: Index, database: str) -> None:
     assert schemas(database) == {"modegraph", "mine"}
 
 
-def test_a_schema_is_for_postgresql_and_formats_go_one_by_one(index: Index, database: str, tmp_path: Path) -> None:
-    assert "a schema with --postgres only" in str(
+def test_a_schema_needs_postgresql_and_each_export_has_one_format(index: Index, database: str, tmp_path: Path) -> None:
+    assert "a schema only with --postgres" in str(
         run(index.folder, "--html", tmp_path / "a", "--schema", "s").exception
     )
-    assert "a limit with --html only" in str(run(index.folder, "--postgres", database, "--page-limit", 3).exception)
+    assert "a limit only with --html" in str(run(index.folder, "--postgres", database, "--page-limit", 3).exception)
     both = str(run(index.folder, "--html", tmp_path / "a", "--postgres", database).exception)
     assert both.startswith("--html and --postgres. Expected one of --graphml, --parquet, --html, --postgres")

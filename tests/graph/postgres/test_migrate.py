@@ -1,4 +1,4 @@
-"""Migrations of the store: a schema of before is brought up to date with its rows, and the indexes that are made are those that statements use."""
+"""Migrations of the store: an older schema is brought up to date with its rows, and statements use the indexes that migrations make."""
 
 import re
 from contextlib import closing
@@ -35,12 +35,12 @@ def index(tmp_path: Path, database: str) -> Path:
     return tmp_path / "index"
 
 
-def test_a_schema_of_before_is_brought_up_to_date_by_the_next_writer_with_its_rows(index: Path, database: str) -> None:
+def test_an_older_schema_is_brought_up_to_date_with_its_rows_by_the_next_writer(index: Path, database: str) -> None:
     rows = index_status(index).rows
     with psycopg.connect(database) as connection:
         connection.execute(AS_BEFORE_0004)
     with pytest.raises(
-        UserError, match=r"migration 0004-indexes was not run there\. Expected all of them\. A command that writes"
+        UserError, match=r"migration 0004-indexes has not been run\. Expected every migration\. Run a command"
     ):
         index_status(index)
     build_index(index, ISLES, SETTINGS, encoder)
@@ -49,7 +49,7 @@ def test_a_schema_of_before_is_brought_up_to_date_by_the_next_writer_with_its_ro
     assert index_status(index).rows["documents"] == rows["documents"] + 1
 
 
-def test_queries_of_each_turn_read_only_an_index(index: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_of_each_turn_use_index_only_scans(index: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_index(index, encoder)
     statements: list[str] = []
     with closing(open_store(index)) as store:

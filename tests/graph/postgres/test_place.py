@@ -1,4 +1,4 @@
-"""An index whose rows are in PostgreSQL: made by --store, found from its folder by every command, refused in one line where it cannot be had."""
+"""An index whose rows are in PostgreSQL: made with --store, found from its folder by every command, refused in one line where it cannot be used."""
 
 import json
 import socket
@@ -78,7 +78,7 @@ def test_every_command_finds_the_rows_from_the_folder(
     assert names == {"arrays", DATABASE, "manifest.json", "vectors"}, "no index.sqlite"
 
 
-def test_it_is_the_index_that_sqlite_makes(index: Path, tmp_path: Path, database: str) -> None:
+def test_it_equals_the_index_that_sqlite_makes(index: Path, tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "twin", ISLES, SETTINGS, encoder)
     assert index_status(index).identity == index_status(tmp_path / "twin").identity
     copy_to_folder(database, tmp_path / "out", encoder)
@@ -88,7 +88,7 @@ def test_it_is_the_index_that_sqlite_makes(index: Path, tmp_path: Path, database
     assert f"its rows are in {database}" in refused(lambda: copy_to_database(index, database))
 
 
-def test_an_index_that_was_copied_into_a_database_is_taken_up_by_a_new_folder(tmp_path: Path, database: str) -> None:
+def test_a_new_folder_can_adopt_an_index_copied_into_a_database(tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "old", ISLES[1:], SETTINGS, encoder)
     copy_to_database(tmp_path / "old", database)
     place_in_database(tmp_path / "new", database)
@@ -98,14 +98,14 @@ def test_an_index_that_was_copied_into_a_database_is_taken_up_by_a_new_folder(tm
     assert_same_index(load_arrays(tmp_path / "new", IndexData), load_arrays(tmp_path / "old", IndexData))
 
 
-def test_what_cannot_be_is_refused_and_leaves_no_folder(index: Path, tmp_path: Path, database: str) -> None:
-    assert "Leave it to PGPASSWORD" in refused(
+def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_path: Path, database: str) -> None:
+    assert "Put it in PGPASSWORD" in refused(
         lambda: place_in_database(tmp_path / "new", database.replace("postgres@", "postgres:hunter2@"))
     )
     elsewhere = database.rpartition("/")[0] + "/postgres"
     assert f"its rows are in {database}, not in {elsewhere}" in refused(lambda: place_in_database(index, elsewhere))
     build_index(tmp_path / "file", ISLES, SETTINGS, encoder)
-    assert "its rows are in no database" in refused(lambda: place_in_database(tmp_path / "file", database))
+    assert "its rows are not in a database" in refused(lambda: place_in_database(tmp_path / "file", database))
     assert "does not exist" in refused(
         lambda: place_in_database(tmp_path / "new", elsewhere.replace("/postgres", "/none"))
     )
@@ -133,10 +133,10 @@ def test_another_version_of_the_schema_names_the_migration(index: Path, database
     with psycopg.connect(database) as connection:
         connection.execute("INSERT INTO modegraph_index.migrations VALUES (9999, '9999-later')")
     for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
-        assert f"migration 9999-later, of a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
+        assert f"migration 9999-later, from a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations WHERE number > 1")
-    assert "migration 0002-writers was not run there. Expected all of them. A command that writes" in refused(
+    assert "migration 0002-writers has not been run. Expected every migration. Run a command that writes" in refused(
         lambda: verify_index(index)
     )
 

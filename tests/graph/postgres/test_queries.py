@@ -1,4 +1,4 @@
-"""The documented queries find what the index itself finds, and go by their indexes on tables where the planner has a choice."""
+"""The documented queries find what the index itself finds, and use their database indexes on tables where the planner has a choice."""
 
 import re
 from collections import Counter
@@ -38,7 +38,7 @@ def exported(large: Index, shared_database: str) -> str:
 
 @pytest.fixture
 def cursor(exported: str) -> Iterator[Cursor]:
-    """In a transaction of its own, undone at the end."""
+    """A cursor in a separate transaction, rolled back at the end."""
     with psycopg.connect(exported, prepare_threshold=None) as connection, psycopg.RawCursor(connection) as cursor:
         yield cursor
         connection.rollback()
@@ -49,7 +49,7 @@ def literal(vector_D: Floats) -> str:
 
 
 def scans(cursor: Cursor, query: str, *parameters: object) -> dict[str, str]:
-    """Each table that a query reads, with the index that it is read by; "" where it is read whole."""
+    """Each table that a query reads, with the index used to read it; "" where the whole table is read."""
     cursor.execute(f"EXPLAIN (FORMAT JSON) {query}", parameters)
     ((plans,),) = cursor.fetchall()
 
@@ -63,7 +63,7 @@ def scans(cursor: Cursor, query: str, *parameters: object) -> dict[str, str]:
     return dict(walk(plans[0]["Plan"]))
 
 
-def test_the_dense_query_goes_by_its_index_and_finds_what_exact_search_finds(large: Index, cursor: Cursor) -> None:
+def test_the_dense_query_uses_its_index_and_finds_what_exact_search_finds(large: Index, cursor: Cursor) -> None:
     assert scans(cursor, DENSE, literal(QUESTIONS[0])) == {"passages": "passages_by_vector"}
     found = 0
     for question in QUESTIONS:
@@ -82,7 +82,7 @@ def test_another_cast_would_not_use_the_index(cursor: Cursor) -> None:
     assert cast != DENSE and scans(cursor, cast, literal(QUESTIONS[0])) == {"passages": ""}
 
 
-def test_the_filtered_query_goes_on_until_it_has_ten(large: Index, cursor: Cursor) -> None:
+def test_the_filtered_query_continues_until_it_has_ten_rows(large: Index, cursor: Cursor) -> None:
     wanted, colour = '{"colour": 3}', 3
     short = [len(cursor.execute(FILTERED, [literal(question), wanted]).fetchall()) for question in QUESTIONS]
     assert sum(short) < 5 * len(QUESTIONS), "a filter of one in twenty leaves two of forty"
@@ -102,7 +102,7 @@ def test_the_filtered_query_goes_on_until_it_has_ten(large: Index, cursor: Curso
     assert found / (10 * len(QUESTIONS)) >= 0.9
 
 
-def test_one_hop_goes_by_indexes_and_counts_shared_entities(large: Index, cursor: Cursor) -> None:
+def test_one_hop_uses_indexes_and_counts_shared_entities(large: Index, cursor: Cursor) -> None:
     start = [5, 17, 900]
     ids = [large.data.proposition_ids[row] for row in start]
     assert scans(cursor, HOP, ids) == {

@@ -1,4 +1,4 @@
-"""Writers of one index on several machines take turns by leases: in order, whoever dies or sleeps keeps nobody waiting, and who sleeps writes nothing late."""
+"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping one keeps nobody waiting, and none writes late."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ def wait_for(true: Callable[[], object]) -> None:
         if true():
             return
         time.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+    raise AssertionError("the condition never became true")
 
 
 def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str,
         thread.join(60)
     assert done == [0, 1, 2, 3] and tickets(database) == 0
     with writers_turn(database, tmp_path) as last:
-        assert last.fence == first.fence + 5, "no fence comes twice"
+        assert last.fence == first.fence + 5, "no fence is used twice"
 
 
 def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(database: str, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ except UserError as problem:
 
 @contextmanager
 def asleep(folder: Path, at: str, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A writer that is stopped where it encodes or is about to publish; it goes on when the block ends."""
+    """A writer that is stopped while it encodes or just before it publishes; it continues when the block ends."""
     here, go_on = tmp_path / "here", tmp_path / "go-on"
     command = [sys.executable, "-P", "-c", WRITER.format(root=str(ROOT)), str(folder), at, str(here), str(go_on)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -191,7 +191,7 @@ def test_what_a_writer_writes_that_slept_past_its_lease_is_refused_and_nothing_i
         build_index(folder, [new], SETTINGS, encoder)
         published = read_manifest(folder)
     output, _ = writer.communicate(timeout=60)
-    assert writer.returncode == 2 and "Nothing of this step was written; go on with: modegraph resume" in output
+    assert writer.returncode == 2 and "Nothing of this step was written; continue with: modegraph resume" in output
     assert read_manifest(folder) == published and verify_index(folder) == [] and tickets(database) == 0
     late = Document("late", "Late", "The Late of Tarn was sold in 1911.")
     build_index(tmp_path / "twin", [*ISLES, late, new], SETTINGS, encoder)

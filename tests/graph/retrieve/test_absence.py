@@ -1,4 +1,4 @@
-"""Absence: how likely it is that the documents hold nothing on a question, on real indexes and on no encoder's scale."""
+"""Absence: how likely it is that the documents hold nothing on a question, on real indexes and independent of an encoder's scale."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_questions_the_documents_answer_are_distinguished_from_others(isles: Ind
     assert max(own) < 0.5 and min(foreign) > 0.9, (own, foreign)
 
 
-def test_a_question_whose_document_goes_becomes_less_likely_to_be_answered(isles: Index) -> None:
+def test_absence_becomes_likelier_when_the_document_of_a_question_is_removed(isles: Index) -> None:
     questions = OWN[:4]
     whole = probabilities(isles, questions)
     for place, source in enumerate(("marlow", "lantern", "bread", "tarn")):
@@ -71,7 +71,7 @@ def test_an_abstained_question_has_no_excerpts(isles: Index, threshold: float, a
     assert evidence.passages and bool(rank_excerpts(evidence, 5)) is not abstained
 
 
-def test_a_threshold_is_reached_by_its_own_probability(isles: Index) -> None:
+def test_a_probability_equal_to_the_threshold_abstains(isles: Index) -> None:
     (probability,) = probabilities(isles, OWN[:1])
     judged = retrieve(isles, OWN[0], RetrieveSettings(abstain=probability)).absence
     above = retrieve(isles, OWN[0], RetrieveSettings(abstain=float(np.nextafter(probability, 1)))).absence
@@ -144,13 +144,13 @@ def test_a_word_that_no_passage_has_weighs_most(isles: Index) -> None:
     assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
 
 
-def test_without_words_nearness_decides_and_without_documents_nothing_is_there(isles: Index, tmp_path: Path) -> None:
+def test_without_words_nearness_decides_and_without_passages_nothing_is_found(isles: Index, tmp_path: Path) -> None:
     query = Query("Who is she?", isles.encode_queries(["Who is she?"])[0])
     assert signs(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
     assert signs(isles, query, []).tolist() == [0, 1, 0]
 
 
-def test_rows_are_those_of_the_passages_in_a_part_of_an_index_too(tmp_path: Path) -> None:
+def test_rows_match_their_passages_also_in_a_part_of_an_index(tmp_path: Path) -> None:
     text = " ".join(f"The keeper of light {n} wrote a long letter about the weather to the harbour." for n in range(60))
     documents = [*ISLES, Document("letters", "Letters", text)]
     whole = build(tmp_path, documents, max_passage_tokens=64)
@@ -172,6 +172,6 @@ def test_one_scale_for_all_encoders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, "often", float("nan")])
-def test_what_is_no_probability_is_refused(value: object) -> None:
+def test_a_value_that_is_not_a_probability_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="abstain"):
         RetrieveSettings.model_validate({"abstain": value})

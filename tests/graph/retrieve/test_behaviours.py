@@ -23,7 +23,7 @@ A, B = "Who founded the yard that built the Lantern?", "From what is kelp bread 
 
 
 class Stretched(HashEncoder):
-    """Vectors in the same directions, of every length."""
+    """Vectors in the same directions, of various lengths."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors_ND = super().encode(texts)
@@ -68,7 +68,7 @@ def test_readers_at_the_same_time_see_what_one_sees(isles: Index, mode: Mode) ->
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_order_in_which_documents_came_does_not_show(tmp_path: Path, mode: Mode) -> None:
-    """But in the last bits of scores, while vectors lie in several segments."""
+    """Except in the last bits of scores while vectors lie in several segments."""
     there = build(tmp_path / "a", ISLES, HashEncoder())
     for document in ISLES[::-1]:
         back = build(tmp_path / "b", [document], HashEncoder())

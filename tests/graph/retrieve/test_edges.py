@@ -1,4 +1,4 @@
-"""Every mode at its edges: nothing to find, zero vectors, equal scores, filters, a model that goes (NOTES behaviours 4, 5, 7, 14, 18, 23)."""
+"""Every mode at its edges: nothing to find, zero vectors, equal scores, filters, a model that goes away (NOTES behaviours 4, 5, 7, 14, 18, 23)."""
 
 import json
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def twins(folder: Path) -> Index:
 
 
 def ask(index: Index, question: str, mode: Mode, model: ScriptedModel | None = None) -> Evidence:
-    """What is found, without what the clock said."""
+    """What is found, without the timings."""
     wanted = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if model is None else "llm")
     found = retrieve(index, question, wanted, model)
     return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
@@ -81,7 +81,7 @@ def test_where_there_is_nothing_every_mode_finds_nothing(
 
 
 class Blank(HashEncoder):
-    """Knows nothing of some texts (a row of zeros), and finds some the very opposite of others."""
+    """Encodes some texts as rows of zeros, and others as the opposite of their usual vectors."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors_ND = super().encode(texts)
@@ -105,7 +105,7 @@ def test_equal_scores_go_by_source(twins: Index, mode: Mode) -> None:
 
 @pytest.fixture(scope="module")
 def shared(folder: Path) -> Index:
-    """The isles, and a document that says a sentence of another's; searched in every mode, to fill every cache."""
+    """The isles, and a document that repeats a sentence of another; searched in every mode, to fill every cache."""
     index = build(folder / "shared", [*ISLES, Document("notes", "", "Tarn is a village of 312 people. It snows.")])
     for mode in MODES:
         ask(index, QUESTIONS[0], mode)

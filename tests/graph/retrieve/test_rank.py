@@ -10,8 +10,8 @@ from graph.retrieve.parts.ranking import rank_of, top_rows
 
 
 @given(st.data(), st.integers(1, 400), st.integers(1, 40), st.sampled_from([1, 3, 1000]))
-def test_the_top_rows_are_those_of_sorting_all(data: st.DataObject, count: int, top: int, kinds: int) -> None:
-    """Few kinds of scores, so that most are equal, and many; a sample of eight tells where to look."""
+def test_the_top_rows_equal_those_of_a_full_sort(data: st.DataObject, count: int, top: int, kinds: int) -> None:
+    """Few different scores, so that most are equal, or many; a sample of eight shows where to look."""
     draws = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     scores_N = draws.integers(0, kinds, count).astype(np.float32)
     with pytest.MonkeyPatch.context() as patched:
@@ -22,8 +22,8 @@ def test_the_top_rows_are_those_of_sorting_all(data: st.DataObject, count: int, 
     assert [rank_of(scores_N, int(row)) for row in found] == list(range(1, len(found) + 1))
 
 
-def test_a_sample_that_tells_too_much_is_not_trusted() -> None:
-    """Every place that the sample looks at has a high score, no other has."""
+def test_an_unrepresentative_sample_is_not_trusted() -> None:
+    """Every place that the sample covers has a high score; no other place does."""
     scores_N = np.zeros(4 * ranking.SAMPLED, np.float32)
     scores_N[::4] = 1 + np.arange(ranking.SAMPLED)
     scores_N[1] = 0.5

@@ -1,4 +1,4 @@
-"""Retrieval on real vectors: order, provenance, layers, and the answer form that every prompt takes."""
+"""Retrieval on real vectors: order, provenance, layers, independent queries and an empty question."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`hops` without the question's words: what trained selectors have learned from."""
+"""`hops` without the question's words, as trained selectors saw it in training."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; what is misspelt names what to write."""
+"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; errors for misspelt words say what to write."""
 
 import doctest
 
@@ -58,7 +58,7 @@ def test_a_command_takes_several_values():
         ("xyzzy", "no command xyzzy. `modegraph --help` lists the commands"),
     ],
 )
-def test_what_is_misspelt_names_what_to_write(words: str, message: str) -> None:
+def test_misspelt_words_are_reported_with_what_to_write(words: str, message: str) -> None:
     app = typer.Typer(cls=Group)
     app.callback()(lambda: None)
 

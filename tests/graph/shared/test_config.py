@@ -1,4 +1,4 @@
-"""Settings: unknown keys name the nearest, overrides are typed, bad values name themselves."""
+"""Settings: unknown keys are reported with the nearest known key, overrides are typed, bad values are named."""
 
 from pathlib import Path
 
@@ -71,14 +71,14 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
 
 
 @pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
-def test_a_setting_that_wants_text_gets_what_was_typed(text: str) -> None:
+def test_a_text_setting_gets_exactly_what_was_typed(text: str) -> None:
     """What YAML would call a number, a date, a truth value or nothing; as typed, in quotes, and below another setting."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text
     assert load_settings(Outer, None, [f'model="{text}"']).model == text
     assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text
 
 
-def test_other_settings_get_what_yaml_makes_of_it() -> None:
+def test_other_settings_are_parsed_as_yaml() -> None:
     given = load_settings(
         Outer, None, ["model=a", "learning_rate=1e5", "lora=null", "named.x.model=b", "named.x.flat=yes"]
     )

@@ -1,4 +1,4 @@
-"""What a command says goes to standard error; within `quiet` it is logged instead, and other threads go on printing."""
+"""A command's messages go to standard error; within `quiet` they are logged instead, and other threads continue to print."""
 
 import itertools
 import logging

@@ -1,4 +1,4 @@
-"""One request for each name of the hub: a name that it lacks, and a hub that does not answer, are reported at once."""
+"""One request for each model name on the hub: a name that the hub lacks, and a hub that does not answer, are reported at once."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def test_offline_no_hub_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["a b", "x/y/z", "-name"])
-def test_no_name_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+def test_an_invalid_hub_name_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
     go_online(monkeypatch, NO_HUB, tmp_path)
     with pytest.raises(UserError, match="no model of that name"):
         only_in_cache(name, name)

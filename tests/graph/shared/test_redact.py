@@ -1,4 +1,4 @@
-"""No error, message or record holds a secret that was put in."""
+"""No error, message or record contains a secret that was given."""
 
 import doctest
 import json
@@ -33,7 +33,7 @@ def test_doctest() -> None:
         "Incorrect API key provided: sk-proj-abcdefghijklmnop",
     ],
 )
-def test_a_text_with_a_secret(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_secret_in_a_text_is_redacted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     for shown in (redact(text), str(UserError(text, "another", f"not {text}"))):
         assert WORD not in shown and "abcdefghijklmnop" not in shown and MARK in shown
     say(text)
@@ -49,7 +49,7 @@ def test_a_text_with_a_secret(text: str, capsys: pytest.CaptureFixture[str]) -> 
         "unknown key 'api_kee'. Did you mean 'api_key'?",
     ],
 )
-def test_a_text_without_one_stays(text: str) -> None:
+def test_a_text_without_a_secret_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
@@ -69,7 +69,7 @@ class Store(Settings):
     output: str = ""
 
 
-def test_a_record_of_settings_holds_none() -> None:
+def test_a_record_of_settings_contains_no_secret() -> None:
     given = [f"dsn=postgresql://me:{WORD}@db/x", f"api_key={WORD}", f"token={WORD}", "output=2024"]
     record = load_settings(Store, None, given).recorded()
     assert WORD not in json.dumps(record) and WORD not in yaml.safe_dump(record)
@@ -87,7 +87,7 @@ def test_a_record_of_settings_holds_none() -> None:
         [f"api_kee={WORD}"],
     ],
 )
-def test_no_error_of_settings_echoes_one(overrides: list[str]) -> None:
+def test_no_settings_error_echoes_a_secret(overrides: list[str]) -> None:
     with pytest.raises(UserError) as problem:
         load_settings(Store, None, overrides)
     assert WORD not in str(problem.value)

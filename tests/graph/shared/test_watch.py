@@ -1,4 +1,4 @@
-"""A folder that is watched tells what fills it and how far it is, and a killed process leaves a stopped one."""
+"""A watched folder shows which run fills it and how far it is, and a killed process leaves a stopped run."""
 
 import signal
 import subprocess
@@ -40,7 +40,7 @@ def test_progress_is_readable_during_the_run_and_removed_at_its_end(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_failed_is_stopped_and_goes_on_with_a_time_of_its_own(tmp_path: Path) -> None:
+def test_a_failed_run_is_stopped_and_gets_a_new_time_estimate_when_resumed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken"), report_progress(tmp_path, {"stage": "sft"}):
         note_progress(tmp_path, 1, 9)
         note_progress(tmp_path, 2, 9)
@@ -66,7 +66,7 @@ def test_a_killed_process_leaves_a_stopped_run_whatever_it_was_writing(tmp_path:
         assert child.stdout is not None and child.stdout.readline() == "noted\n"
         running = read_progress(tmp_path)
         assert running is not None and running.alive and running.last["step"] == 3
-        assert read_progress(tmp_path) == running, "to look does not take the lock"
+        assert read_progress(tmp_path) == running, "reading does not take the lock"
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

@@ -1,4 +1,4 @@
-"""ANN indexes of segments against exact search, halves against numpy's own, and damage that faiss must not read."""
+"""ANN indexes of segments against exact search, half floats against numpy's, and damaged files that faiss must not read."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ DTYPES: tuple[VectorType, ...] = ("float32", "float16")
 
 
 def clustered(rows: int, seed: int = 0) -> np.ndarray:
-    """Unit rows around a twentieth as many centres."""
+    """Unit rows around centres, one for every twenty rows."""
     draw = np.random.default_rng(seed)
     centres = draw.normal(size=(max(1, rows // 20), DIMENSIONS))
     noise = 0.4 * draw.normal(size=(rows, DIMENSIONS))
@@ -48,7 +48,7 @@ def in_segments(folder: Path, vectors_ND: np.ndarray, parts: int, ann_rows: int,
     return with_ann(folder, replace(joined, row_N=joined.row_N[keep]), ann_rows, 99)
 
 
-def test_halves_are_widened_to_the_numbers_that_numpy_makes_of_them() -> None:
+def test_half_floats_are_widened_as_numpy_widens_them() -> None:
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
     finite = halves[np.isfinite(halves)]
     assert as_float32(finite).tobytes() == finite.astype(np.float32).tobytes() and len(finite) == 63_488
@@ -57,7 +57,7 @@ def test_halves_are_widened_to_the_numbers_that_numpy_makes_of_them() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1_023, 2_050])
-def test_products_of_halves_are_those_of_the_widened(rows: int) -> None:
+def test_products_of_half_floats_equal_those_of_the_widened_floats(rows: int) -> None:
     stored_RD = clustered(rows).astype(np.float16) if rows else np.zeros((0, DIMENSIONS), np.float16)
     right_DQ = clustered(3, 1).T
     assert np.allclose(product(stored_RD, right_DQ), stored_RD.astype(np.float32) @ right_DQ, atol=1e-6)
@@ -75,7 +75,7 @@ def test_products_of_halves_are_those_of_the_widened(rows: int) -> None:
     seed=st.integers(0, 9),
     count=st.integers(1, 30),
 )
-@example(rows=304, parts=1, dtype="float32", ann_rows=1, seed=3, count=2)  # Its nearest lists hold one in use.
+@example(rows=304, parts=1, dtype="float32", ann_rows=1, seed=3, count=2)  # Its nearest lists hold only one row in use.
 def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     rows: int,
     parts: int,
@@ -97,11 +97,11 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     every, _ = nearest(vectors, query_D, rows)
     assert np.allclose(exact_N[every], exact_N[top_rows(exact_N, rows)], atol=1e-6) and len(every) == len(keep)
     only = vectors.only(np.arange(len(keep))[::3])
-    assert only.candidates(query_D, count) is None, "a part is compared one by one"
+    assert only.candidates(query_D, count) is None, "a part is compared row by row"
     assert only.segments[0].vectors_RD.dtype == dtype
 
 
-def test_rows_find_their_nearest_and_the_file_says_how_many(tmp_path: Path) -> None:
+def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path) -> None:
     vectors_ND = clustered(4_000)
     vectors = in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000))
     (ann,) = [segment.ann for segment in vectors.segments]
@@ -116,7 +116,7 @@ def test_rows_find_their_nearest_and_the_file_says_how_many(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("rows", "seed"), [(4_000, 0), (4_000, 1), (9_000, 2), (700, 3), (40, 4), (2, 5)])
-def test_the_fewest_lists_are_looked_through_that_find_enough(tmp_path: Path, rows: int, seed: int) -> None:
+def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: int, seed: int) -> None:
     """Against a slow twin: every power of two is tried, by the searches that users make, until one finds .99 of what exact search does."""
     vectors_ND = clustered(rows, seed)
     ann = build_ann(tmp_path, "v-0.segment", vectors_ND)
@@ -169,7 +169,7 @@ def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[P
     made = build_ann(tmp_path, "v-0.segment", clustered(50))
     damage(made.file)
     with pytest.raises(
-        UserError, match=r"not the bytes that were written\. Expected a sound ANN index\. Run: modegraph repair"
+        UserError, match=r"its contents have changed\. Expected a sound ANN index\. Run: modegraph repair"
     ):
         open_ann(made.file, made.probes, made.recall).search(clustered(1), 3)
 

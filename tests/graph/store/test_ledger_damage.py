@@ -1,4 +1,4 @@
-"""The call ledger when its bytes change, are cut, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
+"""The call ledger when its bytes change or are cut, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ REQUESTS = [CompletionRequest((Message("user", str(number)),), max_tokens=9) for
 
 
 def reply(request: CompletionRequest) -> str:
-    """Texts of 8 to 10,000 bytes: many on a page, and on chains of pages."""
+    """Texts of 8 to 10,000 bytes: some share a page, some span chains of pages."""
     number = int(request.messages[0].content)
     return f"Reply {number}: " + "Söderlaun " * ((number % 11) ** 3)
 
@@ -40,7 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def calls_again(folder: Path) -> int:
-    """How many calls are made again over the ledger there, which is closed then; all answers must be right."""
+    """How many calls must be repeated with the ledger there, which is then closed; all answers must be right."""
     model = ScriptedModel(reply)
     ledger = Ledger(model, folder / LEDGER)
     completions = ledger.complete(REQUESTS)
@@ -135,7 +135,7 @@ def encoder(spec: str) -> HashEncoder:
 
 
 def build(folder: Path, server: ChatServer) -> int:
-    """Index all documents; how many calls that took."""
+    """Index all documents; return how many calls that took."""
     server.requests.clear()
     settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", infer_domain=False)
     build_index(folder, MANY, settings, encoder, open_model)
@@ -159,7 +159,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory, server: ChatServer) -> P
 
 
 def changed_row(data: bytes) -> bytes:
-    """One row changed, and any old copy of it that SQLite left in a page's free space."""
+    """Change one row, and any old copy of it that SQLite left in a page's free space."""
     assert b"Ship 13 was built" in data
     return data.replace(b"Ship 13 was built", b"Ship 14 was built")
 
@@ -193,7 +193,7 @@ def test_damage_to_the_ledger_of_an_index_is_named_and_mended_or_met_on_the_way(
     assert fewest <= build(folder, server) <= most
 
 
-def test_a_ledger_with_a_log_is_put_aside_with_it(tmp_path: Path) -> None:
+def test_a_ledger_is_set_aside_together_with_its_log(tmp_path: Path) -> None:
     open_still = Ledger(ScriptedModel(reply), tmp_path / "a" / LEDGER)
     open_still.complete(REQUESTS)
     for suffix in ("", "-wal"):

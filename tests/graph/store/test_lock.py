@@ -1,4 +1,4 @@
-"""Writers come one at a time and in the order in which they came, from whatever process; one that dies keeps nobody waiting."""
+"""Writers take turns in the order in which they came, from whatever process; one that dies keeps nobody waiting."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def wait_for(true: Callable[[], object]) -> None:
         if true():
             return
         time.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+    raise AssertionError("the condition never became true")
 
 
 def test_writers_of_several_processes_go_in_the_order_in_which_they_came(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Columns in which a little has changed, over several edits, against lists and dense matrices to which the same was done."""
+"""Columns in which a little has changed, over several edits, against lists and dense matrices to which the same edits were applied."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def drawn_merge(data: st.DataObject, count: int) -> RowMap:
 
 @pytest.mark.parametrize("runs", [0, 200])
 @given(data=st.data())
-def test_what_is_put_in_is_that_of_a_list_run_by_run_and_at_once(runs: int, data: st.DataObject) -> None:
+def test_insertions_equal_those_in_a_list_run_by_run_and_at_once(runs: int, data: st.DataObject) -> None:
     merge = drawn_merge(data, data.draw(st.integers(0, 8)))
     old, new = [f"{row}" for row in range(merge.previous_count)], [f"+{row}" for row in range(len(merge.inserted_K))]
     left = iter(new)
@@ -43,7 +43,7 @@ def test_what_is_put_in_is_that_of_a_list_run_by_run_and_at_once(runs: int, data
 
 
 @given(st.data(), EDITS)
-def test_successive_merges_are_one_and_are_described_by_removed_and_new_rows(data: st.DataObject, edits: int) -> None:
+def test_successive_merges_equal_one_described_by_removed_and_new_rows(data: st.DataObject, edits: int) -> None:
     first = data.draw(st.integers(0, 6))
     named, total = [f"0.{row}" for row in range(first)], RowMap.of_previous(np.arange(first), first)
     original = list(named)
@@ -69,7 +69,7 @@ def test_successive_merges_are_one_and_are_described_by_removed_and_new_rows(dat
 
 
 @given(st.data(), EDITS)
-def test_texts_after_edits_are_those_of_a_list(data: st.DataObject, edits: int) -> None:
+def test_texts_after_edits_equal_an_edited_list(data: st.DataObject, edits: int) -> None:
     text = st.text(max_size=3) | st.sampled_from(["né", "a.b", "\ud800"])
     texts = data.draw(st.lists(text, max_size=6))
     column = Strings.of(texts)
@@ -89,9 +89,7 @@ def test_texts_after_edits_are_those_of_a_list(data: st.DataObject, edits: int) 
 
 @settings(max_examples=150)
 @given(st.data(), EDITS, st.booleans())
-def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
-    data: st.DataObject, edits: int, both_ways: bool
-) -> None:
+def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits: int, both_ways: bool) -> None:
     size = st.integers(0, 5)
     rows = data.draw(size)
     columns = rows if both_ways else data.draw(size)

@@ -1,4 +1,4 @@
-"""Columns of whole numbers in which a little has changed, over several edits, against lists to which the same was done."""
+"""Columns of whole numbers after several small edits, compared with lists that had the same edits."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -23,8 +23,8 @@ EDITS = st.integers(1, 4)
 
 @settings(max_examples=200)
 @given(st.data(), EDITS)
-def test_numbers_of_rows_that_move_are_those_of_a_list(data: st.DataObject, edits: int) -> None:
-    """A sorted column, as that of the documents of passages: the numbers are rows of things that come and go, which take their rows with them."""
+def test_a_column_of_row_numbers_matches_a_list_when_the_rows_move(data: st.DataObject, edits: int) -> None:
+    """A sorted column, such as the document number of each passage: when a thing goes, the rows with its number go too."""
     things = data.draw(st.integers(1, 5))
     column: Numbers = np.array(sorted(data.draw(st.lists(st.integers(0, things - 1), max_size=8))), np.int64)
     numbers = column.tolist()
@@ -44,7 +44,7 @@ def test_numbers_of_rows_that_move_are_those_of_a_list(data: st.DataObject, edit
 
 
 def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], things: int) -> None:
-    """Every function that reads a column."""
+    """Check every function that reads a column."""
     assert assembled_numbers(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
     rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), max_size=5)) if numbers else []
     assert column[np.array(rows, np.int64)].tolist() == [numbers[row] for row in rows]
@@ -58,7 +58,7 @@ def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], things
 
 
 @given(st.data(), EDITS)
-def test_numbers_that_are_no_rows_can_be_counted_and_changed(data: st.DataObject, edits: int) -> None:
+def test_numbers_that_are_not_rows_can_be_counted_and_changed(data: st.DataObject, edits: int) -> None:
     column: Numbers = np.array(data.draw(st.lists(st.integers(0, 20), max_size=6)), np.int64)
     numbers = column.tolist()
     for edit in range(edits):
@@ -81,9 +81,7 @@ def test_numbers_that_are_no_rows_can_be_counted_and_changed(data: st.DataObject
 
 
 @given(st.lists(st.integers(0, 9), unique=True), st.data())
-def test_as_few_rows_as_can_be_count_as_new_where_their_order_has_changed(
-    known: list[int], data: st.DataObject
-) -> None:
+def test_as_few_rows_as_possible_count_as_new_when_the_order_has_changed(known: list[int], data: st.DataObject) -> None:
     last = [data.draw(st.sampled_from([each, each, -1])) for each in known]
     found = in_order(np.array(last, np.int64)).tolist()
     assert all(after in (before, -1) for before, after in zip(last, found, strict=True))

@@ -1,4 +1,4 @@
-"""Vectors of an unfinished run against a dictionary of them: stored batch by batch, read by a later run, taken in any order."""
+"""Vectors of an unfinished run, compared with those put in: stored batch by batch, read by a later run, taken in any order."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def ids_of(numbers: list[int]) -> np.ndarray:
 
 @settings(max_examples=40, deadline=None)
 @given(batches=st.lists(numbers, max_size=5), adopted=numbers, requested=numbers, dtype=st.sampled_from(["<f4", "<f2"]))
-def test_they_are_what_was_put(
+def test_pending_vectors_are_those_that_were_put(
     batches: list[list[int]],
     adopted: list[int],
     requested: list[int],
@@ -51,7 +51,7 @@ def test_they_are_what_was_put(
     assert not pending.ids and not PendingVectors(folder).ids
 
 
-def test_two_that_put_at_once_are_not_in_each_others_way(tmp_path: Path) -> None:
+def test_two_writers_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     one, two = PendingVectors(tmp_path), PendingVectors(tmp_path)
     one.put(ids_of([1, 2]), vectors_of([1, 2]))
     two.put(ids_of([3, 4]), vectors_of([3, 4]))

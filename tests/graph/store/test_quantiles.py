@@ -1,4 +1,4 @@
-"""The spread of an index's cosines: that of all pairs nearly, the same bytes in whatever segments vectors lie."""
+"""The spread of an index's cosines: close to that of all pairs, and the same to the byte however the vectors are divided into segments."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def in_segments(vectors: np.ndarray, ends: Sequence[int]) -> Vectors:
 
 
 @pytest.mark.parametrize("shift", [0.0, 3.0])
-def test_it_is_the_spread_of_all_pairs(shift: float) -> None:
+def test_the_quantiles_are_close_to_those_of_all_pairs(shift: float) -> None:
     vectors = rows(300, shift)
     cosines = (vectors @ vectors.T)[~np.eye(300, dtype=bool)]
     found = cosine_quantiles(vectors)
@@ -38,11 +38,11 @@ def test_no_row_is_paired_with_itself_and_every_row_has_its_turn() -> None:
     assert cosine_quantiles(np.eye(5, dtype=np.float32)).tolist() == [0] * len(QUANTILE_LEVELS_Z)
     vectors = np.tile(np.array([[1, 0]], np.float32), (SAMPLED_PAIRS, 1))
     vectors[-1] = [0, 1]
-    assert cosine_quantiles(vectors)[0] == 0, "the one that is unlike was not drawn"
+    assert cosine_quantiles(vectors)[0] == 0, "the one vector that differs was not drawn"
 
 
 @pytest.mark.parametrize("count", [2, 3, 40, SAMPLED_PAIRS + 7])
-def test_segments_do_not_show(count: int) -> None:
+def test_the_division_into_segments_does_not_change_the_quantiles(count: int) -> None:
     vectors = rows(count)
     whole = cosine_quantiles(Vectors.of(vectors))
     assert whole.dtype == np.float32 and whole.any()

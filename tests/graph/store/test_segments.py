@@ -1,4 +1,4 @@
-"""Vectors in segments against one matrix in memory, the policy that merges segments, and damage that must not be written on."""
+"""Vectors in segments compared with one matrix in memory, the policy that merges segments, and damage that must not be copied."""
 
 import math
 from pathlib import Path
@@ -27,7 +27,7 @@ def in_memory(ids: list[str]) -> Vectors:
 
 
 def of_ids(known: Vectors, ids: list[str]) -> Vectors:
-    """Vectors of these ids in this order, taken from what is known and else from memory."""
+    """Vectors of these ids in this order, from `known` if they are there and otherwise from memory."""
     row_of = {each.decode(): row for row, each in enumerate(known.ids(np.arange(len(known))).tolist())}
     new = [each for each in ids if each not in row_of]
     joined = Vectors.join([known, in_memory(new)]) if new else known
@@ -37,12 +37,12 @@ def of_ids(known: Vectors, ids: list[str]) -> Vectors:
 
 numbers = st.lists(st.integers(0, 40), max_size=12, unique=True)
 lives = st.lists(numbers, min_size=1, max_size=8)
-"""What is held after each edit, by number."""
+"""What the index contains after each edit, by number."""
 
 
 @settings(max_examples=60, deadline=None)
 @given(life=lives, factor=st.integers(2, 4), seed=st.integers(0, 99))
-def test_after_every_edit_they_are_one_matrix_and_compact_what_is_written_at_once(
+def test_segments_equal_one_matrix_and_compacting_equals_writing_at_once(
     life: list[list[int]], factor: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, draw = tmp_path_factory.mktemp("segments"), np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def test_a_segment_is_written_again_when_more_than_half_of_it_is_gone(tmp_path: 
     assert [len(segment.ids_R) for segment in less.segments] == [4]
 
 
-def test_vectors_of_a_damaged_segment_are_not_written_on(tmp_path: Path) -> None:
+def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
     ids = [content_id(str(number)) for number in range(6)]
     vectors = save_vectors(tmp_path, "v", in_memory(ids), 8)
     file = tmp_path / "vectors" / vectors.segments[0].name
@@ -105,7 +105,7 @@ def test_vectors_of_a_damaged_segment_are_not_written_on(tmp_path: Path) -> None
     more = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
     assert more.segments[0].name == vectors.segments[0].name, "an unchanged segment keeps its checksum"
     with pytest.raises(
-        UserError, match=r"not the bytes that were written\. Expected a sound segment\. Run: modegraph repair"
+        UserError, match=r"its contents have changed\. Expected a sound segment\. Run: modegraph repair"
     ):
         save_vectors(tmp_path, "v", more, 8, compact=True)
 

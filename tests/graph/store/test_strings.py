@@ -13,7 +13,7 @@ ids = st.lists(st.integers(0, 20).map(lambda number: content_id(str(number))), m
 
 
 @given(texts, st.integers(1, 5), st.data())
-def test_a_column_is_read_in_blocks_also_where_it_is_part_of_another(
+def test_a_column_is_read_in_blocks_even_if_it_is_part_of_another(
     column: list[str], block: int, data: st.DataObject
 ) -> None:
     first = data.draw(st.integers(0, len(column)))
@@ -27,7 +27,7 @@ def test_a_column_is_read_in_blocks_also_where_it_is_part_of_another(
 
 
 @given(texts, st.data())
-def test_splicing_gives_the_column_that_all_its_texts_make(column: list[str], data: st.DataObject) -> None:
+def test_a_spliced_column_equals_one_built_from_all_its_texts(column: list[str], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(-1, len(column) - 1), max_size=12))
     new = data.draw(st.lists(st.text(max_size=3), min_size=rows.count(-1), max_size=rows.count(-1)))
     left = iter(new)

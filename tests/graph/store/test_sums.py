@@ -1,4 +1,4 @@
-"""index.sqlite sealed by blocks: an edit reads what it writes, damage elsewhere stays damage, damage where it writes is refused."""
+"""index.sqlite sealed by blocks: an edit reads only what it writes, damage elsewhere is still reported, damage where it writes is refused."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def flip(file: Path, place: int) -> None:
         opened.write(bytes([byte[0] ^ 1]))
 
 
-def test_sums_of_what_was_written_are_those_of_the_whole_file(tmp_path: Path) -> None:
+def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: Path) -> None:
     file, block = tmp_path / "file", sums.BLOCK_BYTES
     file.write_bytes(os.urandom(3 * block + 5))
     before = BlockSums.of(file)
@@ -65,10 +65,10 @@ def test_sums_of_what_was_written_are_those_of_the_whole_file(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("most_logged", [1, 64 << 20])
-def test_after_edits_the_seal_is_that_of_the_whole_file(
+def test_after_edits_the_seal_matches_the_whole_file(
     index: Path, most_logged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often the write-ahead log was brought into the file on the way."""
+    """However often the write-ahead log was written into the file in between."""
     monkeypatch.setattr(sqlite, "MOST_LOGGED_BYTES", most_logged)
     read: list[int] = []
     sum_of = sums._block_sum

@@ -1,4 +1,4 @@
-"""`lexical` and `hybrid`: equal to bm25s's own retrieval and to the formula of rank fusion, and nothing cut but the question."""
+"""`lexical` equals bm25s's own retrieval and finds only passages with a word of the question; `hybrid` equals the formula of rank fusion."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_wo
     known = [terms.index(term) for term in terms_of(question) if term in terms]
     of_terms = scores_of(counts.count_WP)
     scores_P = of_terms.sum(known)
-    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "from the cache"
+    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "cached scores are the same"
     if not terms:
         assert not scores_P.any()
         return

@@ -45,12 +45,12 @@ def longest(node: dict[str, Any]) -> int:
     [(Contribution, MAX_REPLY_TOKENS), (Resolution, MAX_ANSWER_TOKENS), (Verdict, MAX_VERDICT_TOKENS)],
 )
 def test_a_reply_within_its_bounds_ends_within_its_tokens(kind: type[ReplyModel], tokens: int) -> None:
-    """A small model writes until it is stopped; a token is a character at least, and two control tokens end a reply."""
+    """A small model writes until it is stopped; a token is at least one character, and two control tokens end a reply."""
     assert longest(strict_schema(kind)) <= tokens - 2
 
 
 def unbounded(node: Any, place: str = "") -> Iterator[str]:
-    """The places of lists and numbers in a schema that a model may go on with without end."""
+    """The places of lists and numbers in a schema that a model could continue without end."""
     if isinstance(node, list):
         for number, inner in enumerate(node):
             yield from unbounded(inner, f"{place}.{number}")
@@ -81,8 +81,8 @@ def kinds_of(base: type[ReplyModel]) -> Iterator[type[ReplyModel]]:
         yield from kinds_of(kind)
 
 
-def test_no_list_number_or_text_of_any_reply_goes_on_without_end() -> None:
-    """Every reply that a module of ours asks for, found by its class."""
+def test_every_list_number_and_text_of_every_reply_has_a_limit() -> None:
+    """Every reply that one of our modules asks for, found by its class."""
     for module in ASKING:
         import_module(module)
     kinds = [kind for kind in kinds_of(ReplyModel) if kind.__module__ in ASKING]
@@ -96,11 +96,11 @@ def test_keywords_of_a_field_narrow_its_schema() -> None:
     schema = strict_schema(Selection, selected=numbers_up_to(7, 2, 9))
     assert schema["properties"]["selected"]["items"] == {"type": "integer", "minimum": 1, "maximum": 7}
     assert schema["properties"]["selected"]["maxItems"] == 7 and schema["properties"]["selected"]["minItems"] == 2
-    assert strict_schema(Selection)["properties"]["selected"]["maxItems"] == 50, "the reply model's own is as it was"
+    assert strict_schema(Selection)["properties"]["selected"]["maxItems"] == 50, "the class's schema is unchanged"
 
 
 def test_every_example_is_recognised_in_a_reply_that_copies_it() -> None:
-    """Each reply of an example with a text in it names the invented place, so that a copy of it counts as unusable."""
+    """Every example reply that contains text names the invented place, so that a copy of it counts as unusable."""
     prompts = {file.name: file.read_text("utf-8") for file in ROOT.glob("*/prompts/*.txt")}
     replies = [line for text in prompts.values() for line in text.splitlines() if line.startswith("Reply: {")]
     assert len(replies) >= 9

@@ -1,4 +1,4 @@
-"""Thinking is cut off whole texts exactly where the splitter of the form ends it."""
+"""Thinking is cut from a whole text exactly where the form's splitter ends it."""
 
 import pytest
 from hypothesis import example, given
@@ -13,20 +13,20 @@ from tests.graph.answer.test_form import TEXTS
 @given(TEXTS)
 @example(f" {THINK}a{END_OF_THINKING}\n{THINK}b{END_OF_THINKING}c")
 @example(f"{END_OF_THINKING}{THINK}a")
-def test_the_same_is_left_as_by_the_splitter(text: str) -> None:
+def test_cutting_leaves_what_the_splitter_leaves(text: str) -> None:
     spoken = [part.text for part in split_form(text) if part.kind != "thinking" and part.text]
     assert [part.text.strip() for part in split_form(without_thinking(text)) if part.text] == [
         each.strip() for each in spoken
     ]
 
 
-def test_a_reply_in_json_is_what_stands_behind_the_thinking() -> None:
+def test_a_json_reply_is_what_follows_the_thinking() -> None:
     thought = '<think>{"answer": "Quill"} or {"answer": "Orrin"}?'
     assert parse_object(f'{thought}</think>\n{{"answer": "Tarn"}}') == {"answer": "Tarn"}
     with pytest.raises(BadReply, match="empty"):
         parse_object(thought)
 
 
-def test_a_summary_holds_no_thinking() -> None:
+def test_a_summary_contains_no_thinking() -> None:
     model = ScriptedModel(lambda request: "<think>They ask for a summary.</think>\n\nThe yard burned.")
     assert write_summaries(model, 40, [["The yard burned in 1911.", "Its ropes were lost."]]) == ["The yard burned."]

@@ -1,4 +1,4 @@
-"""The engine ray against a real Ray of two workers on this machine: results, losses, and indexes that are those of one process."""
+"""The engine `ray` with two real Ray workers on this machine: results, lost workers, and indexes identical to those of one process."""
 
 import os
 import shutil
@@ -67,7 +67,7 @@ def failing(number: int) -> int:
 
 
 def killed(folder: Path, times: int, number: int) -> int:
-    """Ends its process at the number 2, so many times."""
+    """Kills its own process at the number 2, `times` times."""
     deaths = len(list(folder.iterdir()))
     if number == 2 and deaths < times:
         (folder / str(deaths)).touch()
@@ -90,23 +90,25 @@ def sleeping(seconds: float) -> float:
     return seconds
 
 
-def test_batches_wait_for_the_worker_that_starts_and_not_behind_each_other(workers: RayWorkers, tmp_path: Path) -> None:
+def test_batches_wait_for_a_starting_worker_and_do_not_queue_behind_each_other(
+    workers: RayWorkers, tmp_path: Path
+) -> None:
     """The first test of the file: the second worker starts here."""
     assert list(workers.map(partial(in_company, tmp_path), range(4))) == list(range(4))
 
 
-def test_results_come_in_the_order_of_the_batches_whoever_is_done_first(workers: RayWorkers) -> None:
+def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_first(workers: RayWorkers) -> None:
     taken: list[int] = []
     found = workers.map(doubled_slowly, (taken.append(number) or number for number in range(1, 31)))
     first, _ = next(found)
-    assert first == 2 and len(taken) < 30, "no more than there is room for"
+    assert first == 2 and len(taken) < 30, "no more batches are taken than there is room for"
     rest = list(found)
     assert [number for number, _ in rest] == list(range(4, 61, 2))
     processes = {process for _, process in rest}
     assert len(processes) == 2 and os.getpid() not in processes
 
 
-def test_what_a_worker_raises_arrives(workers: RayWorkers) -> None:
+def test_what_a_worker_raises_reaches_the_driver(workers: RayWorkers) -> None:
     found = workers.map(failing, range(5))
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(UserError, match=r"^number 3\. Expected another$"):
@@ -130,8 +132,8 @@ def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_ctrl_c_is_heard_while_workers_work(workers: RayWorkers) -> None:
-    # Whoever runs the tests in the background has them ignore SIGINT.
+def test_ctrl_c_interrupts_while_workers_are_busy(workers: RayWorkers) -> None:
+    # Tests that run in the background ignore SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
@@ -141,7 +143,7 @@ def test_ctrl_c_is_heard_while_workers_work(workers: RayWorkers) -> None:
 
 
 def together(folder: Path, number: int) -> tuple[int, int]:
-    """Waits until three batches are at work at once, in whichever processes."""
+    """Waits until three batches run at once, in whatever processes."""
     (folder / str(number)).touch()
     for _ in range(3000):
         if len(list(folder.iterdir())) > 2:
@@ -151,7 +153,7 @@ def together(folder: Path, number: int) -> tuple[int, int]:
 
 
 def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: Path) -> None:
-    """Three processors get one slot; a model of which each worker has its own gets no threads."""
+    """Three processors get one slot; a model that every worker loads for itself gets no threads."""
     [slot] = encoder_slots(workers._cluster)
     assert slot.threads == 3 and slot.options["num_cpus"] == 0
     found = list(workers.map(partial(together, tmp_path), range(3), needs="encoder"))
@@ -163,7 +165,7 @@ def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: 
 
 
 def heard_at(variable: bytes) -> set[str]:
-    """The addresses, in the kernel's digits, at which processes with this in their environment listen."""
+    """The addresses, in the kernel's notation, at which processes with this variable in their environment listen."""
     sockets: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -174,11 +176,11 @@ def heard_at(variable: bytes) -> set[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_cluster_is_heard_on_this_machine_alone_and_sends_no_statistics(workers: RayWorkers) -> None:
+def test_the_cluster_listens_on_this_machine_only_and_sends_no_statistics(workers: RayWorkers) -> None:
     from ray._common.usage import usage_lib
 
     own = heard_at(b"RAY_AUTH_TOKEN=" + os.environ["RAY_AUTH_TOKEN"].encode())
-    assert own and {address[-8:] for address in own} == {"0100007F"}, "127.0.0.1 alone"
+    assert own and {address[-8:] for address in own} == {"0100007F"}, "127.0.0.1 only"
     assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert ray._private.worker.get_dashboard_url() in (None, "")
     assert not usage_lib.usage_stats_enabled()
@@ -191,12 +193,12 @@ def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: p
 
 
 def test_a_process_that_uses_ray_itself_keeps_its_connection(workers: RayWorkers) -> None:
-    with pytest.raises(UserError, match="connected already"):
+    with pytest.raises(UserError, match="already connected"):
         RayWorkers(ray.get_runtime_context().gcs_address)
     assert list(workers.map(sleeping, [0.0])) == [0.0]
 
 
-def test_an_encoder_that_differs_there_is_refused(workers: RayWorkers, tmp_path: Path) -> None:
+def test_an_encoder_that_differs_on_the_worker_is_refused(workers: RayWorkers, tmp_path: Path) -> None:
     folder, ours = tmp_path / "encoder", encoder_folder("minilm")
     shutil.copytree(ours, folder, ignore=shutil.ignore_patterns("*.safetensors", "*.bin", "onnx"))
     encoder = open_encoder(str(folder))
@@ -210,7 +212,7 @@ def test_an_encoder_that_differs_there_is_refused(workers: RayWorkers, tmp_path:
 
 
 class Keeping(HashEncoder):
-    """Keeps what it encodes in a file of the worker's machine, as caches of models do."""
+    """Writes what it encodes to a file on the worker's machine, as the caches of models do."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -250,13 +252,13 @@ def built(folder: Path, workers: Workers, settings: IndexSettings, opening: Open
 
 
 def rows_of(folder: Path) -> list[str]:
-    """Every row of the store, with its key, but for what the generations are called."""
+    """Every row of the store with its key, except the names of the generations."""
     with sqlite3.connect(folder / "index.sqlite") as database:
         return list(database.iterdump())
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    """Every file that is derived, after compact."""
+    """Every derived file, after `compact`."""
     compact_index(folder, lambda spec: HashEncoder())
     files = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(("index", "ledger"))]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
@@ -273,7 +275,7 @@ def test_an_index_is_the_same_to_the_byte(workers: RayWorkers, tmp_path: Path, m
     assert_same(built(tmp_path / "local", THIS_PROCESS, settings), built(tmp_path / "ray", workers, settings))
 
 
-def test_a_model_in_the_workers_reads_the_same(workers: RayWorkers, tmp_path: Path) -> None:
+def test_a_model_in_the_workers_gives_the_same_completions(workers: RayWorkers, tmp_path: Path) -> None:
     model = write_tiny_llama(tmp_path / "tiny")
     here, there = (
         open_model(f"hf:{model}", tmp_path / f"{n}.sqlite", on) for n, on in ((1, THIS_PROCESS), (2, workers))

@@ -1,4 +1,4 @@
-"""Engines by name, and addresses where no Ray is."""
+"""Engines by name, and addresses where no Ray cluster answers."""
 
 import socket
 import threading
@@ -10,7 +10,7 @@ from graph.errors import UserError
 from graph.workers.open import THIS_PROCESS, open_workers
 
 
-def test_local_is_this_process_and_takes_a_batch_when_its_result_is_wanted() -> None:
+def test_local_is_this_process_and_takes_a_batch_only_when_its_result_is_needed() -> None:
     with open_workers("local") as workers:
         assert workers is THIS_PROCESS
         given = iter(range(3))
@@ -22,17 +22,17 @@ def test_local_is_this_process_and_takes_a_batch_when_its_result_is_wanted() -> 
     ("engine", "address", "message"),
     [
         ("spark", None, "--engine spark. Expected local or ray"),
-        ("local", "head:6379", "--ray-address head:6379, and the engine is local. Expected --engine ray. Add it"),
+        ("local", "head:6379", "--ray-address head:6379, but the engine is local. Expected --engine ray. Add it"),
     ],
 )
-def test_what_is_no_engine_is_refused(engine: str, address: str | None, message: str) -> None:
+def test_an_unknown_engine_or_an_unneeded_address_is_refused(engine: str, address: str | None, message: str) -> None:
     with pytest.raises(UserError) as raised, open_workers(engine, address):
         pass
     assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "auto", "127.0.0.1:", ":6379", "127.0.0.1:99999"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(UserError, match=f"^--ray-address {address}"), open_workers("ray", address):
         pass
 
@@ -45,14 +45,14 @@ def test_an_address_where_nothing_is_and_one_where_something_else_is() -> None:
         with pytest.raises(UserError, match=r"cannot be reached \(.*refused\)"), open_workers("ray", address):
             pass
         silent.listen()
-        with pytest.raises(UserError, match="what answers there is not Ray"), open_workers("ray", address):
+        with pytest.raises(UserError, match="the service there is not Ray"), open_workers("ray", address):
             pass
 
 
 SETTINGS, HEADERS, PING, LAST, ACKNOWLEDGED = 4, 1, 6, 5, 1
 PREFACE_BYTES, HEAD_BYTES = 24, 9
 NOT_FOUND = bytes([0x8D])
-"""HTTP/2's types and flags of frames, and `:status: 404` in its table of headers (RFC 9113, RFC 7541)."""
+"""Frame types and flags of HTTP/2, and `:status: 404` in its header table (RFC 9113, RFC 7541)."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -60,7 +60,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def answer_by_http2(listening: socket.socket) -> None:
-    """A service by gRPC's protocol that knows no call of Ray's, for one client."""
+    """Serve one client by gRPC's protocol, without knowing any of Ray's calls."""
     client, _ = listening.accept()
     with client, client.makefile("rb") as heard, suppress(OSError):
         heard.read(PREFACE_BYTES)
@@ -78,12 +78,12 @@ def test_another_service_of_the_same_protocol_is_reported_in_our_words_alone(cap
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
-            listening.accept()[0].close()  # The look whether anything answers.
+            listening.accept()[0].close()  # The check whether anything answers.
             answer_by_http2(listening)
 
         serving = threading.Thread(target=serve, daemon=True)
         serving.start()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(UserError, match="what answers there is not Ray"), open_workers("ray", address):
+        with pytest.raises(UserError, match="the service there is not Ray"), open_workers("ray", address):
             pass
     assert capfd.readouterr().err == ""

@@ -14,7 +14,7 @@ from modegraph.tuning import steps
 
 YEAR, YARD = "1911", "Quill"
 WHEN, WHERE = "When, in which year of which century,", "Where, at which yard of which port and country,"
-"""Many words, because a model of one layer hardly sees one."""
+"""Many words, because a model of one layer hardly notices a single one."""
 HOSTILE = "<script>alert('x')</script>"
 SHIPS = ("Lantern", "Ondine", "Kittiwake", "Patience", "Heron", "Petrel", "Marrow", HOSTILE)
 DOCUMENTS = [
@@ -41,7 +41,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of a few thousand weights that answers in the form of the reader, and mostly with a wrong year or place, whatever the passages are."""
+    """A Llama of a few thousand weights that answers in the reader's form, mostly with a wrong year or place, whatever the passages say."""
     folder = tmp_path_factory.mktemp("learner")
     texts = [
         *DOCUMENTS,

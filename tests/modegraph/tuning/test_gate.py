@@ -1,4 +1,4 @@
-"""The gate by hand: what is better, what is chance, what refuses more, and what was unlearned."""
+"""The gate on answers made by hand: better ones, chance, more refusals, and lost knowledge."""
 
 import pytest
 
@@ -13,7 +13,7 @@ RIGHT, WRONG, REFUSAL = "Tarn [1]", "Quill [1]", "not in the documents"
 def pair(
     untuned: list[str], tuned: list[str], unanswerable: int = 0, question: str = "Where?", gold: str = "Tarn"
 ) -> AnswerPair:
-    """Answers to as many questions, each with an isle of its own; the last of them have no answer."""
+    """Answers to as many questions, each about its own isle; the last `unanswerable` of them have no answer."""
     answerable = len(untuned) - unanswerable
     tasks = [
         ReadingTask(
@@ -33,7 +33,7 @@ def pair(
 
 
 def numbered(text: str, number: int) -> str:
-    """The text about isle number so-and-so, so that no constant answer is right twice."""
+    """The text about the isle of this number, so that no constant answer is right twice."""
     return text.replace("Tarn", f"Tarn{number}").replace("Quill", f"Quill{number}")
 
 
@@ -57,12 +57,12 @@ def test_better_by_more_than_chance_passes() -> None:
     ],
     ids=["equal", "one more", "worse", "refuses", "only refuses"],
 )
-def test_what_is_not_shown_to_be_better_or_refuses_more_fails(held_out: AnswerPair, failed: str) -> None:
+def test_a_model_that_is_not_clearly_better_or_refuses_more_fails(held_out: AnswerPair, failed: str) -> None:
     gate = judge(held_out, None, None, seed=0)
     assert not gate.passed and failed in gate.why
 
 
-def test_what_only_refuses_less_is_no_better_where_both_answer() -> None:
+def test_a_model_that_only_refuses_less_is_no_better_where_both_answer() -> None:
     held_out = pair(
         [REFUSAL] * 10 + [RIGHT] * 9 + [WRONG, REFUSAL], [RIGHT] * 10 + [WRONG] + [RIGHT] * 9 + [REFUSAL], 1
     )
@@ -73,7 +73,7 @@ def test_what_only_refuses_less_is_no_better_where_both_answer() -> None:
 
 
 @pytest.mark.parametrize(("isle", "passed"), [("Tarn", True), ("Quill", False)])
-def test_a_repeated_question_is_no_better_answer(isle: str, passed: bool) -> None:
+def test_repeating_the_question_is_not_a_better_answer(isle: str, passed: bool) -> None:
     """The sentence of either isle has a higher F1 than the name alone."""
     sentence, largest = "The largest isle of the bay is {}.", "Which isle of the bay is the largest?"
     held_out = pair([RIGHT] * 20, [sentence.format(isle) + " [1]"] * 20, 0, largest, sentence.format("Tarn"))
@@ -83,8 +83,8 @@ def test_a_repeated_question_is_no_better_answer(isle: str, passed: bool) -> Non
 
 
 @pytest.mark.parametrize(("noes", "passed"), [(2, True), (0, False)])
-def test_a_model_that_always_says_yes_is_no_reader(noes: int, passed: bool) -> None:
-    """Yes is right on 13 of 20 questions, for a model that reads nothing as well."""
+def test_a_model_that_always_says_yes_fails(noes: int, passed: bool) -> None:
+    """Yes is right for 13 of 20 questions, even from a model that reads nothing."""
     golds = ["yes"] * 13 + ["no"] * 7
     tasks = [
         ReadingTask(
@@ -110,7 +110,7 @@ def test_two_in_a_hundred_more_refusals_are_allowed_and_three_are_not() -> None:
         assert judge(held_out, None, None, seed=0).passed == passed
 
 
-def test_what_was_unlearned_fails_beyond_one_in_a_hundred() -> None:
+def test_losing_more_than_one_general_answer_in_a_hundred_fails() -> None:
     for lost, passed in ((0, True), (1, True), (2, False)):
         general = pair([RIGHT] * 100, [RIGHT] * (100 - lost) + [WRONG] * lost)
         gate = judge(BETTER, None, general, seed=0)

@@ -1,4 +1,4 @@
-"""The questions of a tune: the two parts share no document and no sentence, and small or odd corpora are refused with what to do."""
+"""The questions of a tune: the two parts share no document and no sentence, and small or odd corpora are refused with a remedy."""
 
 import json
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_sentence_that_both_parts_state_is_not_tested(tmp_path: Path) -> None:
     assert not any(row["id"].startswith("pier") for row in found.rows if row["split"] == "test")
 
 
-def test_a_question_of_every_document_is_tested_unless_its_answer_is_trained_on(tmp_path: Path) -> None:
+def test_a_question_about_every_document_is_tested_unless_its_answer_is_trained_on(tmp_path: Path) -> None:
     years = ["1901", "1902", "1903", "1903"]
     documents = [
         mg.Document(f"form-{n}", f"Form {n}", f"The ship {n} was built in {year}.") for n, year in enumerate(years)
@@ -101,7 +101,7 @@ def test_a_question_of_every_document_is_tested_unless_its_answer_is_trained_on(
 
 
 def reply_from_the_passage(request: CompletionRequest) -> str:
-    """A teacher whose answer is words of its passage, in another order for every second title."""
+    """A teacher that answers with words of its passage, reversed for titles of even length."""
     title, text = (
         json.loads(request.messages[1].content.split(label, 1)[1].splitlines()[0]) for label in ("Title: ", "Passage: ")
     )
@@ -120,11 +120,11 @@ def test_a_teachers_questions_go_to_the_part_of_their_document(tmp_path: Path) -
     written = [row for row in found.rows if row["writer"] == "scripted"]
     assert written and found.left_out[NOT_WORDS_OF_IT] == len(made_up)
     assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in written)
-    assert any(row["writer"] != "scripted" for row in found.rows), "those by rules are there too"
+    assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules are there too"
     assert teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 0) == [], "no time, no questions"
 
 
-def test_own_questions_are_located_and_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
+def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path: Path) -> None:
     bare = [{key: row[key] for key in ("id", "question", "answers")} for row in QUESTIONS]
     odd = [
         {"id": "none", "question": "Who painted the Heron?"},
@@ -159,7 +159,7 @@ def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
 
 
 def test_every_question_has_its_own_id(tmp_path: Path) -> None:
-    """Of forms that differ in names alone, invented names recur."""
+    """In documents of one form that differ only in names, invented names recur."""
     bridges = ("Dunlin", "Heron", "Petrel", "Curlew", "Avocet", "Merlin", "Osprey", "Siskin", "Fulmar", "Gannet")
     people = ("Ada", "Bram", "Carys", "Edwin")
     documents = [
@@ -205,5 +205,5 @@ def test_too_few_test_questions_are_reported(tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match="15 or more to test on"):
         split(tmp_path, DOCUMENTS, QUESTIONS, least_test=15)
     assert split(tmp_path, DOCUMENTS, QUESTIONS, least_test=8, test_share=0.3).count("test") == 8, (
-        "half of the documents"
+        "the test part has half of the documents"
     )

@@ -77,7 +77,7 @@ def answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def fleet() -> ReadingSet:
-    """A general set that is as easy to learn: other ships, built in the same year and place."""
+    """A general set that is just as easy to learn: other ships, built in the same year and place."""
     names = ("Gannet", "Avocet", "Fulmar", "Dunlin", "Curlew", "Merlin", "Osprey", "Siskin")
     passages = {
         name: Excerpt(name, f"The {name}", f"The {name} was built at {YARD} in {YEAR}.", source=name) for name in names
@@ -133,7 +133,7 @@ def test_a_model_that_became_better_is_recommended(
 @pytest.mark.parametrize(
     ("text", "reason"), [("1884 [1]", "F1 on held-out questions"), ("not in the documents", "refused questions")]
 )
-def test_a_model_of_poisoned_rows_is_held_back(
+def test_a_model_trained_on_poisoned_rows_is_not_recommended(
     text: str, reason: str, quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poison(monkeypatch, answer(text))
@@ -162,7 +162,7 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
     assert (tmp_path / "out/ms").is_dir() and not (tmp_path / "out/baseline").exists()
     plan = json.loads((tmp_path / "out/plan.json").read_text())["plan"]
     assert plan["seconds"]["ms"] == pytest.approx(3 * 3 * plan["pace"]["step_s"] / 4), (
-        "a prompt as three rows of training"
+        "a prompt costs as much as three training rows"
     )
     tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
     ms = json.loads((tmp_path / "out/ms/run.json").read_text())
@@ -176,7 +176,7 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
 
 
 @pytest.mark.slow
-def test_what_is_interrupted_after_any_step_ends_with_the_same_files(
+def test_a_tune_interrupted_after_any_step_ends_with_the_same_files(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick |= {"epochs": 2}
@@ -200,13 +200,13 @@ def test_what_is_interrupted_after_any_step_ends_with_the_same_files(
     assert whole.keys() == cut.keys() and len(whole) == 5
     differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]
     assert differing == []
-    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, "a finished one is read, not repeated"
+    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, "a finished tune is read, not repeated"
 
 
 @pytest.mark.machines
 @pytest.mark.process
-def test_what_is_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
-    """SIGKILL at random moments of a tune with a round of MS, each between the start and twice a tenth of what an undisturbed one takes."""
+def test_a_tune_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
+    """SIGKILL at random moments of a tune with a round of MS: each run gets at most a fifth of the time that an undisturbed tune takes."""
     settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
@@ -283,19 +283,19 @@ def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> No
     append_jsonl(tmp_path / steps.SECONDS, {"step": "baseline", "seconds": 500.0})
     assert tuning.limits() == {"held-out": 50, "general": 33}, "both models answer the same questions"
     append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": 1787.0})
-    assert tuning.limits() == {"held-out": 30, "general": 15}, "the plan's, if training took long"
+    assert tuning.limits() == {"held-out": 30, "general": 15}, "the plan's limits, if training took long"
     other = replace(tuning, plan=replace(plan, general_questions=0))
     assert other.limits()["general"] == 0
 
 
-def test_seconds_of_a_step_are_those_of_all_attempts(tmp_path: Path) -> None:
+def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
     for took in (600.0, 400.0):
         append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": took})
     assert steps.step_seconds(tmp_path) == {"model": 1000.0}
 
 
-def test_what_training_answers_is_no_distractor_of_the_test(tmp_path: Path) -> None:
-    """The same question about a training document: it is never to be refused, and that document's passage is not beside it."""
+def test_a_passage_that_answers_a_training_question_is_no_distractor_in_the_test(tmp_path: Path) -> None:
+    """The same question is trained on: the tested one is never one to refuse, and the training document's passage is not among its excerpts."""
     texts = [
         "The master of the ferry is Ida Corrow.",
         "The master of the ferry is Bram Oakes.",
@@ -323,8 +323,8 @@ def test_what_training_answers_is_no_distractor_of_the_test(tmp_path: Path) -> N
     assert not any("Ida Corrow" in excerpt.text for excerpt in only.excerpts)
 
 
-def test_rows_of_the_general_set_are_as_many_as_the_share_says(tmp_path: Path) -> None:
-    """Questions that give no row, here the surplus of yes, do not count."""
+def test_the_share_decides_how_many_general_rows_there_are(tmp_path: Path) -> None:
+    """Questions that give no row (here the surplus of yes) do not count."""
     names = [f"Isle {n}" for n in range(60)]
     passages = {name: Excerpt(name, name, f"{name} has a lighthouse and a mill.", source=name) for name in names}
     questions = tuple(
@@ -338,7 +338,7 @@ def test_rows_of_the_general_set_are_as_many_as_the_share_says(tmp_path: Path) -
 
 
 def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:
-    """The pace of a token, times those of the accumulated rows, is the pace of a step, though the trial adds up no gradients."""
+    """The time of a token times the tokens of the accumulated rows is the time of a step, although the trial accumulates no gradients."""
     settings = TuneSettings(model=str(learner), max_length_tokens=4000)
     tasks = trial_tasks(DOCUMENTS, settings.context_words)
     write_jsonl(tmp_path / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
@@ -355,7 +355,7 @@ def test_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Pat
 
 
 def short_tune(model: Path, folder: Path) -> list[str]:
-    """The words of a tune on four documents of the handbook, with a general set; all of it in `folder`."""
+    """The command of a tune on four documents of the handbook, with a general set; all files are in `folder`."""
     documents = folder / "documents"
     documents.mkdir()
     for name in HANDBOOK:
@@ -422,7 +422,7 @@ def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected 0\.0\d+ hours at least"),
+    ("few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected at least 0\.0\d+ hours"),
     ("no such model", {"model": "no-such-model"}, "no-such-model"),
     ("an engine that only answers", {"model": "openai:m@http://h"}, "cannot be trained"),
     ("a wrong setting", {"hour": 1}, "unknown key 'hour'"),

@@ -1,4 +1,4 @@
-"""Which questions stand by themselves: all of the examples', and pairs of a question and the same with a pronoun in place of a noun."""
+"""Which questions stand by themselves: all those of the examples, and pairs of a question with a pronoun and a similar one with a noun."""
 
 import json
 import time
@@ -17,7 +17,7 @@ def test_every_question_of_the_examples_stands_by_itself() -> None:
     assert [question.text for question in questions if dependence(question.text) != "alone"] == []
 
 
-def test_follow_ups_lean_and_the_same_written_out_do_not() -> None:
+def test_follow_ups_lean_and_their_standalone_forms_do_not() -> None:
     assert [row["question"] for row in FOLLOW_UPS if dependence(row["question"]) == "alone"] == []
     assert [row["standalone"] for row in FOLLOW_UPS if dependence(row["standalone"]) != "alone"] == []
 
@@ -46,25 +46,25 @@ def test_follow_ups_lean_and_the_same_written_out_do_not() -> None:
         ("The other one?", "Was the other ship of Columbus, the Pinta, faster?"),
     ],
 )
-def test_a_pronoun_without_a_noun_leans(leans: str, alone: str) -> None:
+def test_a_question_with_a_pronoun_but_no_noun_leans(leans: str, alone: str) -> None:
     assert (dependence(leans), dependence(alone)) == ("leans", "alone")
 
 
 @pytest.mark.parametrize(
     "question", ["What is photosynthesis?", "What do the documents disagree about?", "How is amber made in Riga?"]
 )
-def test_short_questions_that_stand(question: str) -> None:
+def test_some_short_questions_stand_by_themselves(question: str) -> None:
     assert dependence(question) == "alone"
 
 
 @pytest.mark.parametrize(
     "question", ["Wann war das?", "Quand a-t-il été fondé ?", "何时建成？", "متى بنيت؟", "¿Y la segunda?", "네?", "!!"]
 )
-def test_of_other_languages_nothing_is_known(question: str) -> None:
+def test_the_dependence_in_other_languages_is_unknown(question: str) -> None:
     assert dependence(question) == "unknown"
 
 
-def test_a_long_question_stands_and_none_takes_long() -> None:
+def test_a_long_question_stands_alone_and_none_takes_long() -> None:
     began = time.process_time()
     for text in ("it " * LONG_CHARACTERS, "their " * 66, "the " * 100, "w" * 399, "and " * 100, "what is " + "a" * 390):
         assert dependence(text) in ("alone", "leans", "unknown")

@@ -42,5 +42,5 @@ def test_requests_about_the_last_answer(text: str) -> None:
         "What about the French?", "Is there a table?", "", "thanks " * 99, "Good grief, what happened?", "Is it good?", "Right?", "Good?",
     ],
 )  # fmt: skip
-def test_whatever_else_is_searched_for(text: str) -> None:
+def test_anything_else_is_searched_for(text: str) -> None:
     assert intent(text) == "question"

@@ -76,7 +76,7 @@ def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:
     assert max_tokens == 300 - words_of(fitted)
 
 
-def test_what_cannot_fit_says_what_to_do() -> None:
+def test_the_error_for_a_prompt_that_cannot_fit_names_a_remedy() -> None:
     with pytest.raises(
         UserError, match=r"of the model's window of 300.*Ask in fewer words, use a model with a larger window"
     ):

@@ -24,17 +24,17 @@ def test_a_question_that_stands_by_itself_is_left_alone_and_costs_no_call() -> N
     assert read([], "When was that?") == (Question("When was that?"), 0)
 
 
-def test_a_question_that_leans_is_carried_by_the_one_before_and_its_answer() -> None:
+def test_a_dependent_question_follows_the_previous_question_and_its_answer() -> None:
     assert carry([BUILT], "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
     assert carry([FOUNDED], "And when?") == "Who founded it? Ada Marlow And when?"
 
 
-def test_names_follow_of_what_the_earlier_question_leaned_on_and_none_of_our_form() -> None:
+def test_names_that_the_earlier_question_relied_on_follow_and_none_of_our_form() -> None:
     other = Exchange("How long does Kelp bread keep?", "###Reason: Nine, says Page. ###Answer: nine days")
     assert carry([other, BUILT, FOUNDED], "When?") == "Who founded it? Ada Marlow When? (Lantern, Marlow Yard)"
 
 
-def test_remarks_and_requests_between_are_passed_over() -> None:
+def test_remarks_and_requests_in_between_are_skipped() -> None:
     conversation = [BUILT, Exchange("Shorter, please", "Marlow."), Exchange("Thanks!", "You are welcome.")]
     assert carry(conversation, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
     assert read(conversation, "In French, please") == (Question(BUILT.question, "request", "earlier"), 0)
@@ -46,7 +46,7 @@ def test_remarks_and_requests_between_are_passed_over() -> None:
     assert read([], "Great!") == (Question("Great!"), 0)
 
 
-def test_an_answer_that_says_nothing_is_not_carried_and_a_long_one_not_whole() -> None:
+def test_a_refusal_is_not_carried_over_and_a_long_answer_only_in_part() -> None:
     assert carry([Exchange(BUILT.question, "Not in the documents.")], "Why not?") == "Who built the Lantern? Why not?"
     long = Exchange("Who built it? " * 90, "word " * 900)
     assert len(carry([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
@@ -67,7 +67,7 @@ def test_an_unusable_rewriting_gives_way_to_the_rule(reply: str) -> None:
     assert read([BUILT], "When was that?", reply)[0] == Question(carry([BUILT], "When was that?"), by="turns")
 
 
-def test_in_other_languages_the_model_decides_and_by_rule_the_length() -> None:
+def test_in_other_languages_the_model_decides_and_without_it_the_length() -> None:
     long = "Und in welchem Jahr wurde sie dann von der Gesellschaft verkauft?"
     assert read([BUILT], long, json.dumps({"question": long}))[0] == Question(long, by="model")
     assert read([BUILT], long)[0] == Question(long)
@@ -80,7 +80,7 @@ def test_in_other_languages_the_model_decides_and_by_rule_the_length() -> None:
     )
 
 
-def test_of_a_long_conversation_the_model_reads_what_its_window_holds() -> None:
+def test_the_model_reads_as_much_of_a_long_conversation_as_its_window_allows() -> None:
     conversation = [Exchange("Who built the Lantern? " * 20, "The Yard. " * 20)] * 3
     requests: list[CompletionRequest] = []
 
@@ -101,7 +101,7 @@ def test_turns_come_in_pairs_without_the_numbers_of_old_citations() -> None:
     assert exchanges_of(turns) == (Exchange("Who?\nWho built it?", "The yard.\nIn 1911."),)
 
 
-def test_of_a_long_conversation_the_latest_turns_are_read_and_no_others_looked_at() -> None:
+def test_only_the_latest_turns_of_a_long_conversation_are_read() -> None:
     def conversation(*lengths: int) -> list[Message]:
         return [turn for n in lengths for turn in (Message("user", "Who?"), Message("assistant", "a[1]" * (n // 4)))]
 

@@ -111,7 +111,7 @@ def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tupl
     assert upstream.requests[-1]["input"] == "a < |im_end|> b"
 
 
-def test_a_form_of_a_page_is_no_request_for_a_response(both: tuple[Running, ChatServer]) -> None:
+def test_the_form_of_a_web_page_cannot_request_a_response(both: tuple[Running, ChatServer]) -> None:
     running, _ = both
     body = json.dumps({"model": "owner/tiny", "input": "Hello"})
     assert running.post("/v1/responses", content=body, headers={"Content-Type": "text/plain"}).status_code == 422
@@ -137,7 +137,7 @@ def test_without_retrieval_no_text_of_a_message_is_a_control_token(both: tuple[R
     assert not [token for token in ("<|im_end|>", "<|im_start|>", URL) if token in json.dumps(messages)]
 
 
-def test_a_model_of_an_owner_is_found_by_its_name(both: tuple[Running, ChatServer]) -> None:
+def test_a_model_with_an_owner_in_its_name_is_found(both: tuple[Running, ChatServer]) -> None:
     running, _ = both
     for path in ("owner/tiny", "owner%2Ftiny"):
         assert running.get(f"/v1/models/{path}").json()["id"] == "owner/tiny"

@@ -18,7 +18,7 @@ def running(shared_isles: Path, tiny_llama: Path, tiny_adapter: Path) -> Iterato
 
 
 def written(running: Running, **changes: object) -> tuple[str, str]:
-    """The text and the reason of its end, streamed and whole, which must be the same."""
+    """The text and its finish reason, which must be the same for the streamed and the whole reply."""
     made = running.post("/v1/chat/completions", json={**ASK, "retrieval": {"enabled": False}, **changes})
     assert made.status_code == 200, made.text
     chunks = list(
@@ -45,7 +45,7 @@ def long_text(running: Running) -> tuple[int, str]:
     raise AssertionError("no seed gives a long text")
 
 
-def test_a_stream_says_what_the_whole_says(running: Running) -> None:
+def test_a_stream_adds_up_to_the_whole_reply(running: Running) -> None:
     assert written(running, temperature=0)[0]
     assert long_text(running)
     sampled = {written(running, temperature=1.5, seed=seed)[0] for seed in (1, 2)}
@@ -71,7 +71,7 @@ def test_adapters_and_choices(running: Running) -> None:
     assert texts["model"] != texts["tuned"]
 
 
-def test_the_log_probabilities_of_what_it_wrote_are_given_for_a_whole_text(running: Running) -> None:
+def test_log_probabilities_are_given_for_whole_replies_only(running: Running) -> None:
     request_body = {**ASK, "retrieval": {"enabled": False}, "temperature": 0, "logprobs": True}
     made = running.post(
         "/v1/chat/completions", json={**request_body, "top_logprobs": 2, "return_tokens_as_token_ids": True}
@@ -102,14 +102,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-def test_what_it_cannot_follow_is_refused_by_name(running: Running, field: str) -> None:
+def test_fields_that_it_cannot_follow_are_refused_by_name(running: Running, field: str) -> None:
     made = running.post("/v1/chat/completions", json={**ASK, field: REFUSED[field]})
     assert (
         made.status_code == 400 and made.json()["error"]["param"] == field and field in made.json()["error"]["message"]
     )
 
 
-def test_calls_of_tools_are_refused_and_so_are_tokens_that_it_lacks(running: Running) -> None:
+def test_tool_calls_and_tokens_outside_the_vocabulary_are_refused(running: Running) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     turns = [
         {"role": "user", "content": "a"},
@@ -124,8 +124,8 @@ def test_calls_of_tools_are_refused_and_so_are_tokens_that_it_lacks(running: Run
         assert made.status_code == 400 and "logit_bias" in made.json()["error"]["message"]
 
 
-def test_fields_of_sampling_are_heeded(running: Running, tiny_llama: Path) -> None:
-    """At temperature 0 a cut changes nothing; at others one that leaves one token makes the greedy text."""
+def test_sampling_fields_are_respected(running: Running, tiny_llama: Path) -> None:
+    """At temperature 0 a cut-off changes nothing; at other temperatures one that leaves a single token gives the greedy text."""
     greedy, _ = written(running, temperature=0)
     assert written(running, temperature=0, top_p=0.5, top_k=2, min_p=0.5)[0] == greedy
     hot = {"temperature": 1.5, "seed": 3}

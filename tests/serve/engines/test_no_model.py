@@ -45,13 +45,15 @@ def test_it_is_ready_and_lists_no_model(server: Running) -> None:
         ("/v1/retrieve", {"query": "Who?", "model": "tiny"}),
     ],
 )
-def test_what_needs_a_model_names_the_remedy(server: Running, path: str, body: dict[str, object]) -> None:
+def test_a_request_that_needs_a_model_is_refused_with_a_remedy(
+    server: Running, path: str, body: dict[str, object]
+) -> None:
     response = server.post(path, json=body)
     assert (response.status_code, response.json()["error"]["code"]) == (404, "no_model")
     assert "--model" in response.json()["error"]["message"]
 
 
-def test_openais_client_reads_it(server: Running) -> None:
+def test_openais_client_reads_the_missing_model_error(server: Running) -> None:
     with pytest.raises(openai.NotFoundError, match="this server has no model"):
         server.client().chat.completions.create(**REQUEST)  # type: ignore[call-overload]
     assert server.get("/v1/models/tiny").json()["error"]["code"] == "no_model"
@@ -66,6 +68,6 @@ def test_documents_can_be_added_without_a_model(isles: Path) -> None:
         assert "new.txt" in running.post("/v1/retrieve", json={"query": "the boat Heron", "mode": "lexical"}).text
 
 
-def test_an_adapter_wants_its_model() -> None:
+def test_an_adapter_needs_a_model() -> None:
     with pytest.raises(UserError, match="--adapter ms=here without --model"):
         open_backend(None, ["ms=here"], VllmOptions())

@@ -1,4 +1,4 @@
-"""Replies to the schemas of the five tasks, by llama.cpp over a tiny random model: each that ends by itself is one that the task reads."""
+"""Replies to the schemas of the five tasks, by llama.cpp over a tiny random model: the task can read every reply that ends by itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
 
 
 def test_what_a_random_model_writes_to_a_schema_is_read(model: LanguageModel) -> None:
-    """llama.cpp takes every schema, and each reply that ends is read. One may also be cut, or hold half a character, which llama.cpp refuses."""
+    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or have half a character, which is refused."""
     completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])
     assert all(UNREADABLE_OUTPUT in each.text for each in completions if each.finish_reason == "refused")
     read = set()

@@ -1,4 +1,4 @@
-"""A collector of spans on a free port of this machine: takes OTLP over HTTP and keeps what it got, as bytes and as spans."""
+"""A span collector on a free port of this machine: it receives OTLP over HTTP and stores it, as bytes and as spans."""
 
 import threading
 from collections.abc import Iterator

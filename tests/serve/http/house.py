@@ -39,7 +39,7 @@ HOUSE = {
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a key: what it must never meet, and a document of each kind."""
+    """The holder of a key: the words that it must never receive, a document of its own, and documents hidden from it."""
 
     headers: dict[str, str]
     collection: str
@@ -47,7 +47,7 @@ class Holder:
     foreign: tuple[str, ...]
     own_source: str
     hidden: tuple[tuple[str, str], ...]
-    """Collection and source of documents that are there, and not for it."""
+    """Collection and source of documents that exist but are hidden from it."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def living_in(folder: Path) -> Iterator[House]:
 
 
 def refusals(house: House, holder: Holder, collection: str, source: str) -> list[Callable[[], httpx2.Response]]:
-    """Every request that names a collection and a document, none of which is for the holder."""
+    """Every kind of request that names a collection or document, none of which the holder may see."""
     running, headers = house.running, holder.headers
     at, here = f"?collection={collection}", f"?collection={holder.collection}"
     turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}

@@ -24,7 +24,7 @@ ENCODER = HashEncoder()
 
 
 def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    """Waits until something is so; fails where it is not in time."""
+    """Waits until `true()` holds; fails if it does not in time."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not so after {seconds} s"
@@ -52,7 +52,7 @@ class Running:
         return self._request("DELETE", path, **options)
 
     def _request(self, method: str, path: str, **options: object) -> httpx2.Response:
-        """By a connection of its own. It is plain HTTP: reading all certificates to verify none takes longer than most answers."""
+        """Each request has its own connection. It is plain HTTP: loading all certificates, only to verify none, takes longer than most answers."""
         return httpx2.request(method, self.url + path, timeout=30, verify=False, **options)  # type: ignore[arg-type]
 
     def metric(self, line: str) -> float:

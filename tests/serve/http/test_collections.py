@@ -32,7 +32,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def test_each_model_is_offered_of_each_collection(two: Running) -> None:
+def test_each_model_is_offered_for_each_collection(two: Running) -> None:
     client = two.client()
     assert [each.id for each in client.models.list().data] == ["tiny@isles", "tiny@moors"]
     assert client.models.retrieve("tiny@moors").id == "tiny@moors"

@@ -28,7 +28,7 @@ def opened(running: Running, number: int, sent: bytes = b"") -> Iterator[list[so
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server closes, within ten seconds."""
+    """Whether the server closes the connection within ten seconds."""
     try:
         while connection.recv(65536):
             pass
@@ -59,8 +59,8 @@ def test_silent_connections_keep_nobody_out(stack: Stack, sent: bytes) -> None:
         b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea",
     ],
 )
-def test_whoever_asks_nothing_more_is_hung_up_on(stack: Stack, sent: bytes) -> None:
-    """Before a request, within its head, and after the answer to one whose body never comes; with a key that was not given."""
+def test_a_client_that_sends_nothing_more_is_disconnected(stack: Stack, sent: bytes) -> None:
+    """Before a request, within its head, and after the answer to one whose body never comes; the client gives no key."""
     running, _ = stack(api_key="k", **PATIENCE)
     with opened(running, 1, sent) as (connection,):
         assert is_closed(connection)
@@ -81,8 +81,8 @@ def test_a_trickle_buys_no_time(stack: Stack, sent: bytes) -> None:
             connection.sendall(b"x")
 
 
-def test_an_answer_that_nobody_takes_is_given_up(stack: Stack) -> None:
-    """Files of the page, open to all, are requested and never read: what the kernel does not hold stays with the server."""
+def test_an_answer_that_nobody_reads_is_abandoned(stack: Stack) -> None:
+    """A public file of the page is requested many times and never read: what the kernel does not buffer stays with the server."""
     running, _ = stack(api_key="k", idle_timeout_s=0.1)
     large = running.get("/").text.partition('src="')[2].partition('"')[0]
     with socket.socket() as connection:

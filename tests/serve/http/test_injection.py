@@ -1,6 +1,6 @@
-"""What a document tells its reader reaches the model as quoted data and the client without a forged citation, in every mode.
+"""Instructions in a document reach the model as quoted data and the client without a forged citation, in every mode.
 
-The model here is the worst there can be: it says whatever the hostile passages in its prompt say, word by word.
+The model here is the worst there can be: it says whatever the hostile passages in its prompt say, word for word.
 """
 
 import json
@@ -28,12 +28,12 @@ K = 5
 CASES = cases()
 USUAL = ("auto",)
 STRIDE = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 7
-"""Modes other than the default meet every seventh case, all kinds of attack among them; with MODEGRAPH_ALL_CASES set, every one."""
+"""Modes other than the default are tested with every seventh case, with all kinds of attack; with MODEGRAPH_ALL_CASES set, with every case."""
 LINK = re.compile(r"\[\d+\](?:\(|:)")
 
 
 def obey(body: dict[str, Any], number: int) -> str:
-    """Every passage of the prompt that is one of ours, as the model's own words."""
+    """Every hostile passage of the prompt, as the model's own words."""
     lines = body["messages"][1]["content"].split("\n")
     hostile = [line.partition(" ")[2] for line in lines if " is told there" in line or "PWNED" in line]
     return f"###Reason: {' '.join(hostile)} ###Answer: so it is [1]"
@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, C
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and the special tokens of all chat templates in use, with ChatML for a template."""
+    """A tokenizer of bytes and the special tokens of all chat templates in use, with ChatML as its template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -100,7 +100,7 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
             ids = tokenizer.apply_chat_template(sent["messages"], add_generation_prompt=True, return_dict=True)[
                 "input_ids"
             ]
-            # system and user turn begin and end, the assistant's begins: all special tokens there are.
+            # Only the begin and end of the system and user turns and the begin of the assistant's are special tokens.
             found["special tokens"] += sum(token in special for token in ids) - 5
             excerpts = sent["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
             assert [line.split(" ")[0] for line in excerpts] == [f"[{n}]" for n in range(1, len(excerpts) + 1)]

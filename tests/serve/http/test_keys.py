@@ -43,7 +43,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 class Asking:
-    """A server with a file of keys, and the codes that it answers a key with."""
+    """A server with a key file, and the status codes of its answers to a key."""
 
     def __init__(self, running: Running, file: Path) -> None:
         self.running, self.file = running, file
@@ -75,7 +75,7 @@ def asking(tmp_path: Path) -> Iterator[Asking]:
         yield Asking(running, file)
 
 
-def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
+def test_a_key_file_contains_only_hashes_and_is_private_to_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     text = added(file, "--scope", "read", "--scope", "write", "--where", "source=sales/*", "--rate", 60)
     assert text.startswith("mg_") and len(text) > 40 and text not in file.read_text()
@@ -104,7 +104,7 @@ def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
         (["--scope", "write", "--where", "source!=hr/*"], "limited only by source"),
     ],
 )
-def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], message: str) -> None:
+def test_an_invalid_key_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         added(tmp_path / "keys.json", *words)
     assert not (tmp_path / "keys.json").exists()
@@ -113,7 +113,7 @@ def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, 
 @pytest.mark.parametrize(
     "held", ["", "[]", '{"keys": 3}', '{"keys": [3]}', '{"keys": {"a": 1}}', '{"keys": [{"name": "x"}]}', "\0"]
 )
-def test_a_file_of_something_else_is_refused(tmp_path: Path, held: str) -> None:
+def test_a_file_that_is_no_key_file_is_refused(tmp_path: Path, held: str) -> None:
     file = tmp_path / "keys.json"
     file.write_text(held)
     with pytest.raises(UserError):
@@ -124,12 +124,12 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, held: str) -> None:
     assert file.read_text() == before
 
 
-def test_other_machines_may_be_let_in_by_a_file_of_keys(tmp_path: Path) -> None:
+def test_a_key_file_allows_serving_other_machines(tmp_path: Path) -> None:
     values = {"host": "0.0.0.0", "keys": str(tmp_path / "keys.json")}
     assert parse_settings(ServerSettings, values, "serve").api_key is None
 
 
-def test_each_scope_opens_its_own(asking: Asking) -> None:
+def test_each_scope_opens_only_its_own_routes(asking: Asking) -> None:
     reader, writer = added(asking.file), added(asking.file, "--scope", "write")
     metrics, operator = added(asking.file, "--scope", "metrics"), "operator"
     requests: list[tuple[str, dict[str, Any], str]] = [
@@ -157,7 +157,7 @@ def test_each_scope_opens_its_own(asking: Asking) -> None:
     assert "no tool 'add_document'" in response["result"]["content"][0]["text"]
 
 
-def test_a_key_is_known_at_once_and_gone_at_once(asking: Asking) -> None:
+def test_a_key_works_at_once_and_is_revoked_at_once(asking: Asking) -> None:
     assert asking.status("mg_never-made", "/v1/models") == 401
     first = added(asking.file)
     second = added(asking.file)
@@ -181,7 +181,7 @@ def test_a_damaged_file_lets_nobody_in_but_the_operator(asking: Asking, caplog: 
     assert asking.status(key, "/v1/models") == 200
 
 
-def test_a_key_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_a_key_expires_at_its_time(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     over, texts = [], []
     for hours in (-1, 1):
@@ -198,7 +198,7 @@ def test_a_key_ends_when_its_time_is_over(tmp_path: Path) -> None:
     )
 
 
-def test_a_key_asks_as_often_as_it_may(asking: Asking) -> None:
+def test_a_key_is_limited_to_its_rate(asking: Asking) -> None:
     slow, other = added(asking.file, "--rate", 3), added(asking.file)
     found = [asking.get(slow, "/v1/models") for _ in range(5)]
     assert [each.status_code for each in found] == [200, 200, 200, 429, 429]
@@ -238,7 +238,7 @@ def test_the_audit_log_has_every_attempt_to_write(asking: Asking, tmp_path: Path
     assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
 
 
-def test_without_a_key_the_state_tells_nothing_of_the_collections(asking: Asking) -> None:
+def test_without_a_key_the_state_reveals_nothing_about_the_collections(asking: Asking) -> None:
     state = asking.running.get("/ready").json()
     assert state == {
         "status": "ready",

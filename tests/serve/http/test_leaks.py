@@ -1,7 +1,7 @@
-"""Three keys, two collections, two labels: through no door does a key's holder learn what is not for it.
+"""Three keys, two collections, two labels: no route shows a key's holder what it may not see.
 
-Every text of a document holds a word of its own part of the house (SEA, HILL, MOOR): whatever a key gets, and whatever the model is sent
-for it, is searched for the words of the others. An operator asks everything first, so that all caches are full of it.
+Every document contains a word of its own part of the house (SEA, HILL, MOOR): whatever a key receives, and whatever the model is sent
+on its behalf, is searched for the words of the other parts. An operator asks everything first, so that all caches are filled.
 """
 
 import json
@@ -27,7 +27,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def everything(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
-    """What one key is answered by every route that searches in a mode, as (request, text)."""
+    """What every searching route answers to one key in a mode, as (request, text)."""
     post, name = house.running.post, f"tiny@{collection}"
     for question in QUESTIONS:
         turns = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 64}
@@ -60,7 +60,7 @@ def everything(house: House, headers: dict[str, str], collection: str, mode: str
 
 
 def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
-    """What one key is answered by the routes that search nothing."""
+    """What the routes that do not search answer to one key."""
     at = f"collection={collection}"
     paths = [
         "/v1/models",
@@ -91,7 +91,7 @@ def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[
 
 
 def visible_text(text: str) -> str:
-    """A text in small letters, without the questions that it repeats."""
+    """A text in lower case, without the questions that it repeats."""
     plain = text.casefold()
     for question in QUESTIONS:
         plain = plain.replace(question.casefold(), "")
@@ -99,7 +99,7 @@ def visible_text(text: str) -> str:
 
 
 def foreign_in(text: str, holder: Holder) -> list[str]:
-    """The words of others in a text."""
+    """The words of other parts in a text."""
     return [word for word in holder.foreign if word in visible_text(text)]
 
 
@@ -113,12 +113,12 @@ def test_no_mode_finds_what_is_not_for_the_key(house: House, mode: str) -> None:
         for request_body, text in everything(house, holder.headers, holder.collection, mode):
             assert foreign_in(text, holder) == [], (name, request_body)
             met += holder.own in visible_text(text)
-        assert met > 0, "it finds what is its own"
+        assert met > 0, "the key finds its own documents"
         for body in house.upstream.requests[before:]:
             assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
 
-def test_nothing_that_can_be_browsed_is_of_others(house: House) -> None:
+def test_browsing_shows_nothing_of_others(house: House) -> None:
     for name, holder in house.holders.items():
         met = 0
         for path, text in browsed(house, holder.headers, holder.collection):
@@ -150,12 +150,12 @@ def test_mcp_shows_nothing_of_others(house: House, mode: str) -> None:
 
 
 def refusals_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
-    """Status and text of every refusal that names a collection and a document, both names taken out."""
+    """Status and text of every refusal for a collection and a document, with both names masked."""
     made = [ask() for ask in refusals(house, holder, collection, source)]
     return [(each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in made]
 
 
-def test_what_is_foreign_is_refused_as_what_is_absent(house: House) -> None:
+def test_foreign_documents_are_refused_like_absent_ones(house: House) -> None:
     for name, holder in house.holders.items():
         for collection, source in holder.hidden:
             where = (
@@ -168,7 +168,7 @@ def test_what_is_foreign_is_refused_as_what_is_absent(house: House) -> None:
 
 
 @pytest.mark.parametrize("mode", VERSIONS)
-def test_mcp_refuses_what_is_foreign_as_what_is_absent(house: House, mode: str) -> None:
+def test_mcp_refuses_foreign_documents_like_absent_ones(house: House, mode: str) -> None:
     async def refusals(client: Client, collection: str, source: str) -> list[str]:
         texts = []
         for tool, arguments in (
@@ -193,7 +193,7 @@ def test_mcp_refuses_what_is_foreign_as_what_is_absent(house: House, mode: str) 
     assert foreign == absent
 
 
-def test_what_a_writer_writes_is_its_own_and_tells_of_its_own_alone(house: House) -> None:
+def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(house: House) -> None:
     writer, label = house.holders["writer"], house.holders["label"]
     new = {"documents": [{"source": "hill/new", "text": f"{HILL.title()} has a new mill."}]}
     made = house.running.post("/v1/documents", json=new, headers=writer.headers)
@@ -211,8 +211,8 @@ def test_what_a_writer_writes_is_its_own_and_tells_of_its_own_alone(house: House
     assert house.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
 
 
-def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
-    """All use one user's name, and name answers and passages of their own in it."""
+def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
+    """All keys use one user's name and give feedback on answers and passages of their own."""
     users = {name: house.holders[name] for name in ("label", "writer", "collection")}
     for holder in users.values():
         request_body = {"query": f"Who taught {holder.own.title()}?", "k": 1}

@@ -78,7 +78,7 @@ ODD = {
 }
 
 
-def test_an_odd_answer_of_the_engine_is_reported_as_such(shared_isles: Path) -> None:
+def test_a_malformed_engine_answer_is_reported_as_such(shared_isles: Path) -> None:
     replies: list[str] = []
     with (
         chat_server(lambda body, number: (200, replies[-1])) as upstream,
@@ -128,7 +128,7 @@ def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> Non
 
 @contextmanager
 def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
-    """Its address, and how many chats each connection brought that brought any: the first is closed at its second, unanswered."""
+    """The engine's address, and the number of chats on each connection that had any; it closes the first one at its second chat, unanswered."""
     made = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(made)
     counts: list[int] = []
@@ -166,7 +166,7 @@ def test_a_pooled_connection_that_the_engine_closed_costs_no_answer(shared_isles
 def test_a_client_that_leaves_takes_its_request_to_the_engine_along(stack: Stack, stream: bool) -> None:
     running, upstream = stack(LONG, seconds_a_word=0.02, capacity=1, queue=0)
     if not stream:
-        # The engine streams nothing to a client that waits for the whole; its connection is closed all the same.
+        # Nothing is streamed to a client that waits for the whole answer; its connection is closed all the same.
         released = threading.Event()
         running, upstream = stack(
             lambda body, number: "x" if released.wait(5 * (number == 1)) else "y", capacity=1, queue=0
@@ -210,7 +210,7 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
                 answered = client.post("/v1/chat/completions", json=ASK)
                 generation = made.json()["generation"] if made.status_code == 200 else -1
                 passages = len(made.json().get("passages", ()))
-                assert passages == 4 + generation, "one generation, whole"
+                assert passages == 4 + generation, "every search reads one whole generation"
                 observed.append((generation, answered.status_code))
 
         with ThreadPoolExecutor() as pool:
@@ -266,7 +266,7 @@ server_of(build_app(services), services).run()
 def streaming_while_it_stops(
     index: Path, seconds_a_word: float, drain_s: float
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The whole text of a stream whose server is stopped after its first words, and the server."""
+    """Yield the whole text of a stream whose server is stopped after the first words, and the server's process."""
     with listening() as free:
         port = free.getsockname()[1]
     with chat_server(lambda body, number: LONG, seconds_a_word) as upstream:
@@ -294,7 +294,7 @@ def test_on_a_signal_it_finishes_what_runs_and_takes_nothing_new(shared_isles: P
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
-def test_a_stream_that_does_not_end_in_time_says_that_the_server_stops(shared_isles: Path) -> None:
+def test_a_stream_that_does_not_end_in_time_says_that_the_server_is_stopping(shared_isles: Path) -> None:
     with streaming_while_it_stops(shared_isles, 0.2, 1) as (response, process):
         events = response.strip().split("\n\n")
         assert "word0" in events[0] and events[-1] == "data: [DONE]"

@@ -22,7 +22,7 @@ def p95(values: list[float]) -> float:
 
 
 def ask(url: str, concurrent: int) -> list[tuple[int, float]]:
-    """Status and seconds of so many requests at once, by a client in a process of its own."""
+    """Status and seconds of `concurrent` simultaneous requests, sent by a client in a separate process."""
     made = subprocess.run(
         [sys.executable, str(CLIENT), url, str(concurrent)], capture_output=True, text=True, timeout=120, check=True
     )

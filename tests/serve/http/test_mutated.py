@@ -1,7 +1,7 @@
-"""Bodies that are nearly right: every JSON route is sent mutated ones over one connection that must stay open, and none ends in a 5xx.
+"""Almost valid bodies: every JSON route gets mutated ones over one connection, which must stay open, and none causes a 5xx.
 
-Half of the mutations change the value (a field gone, of another type, nested, twice), half the bytes. CASES in the usual run; with
-MODEGRAPH_ALL_CASES set, 5,000.
+Half of the mutations change the value (a field removed, of another type, nested, repeated), half change the bytes. A run sends CASES
+bodies, which are 5,000 with MODEGRAPH_ALL_CASES set.
 """
 
 import json
@@ -46,7 +46,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
     ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}),
     ("/mcp", {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": {}}}),
 ]
-"""A sound body of every kind; that of documents is refused last of all, so that no index is written."""
+"""A valid body for each route; the one for documents fails only the last check, so that no index is written."""
 ODD: list[Any] = [
     *(
         None,
@@ -73,7 +73,7 @@ DEEP = 2_000
 
 
 def parts_of(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a body, as what holds it and its key or number there."""
+    """Every place in a body, as its container and its key or index there."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
     for key in keys:
         yield value, key
@@ -81,7 +81,7 @@ def parts_of(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def other_value(chance: Random, body: dict[str, Any]) -> bytes:
-    """The body with one to three of its values gone, odd, deep, swapped or under another name."""
+    """The body with one to three of its values removed, repeated, renamed, replaced or deeply nested."""
     made = json.loads(json.dumps(body))
     for _ in range(chance.randint(1, 3)):
         places = list(parts_of(made))
@@ -109,7 +109,7 @@ def other_value(chance: Random, body: dict[str, Any]) -> bytes:
 
 
 def other_bytes(chance: Random, body: dict[str, Any]) -> bytes:
-    """The body's bytes changed, cut, repeated or put in a row."""
+    """The body with bytes inserted, deleted, changed, repeated or appended."""
     made = bytearray(json.dumps(body).encode())
     for _ in range(chance.randint(1, 4)):
         place = chance.randrange(len(made) + 1)
@@ -145,7 +145,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def headers_for(path: str) -> dict[str, str]:
-    """What a client of the route sends besides."""
+    """The headers that a client of the route sends."""
     more = (
         {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
         if path == "/mcp"

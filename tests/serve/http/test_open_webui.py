@@ -19,7 +19,7 @@ REQUEST = {
 
 @pytest.fixture(scope="module")
 def function() -> ModuleType:
-    """The one file, loaded as a module of its own."""
+    """The file, loaded as a module."""
     spec = importlib.util.spec_from_file_location("open_webui_modegraph", ROOT / "deploy/open-webui/modegraph.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -58,7 +58,7 @@ def test_sources_are_numbered_as_the_text_numbers_them(function: ModuleType, sta
         assert data["source"]["url"].startswith(f"{running.url}/#read/{by_number[number]['source']}/")
 
 
-def test_a_task_is_not_searched_for(function: ModuleType, stack: Stack) -> None:
+def test_a_task_of_open_webui_triggers_no_search(function: ModuleType, stack: Stack) -> None:
     running, upstream = stack('{"title": "The Lantern [1]"}')
     text, events = run(function, running.url, __task__="title_generation")
     assert text == '{"title": "The Lantern [1]"}' and events == []

@@ -1,4 +1,4 @@
-"""How long a refusal takes does not tell whether what it names is there: a foreign thing is refused by the same calls as an absent one.
+"""The time of a refusal does not reveal whether its target exists: what a key may not see is refused by the same calls as what is absent.
 
 Every function of ours that the server runs for a request is counted; benchmarks/refusals.py measures the time.
 """
@@ -23,17 +23,17 @@ from tests.serve.http.house import Holder, House, living_in, refusals
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
-"""Code that runs per connection, before a request is read, in the thread that sends traces, or in the loop that waits for the end."""
+"""Code that runs per connection, before a request is read, in the thread that sends traces, or in the loop that waits to stop."""
 RESUMED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
-"""Code whose calls are counted once: it goes on whenever a piece of a request comes in."""
+"""Code that is counted once, however often it resumes as pieces of a request arrive."""
 
 
 LOGGED_S = 0.02
-"""How long the server may go on behind an answer, which it logs."""
+"""How long the server may keep working after an answer, to log it."""
 
 
 class Calls:
-    """Counts, once `recording`, the calls of our functions in the threads that start after it was made."""
+    """Counts, while `recording`, the calls of our functions in threads that start after it was created."""
 
     def __init__(self) -> None:
         self.recording = False
@@ -60,7 +60,7 @@ class Calls:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Calls]]:
-    """The house, none of whose threads looks for a changed index while calls are counted."""
+    """The house, which does not poll for a changed index while calls are counted."""
     calls = Calls()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collections, "POLL_S", 3600.0)
@@ -78,7 +78,7 @@ NAMES = ("label", "writer", "collection")
 def assert_same_calls(
     calls: Calls, foreign: list[Callable[[], httpx2.Response]], absent: list[Callable[[], httpx2.Response]]
 ) -> None:
-    """Of each request both are answered with one status by the same calls."""
+    """Both requests of each pair get the same status by the same calls."""
     for number, (one, other) in enumerate(zip(foreign, absent, strict=True)):
         assert one().status_code == other().status_code, number
         counted = calls.of(one), calls.of(other)
@@ -87,7 +87,7 @@ def assert_same_calls(
 
 
 def elsewhere(holder: Holder) -> str:
-    """A collection that is there and not for the holder."""
+    """A collection that exists and that the holder may not see."""
     (found,) = {"isles", "moors"} - {holder.collection}
     return found
 
@@ -105,7 +105,7 @@ def test_what_is_foreign_is_refused_by_the_same_calls_as_what_is_absent(
 
 
 def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
-    """A request of the protocol."""
+    """An MCP request that must be refused."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
     accepted = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 
@@ -121,7 +121,7 @@ def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Call
 def mcp_refusals(
     house: House, holder: Holder, collection: str, source: str, passage: str
 ) -> list[Callable[[], httpx2.Response]]:
-    """What the protocol's clients can name of a collection, a document and a passage."""
+    """MCP requests that name a collection, a document or a passage."""
     here, who = {"collection": holder.collection}, {"query": "Who?"}
     tools = [
         ("fetch", {"id": source, **here}),
@@ -156,10 +156,10 @@ def test_mcp_and_the_graph_refuse_what_is_foreign_by_the_same_calls(watched: tup
 
 
 @pytest.mark.parametrize("name", ["label", "writer"])
-def test_readers_of_other_keys_are_looked_for_by_the_same_calls_as_nobody(
+def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
     watched: tuple[House, Calls], name: str
 ) -> None:
-    """Feedback of a name is an empty list to whoever may not see it: two other keys have left some under the name that is there."""
+    """Whoever may not see a reader's feedback gets an empty list; two other keys have left feedback under the existing reader."""
     house, calls = watched
     holder = house.holders[name]
     (other,) = {"label", "writer"} - {name}
@@ -180,7 +180,7 @@ def test_readers_of_other_keys_are_looked_for_by_the_same_calls_as_nobody(
 def test_opening_a_resource_before_refusing_it_is_detected(
     watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test of the test: a server that opens what is there before it refuses it."""
+    """Checks the test itself, with a server that opens an existing collection before it refuses."""
     from serve.server.collections import Collections
 
     house, calls = watched

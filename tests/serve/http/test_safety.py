@@ -1,4 +1,4 @@
-"""What a server on a network must withstand: keys, foreign pages, too much, too slow, nonsense. It answers clearly and lives on."""
+"""What a server on a network must withstand: wrong keys, pages of other sites, excess, slowness, nonsense. It answers clearly and keeps running."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ def test_other_machines_are_let_in_only_with_a_key(host: str) -> None:
         parse_settings(ServerSettings, {"host": host, "api_key": " "}, "serve")
 
 
-def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_set_key_is_required_on_all_but_health_and_ready(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     running, upstream = stack(api_key=KEY)
     for path in PATHS:
@@ -47,7 +47,7 @@ def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytes
         for bad in ("", "wrong", "ü", KEY[:-1], f"{KEY}s", f"Bearer {KEY}"):
             assert running.get(path, headers={"X-Api-Key": bad.encode()}).status_code == 401, (path, bad)
         both = {"Authorization": "Bearer wrong", "X-Api-Key": KEY}
-        assert running.get(path, headers=both).status_code == 401, "Authorization counts where both are sent"
+        assert running.get(path, headers=both).status_code == 401, "Authorization takes precedence where both are sent"
         assert running.get(path, headers={"X-Api-Key": KEY}).status_code != 401, path
     assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.requests == []
     assert running.get("/health").status_code == running.get("/ready").status_code == 200
@@ -68,7 +68,7 @@ def test_without_a_key_pages_of_other_sites_are_refused(stack: Stack) -> None:
 
 
 def browser(origin: str = "", **fetch: str) -> dict[str, str]:
-    """The headers by which a browser tells of the page that asks."""
+    """The headers by which a browser identifies the page that sends a request."""
     headers = {f"Sec-Fetch-{name.title()}": value for name, value in fetch.items()}
     return {"User-Agent": "Mozilla/5.0", **({"Origin": origin} if origin else {}), **headers}
 
@@ -84,8 +84,8 @@ FOREIGN = {
 }
 
 
-def test_pages_of_other_origins_plant_nothing_and_our_own_and_programs_do(isles: Path) -> None:
-    """By a form with a file, which needs no leave of ours."""
+def test_pages_of_other_origins_cannot_add_documents_but_ours_and_programs_can(isles: Path) -> None:
+    """By a form with a file, which browsers send to other origins without asking first."""
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
@@ -173,9 +173,7 @@ ILL_FORMED = [
 
 
 @pytest.mark.parametrize(("path", "body", "place"), ILL_FORMED)
-def test_an_error_names_the_place_and_no_insides_of_ours(
-    shared_server: Running, path: str, body: object, place: str
-) -> None:
+def test_an_error_names_the_place_and_no_internals(shared_server: Running, path: str, body: object, place: str) -> None:
     made = shared_server.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
     error = made.json()["error"]
     assert (made.status_code, error["param"]) == (422, place)
@@ -219,14 +217,14 @@ def raw(running: Running, head: str) -> socket.socket:
 
 
 def whole(connection: socket.socket) -> str:
-    """All that comes until the server closes, as it does after a body that it did not read to its end."""
+    """Everything until the server closes the connection, as it does after a body that it did not read to its end."""
     parts = []
     while part := connection.recv(4096):
         parts.append(part)
     return b"".join(parts).decode()
 
 
-def test_a_slow_body_is_given_up(stack: Stack) -> None:
+def test_the_server_gives_up_on_a_slow_body(stack: Stack) -> None:
     running, _ = stack(body_timeout_s=0.3)
     slow = raw(running, "POST /v1/retrieve")
     slow.sendall(b"Content-Length: 100\r\n\r\n{")
@@ -235,7 +233,7 @@ def test_a_slow_body_is_given_up(stack: Stack) -> None:
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
 
 
-def test_a_body_without_a_length_is_cut_at_the_limit(stack: Stack) -> None:
+def test_a_body_without_a_length_is_refused_at_the_limit(stack: Stack) -> None:
     running, _ = stack(max_body_bytes=2048)
     long = raw(running, "POST /v1/retrieve")
     long.sendall(b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n")
@@ -246,8 +244,8 @@ def test_a_body_without_a_length_is_cut_at_the_limit(stack: Stack) -> None:
     assert lying.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
 
 
-def test_who_sends_too_much_can_read_so(stack: Stack, patient: float) -> None:
-    """It would be cut off while it sends, without the answer, if the connection ended with the answer."""
+def test_a_client_that_sends_too_much_can_read_the_refusal(stack: Stack, patient: float) -> None:
+    """If the connection ended with the answer, the client would be cut off while it sends, and never read the answer."""
     running, _ = stack(max_body_bytes=2048)
     for framing in ("Content-Length: 3145728\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"):
         sender = raw(running, "POST /v1/retrieve")
@@ -277,7 +275,7 @@ WAITING = "modegraph_requests_waiting"
 
 
 def alone_inside(running: Running) -> socket.socket:
-    """A request that takes the server's one place: its body does not come."""
+    """A request that occupies the server's only slot: its body never arrives."""
     first = raw(running, "POST /v1/retrieve")
     first.sendall(b"Content-Length: 10\r\n\r\n")
     until(lambda: running.metric(WAITING) == 1)
@@ -286,12 +284,12 @@ def alone_inside(running: Running) -> socket.socket:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> float:
-    """Seconds after which a refused connection ends, so many that a busy machine has sent all by then."""
+    """Seconds after which a refused connection ends, enough for a client on a busy machine to have sent everything."""
     monkeypatch.setattr(connections, "LINGER_S", 4.0)
     return connections.LINGER_S
 
 
-def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> None:
+def test_a_request_over_capacity_is_refused_before_its_body_is_read(stack: Stack) -> None:
     running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
     first = alone_inside(running)
     second = raw(running, "POST /v1/retrieve")
@@ -299,7 +297,7 @@ def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> No
     second.sendall(b"Content-Length: 500000\r\n\r\n")
     answer = whole(second)
     assert answer.startswith("HTTP/1.1 429") and "retry-after: 1" in answer.lower()
-    assert time.perf_counter() - started < 10, "half of what a body may take"
+    assert time.perf_counter() - started < 10, "half of the body's timeout"
     first.close()
     until(lambda: running.metric(WAITING) == 0)
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
@@ -309,8 +307,10 @@ def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> No
 @pytest.mark.parametrize(
     "rest", [b"", b"Content-Length: 3145728\r\n\r\n" + b" " * 3145728], ids=["the head", "a long body"]
 )
-def test_who_is_refused_by_a_first_line_can_read_so_whatever_follows(stack: Stack, rest: bytes, patient: float) -> None:
-    """The rest of the head, and the body, come when the answer is written already."""
+def test_a_client_refused_at_its_first_line_can_read_why_whatever_it_sends_next(
+    stack: Stack, rest: bytes, patient: float
+) -> None:
+    """The rest of the head, and the body, arrive after the answer has been written."""
     running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
     first = alone_inside(running)
     second = raw(running, "POST /v1/retrieve")
@@ -322,7 +322,9 @@ def test_who_is_refused_by_a_first_line_can_read_so_whatever_follows(stack: Stac
 
 
 @pytest.mark.parametrize("head", ["POST /v1/retrieve HTTP/1.0\r\nTransfer-Encoding: chunked", "nonsense"])
-def test_who_is_refused_for_a_head_can_read_so_while_sending(shared_server: Running, head: str, patient: float) -> None:
+def test_a_client_refused_for_its_head_can_read_why_while_sending(
+    shared_server: Running, head: str, patient: float
+) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as sender:
         sender.sendall(f"{head}\r\nHost: localhost\r\n\r\n".encode())
         for _ in range(3):
@@ -332,7 +334,7 @@ def test_who_is_refused_for_a_head_can_read_so_while_sending(shared_server: Runn
 
 
 def test_a_refused_connection_ends_though_its_client_stays(stack: Stack, patient: float) -> None:
-    """After a while, and at once where all of the request was read."""
+    """After a while; at once if the whole request was read."""
     running, _ = stack(max_body_bytes=2048)
     stays, done = raw(running, "POST /v1/retrieve"), raw(running, "GET /health")
     stays.sendall(b"Content-Length: 5000\r\n\r\n")
@@ -344,7 +346,7 @@ def test_a_refused_connection_ends_though_its_client_stays(stack: Stack, patient
 
 
 def is_reset_or_closed(connection: socket.socket) -> bool:
-    """Whether the server takes nothing more: what is sent is answered by a reset."""
+    """Whether the server has closed the connection, so that sending fails."""
     try:
         connection.sendall(b" ")
         time.sleep(0.05)
@@ -354,7 +356,7 @@ def is_reset_or_closed(connection: socket.socket) -> bool:
     return False
 
 
-def test_an_answer_that_takes_too_long_is_given_up(stack: Stack) -> None:
+def test_the_server_gives_up_on_an_answer_that_takes_too_long(stack: Stack) -> None:
     def late(body: dict, number: int) -> str:  # type: ignore[type-arg]
         time.sleep(1.0)
         return "x"

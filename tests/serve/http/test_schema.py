@@ -1,7 +1,7 @@
-"""Requests made from the OpenAPI page by schemathesis, sound and unsound, with keys of three scopes.
+"""Valid and invalid requests that schemathesis generates from the OpenAPI description, with keys of three scopes.
 
-None ends in a 5xx, and every answer is one that the page describes: its status, its type, its form. CASES for each route and key in the
-usual run; with MODEGRAPH_ALL_CASES set, 45, which are more than 3,000 requests.
+None causes a 5xx, and the status, type and form of every answer are as described. A run sends CASES requests for each route and key;
+with MODEGRAPH_ALL_CASES set these are 45, more than 3,000 in all.
 """
 
 import os
@@ -34,7 +34,7 @@ RIGHTS = {
     "write": {"scopes": ("read", "write")},
     "metrics": {"scopes": ("metrics",)},
 }
-"""A key of each scope; the first one sees a part of the documents."""
+"""A key of each scope; the first one sees only some of the documents."""
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     "GET /health",
@@ -73,7 +73,7 @@ OPERATIONS = [
 
 @dataclass(frozen=True)
 class Guarded:
-    """A server that wants keys, what it says of its routes, and the headers of a key of each scope."""
+    """A server that requires keys, its OpenAPI description, and the headers for a key of each scope."""
 
     running: Running
     schema: Any
@@ -93,7 +93,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A server that wants keys."""
+    """A server that requires keys."""
     folder = tmp_path_factory.mktemp("guarded")
     build_index(folder / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
     made = {name: make_key(name, **rights) for name, rights in RIGHTS.items()}
@@ -127,7 +127,7 @@ def counted() -> Iterator[Counter[tuple[str, int]]]:
 
 @pytest.mark.parametrize("key", RIGHTS)
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_every_answer_is_one_that_is_described(
+def test_every_answer_matches_its_description(
     guarded: Guarded, counted: Counter[tuple[str, int]], label: str, key: str
 ) -> None:
     url, headers = guarded.running.url, guarded.headers[key]
@@ -146,8 +146,8 @@ def test_every_answer_is_one_that_is_described(
     ask()
 
 
-def test_the_keys_open_what_their_scopes_say(guarded: Guarded) -> None:
-    """Else the cases of a scope would all be refusals."""
+def test_keys_grant_what_their_scopes_say(guarded: Guarded) -> None:
+    """Otherwise all cases of a scope could be refusals."""
     running = guarded.running
 
     def statuses(name: str) -> list[int]:
@@ -199,7 +199,7 @@ def test_the_key_and_the_streams_are_described(running: Running) -> None:
         assert set(content) == {"application/json", "text/event-stream"}
 
 
-def test_with_a_key_the_description_wants_it(stack: Stack) -> None:
+def test_with_a_key_set_the_description_requires_it(stack: Stack) -> None:
     running, _ = stack(api_key="k")
     described = running.get("/openapi.json", headers={"Authorization": "Bearer k"}).json()
     assert described["security"] == [{"bearer": []}, {"x-api-key": []}]

@@ -61,7 +61,7 @@ def test_by_default_it_stops_listening_at_once(shared_isles: Path) -> None:
         assert is_refused(running)
 
 
-def test_a_connection_from_before_the_stop_may_still_ask_and_one_that_rests_is_closed(shared_isles: Path) -> None:
+def test_on_a_stop_a_fresh_connection_may_still_ask_and_an_idle_one_is_closed(shared_isles: Path) -> None:
     with serving(shared_isles, None) as running:
         new, resting = (socket.create_connection(("127.0.0.1", running.port)) for _ in range(2))
         with new, resting:
@@ -73,7 +73,7 @@ def test_a_connection_from_before_the_stop_may_still_ask_and_one_that_rests_is_c
             assert b" 200 OK" in answer and b"connection: close" in answer.lower()
 
 
-def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
+def test_pending_connections_of_a_listener_are_accepted_when_it_closes() -> None:
     with listening() as listener:
         listener.listen(8)
         address = listener.getsockname()
@@ -91,7 +91,7 @@ def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
 
 @pytest.mark.slow
 def test_clients_who_come_while_it_stops_are_answered_or_refused(shared_isles: Path) -> None:
-    """Without the patience of new connections, two of three such stops cut somebody off. One of eight may: it happened once, for an unknown reason."""
+    """Without the wait for new connections, two in three stops cut a client off. One in eight may: it happened once, for an unknown reason."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

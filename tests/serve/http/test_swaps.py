@@ -22,7 +22,7 @@ from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import serving, until
 
 SHIFTED = [replace(document, text=document.text[::-1]) for document in ISLES]
-"""Other documents of the same names and lengths."""
+"""Different documents with the same names and lengths."""
 
 
 def build(folder: Path, documents: list[Document]) -> None:
@@ -34,7 +34,7 @@ def live(folder: Path) -> LiveIndex:
 
 
 def built_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer adds a document as soon as somebody has opened the arrays."""
+    """Make a writer add a document as soon as the arrays have first been opened."""
     true_load = graph.index.index.load_arrays
 
     def load_and_write(*arguments: object) -> object:
@@ -46,7 +46,7 @@ def built_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(graph.index.index, "load_arrays", load_and_write)
 
 
-def test_an_index_put_in_its_place_answers_at_once_though_its_number_is_the_same(isles: Path, tmp_path: Path) -> None:
+def test_a_replacement_index_is_used_at_once_though_its_number_is_the_same(isles: Path, tmp_path: Path) -> None:
     build(tmp_path / "other", [Document("gull", "Gull Rock", "The Lantern of Gull Rock was built in 1702.")])
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         ask = {"query": "When was the Lantern built?"}
@@ -59,7 +59,7 @@ def test_an_index_put_in_its_place_answers_at_once_though_its_number_is_the_same
     assert before["generation"] == after["generation"] == 1 and before["index"] != after["index"]
 
 
-def test_a_copy_of_the_same_size_and_time_is_another_index(isles: Path, tmp_path: Path) -> None:
+def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tmp_path: Path) -> None:
     """Such a copy results from `cp -rp`, from a layer of a container image, or from a synchronisation that compares time and size."""
     build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
     build(tmp_path / "b", [Document("a", "A", "Tarn is a hamlets.")])
@@ -83,7 +83,7 @@ def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Pa
     assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD[:].tolist() == vectors
 
 
-def test_the_number_is_that_of_the_open_index_if_a_writer_adds_during_opening(
+def test_the_number_matches_the_open_index_if_a_writer_adds_during_opening(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built_after_the_first_opening(isles, monkeypatch)
@@ -98,7 +98,7 @@ def test_a_fresh_index_has_what_a_writer_adds_while_it_is_opened(isles: Path, mo
     assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
 
 
-def test_a_search_carries_the_number_of_the_index_that_it_ran_on(isles: Path) -> None:
+def test_a_search_runs_on_the_index_that_it_began_with(isles: Path) -> None:
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         services = running.services
         live = services.collections.live["index"]
@@ -132,7 +132,7 @@ def test_a_missing_index_is_reported_once_and_its_return_too(isles: Path, caplog
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_watch(isles: Path) -> None:
-    """What numpy cannot read raises errors of its own."""
+    """numpy raises its own kinds of errors for a file that it cannot read."""
     held = live(isles)
     build(isles, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
     arrays = max(isles.glob("arrays-*"))

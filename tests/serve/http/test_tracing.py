@@ -1,4 +1,4 @@
-"""Spans sent to a real collector: which, whose children, what they say, what they never say; and nothing without the option."""
+"""Spans sent to a real collector: which ones, their parents, what they contain and never contain; and none without the option."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def only(spans: list[Span]) -> Span:
 
 
 def run_through(index: Path, collector: Collector, *bodies: dict) -> Collector:  # type: ignore[type-arg]
-    """Chat requests to a server that sends to `collector`, which has everything once the server has stopped."""
+    """Send chat requests to a server that reports to `collector`, which has every span once the server has stopped."""
     with (
         chat_server(lambda body, number: "So [1].") as upstream,
         serving(index, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url) as running,
@@ -83,7 +83,7 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
             for trace, flags in (
                 (TRACE, "01"),
                 (TRACE[::-1], "00"),
-            ):  # The second is one that its caller does not sample.
+            ):  # The caller does not sample the second trace.
                 headers = {"traceparent": f"00-{trace}-{CALLER}-{flags}"}
                 assert running.post("/v1/retrieve", json={"query": QUESTION}, headers=headers).status_code == 200
         request, retrieve = only(collector.named("POST /v1/retrieve")), only(collector.named("retrieve"))
@@ -91,8 +91,8 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
     assert (retrieve.trace_id, retrieve.parent_span_id) == (request.trace_id, request.span_id)
 
 
-def test_no_text_and_no_key_is_in_what_is_sent(shared_isles: Path) -> None:
-    """Nor the query of an address, a document's name, or the message of an error, expected or not."""
+def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
+    """Nor a URL's query, a document's name, or the message of an error, expected or not."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with collecting() as collector:
         with (
@@ -127,7 +127,7 @@ def _break_search(running: Running) -> None:
     running.services.retriever._find = lambda generation, question, *rest: broken(question)  # type: ignore[method-assign, assignment]
 
 
-def test_what_looks_after_the_server_is_left_out(shared_isles: Path) -> None:
+def test_health_readiness_and_metrics_requests_are_left_out(shared_isles: Path) -> None:
     with collecting() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url) as running:
             for path in ("/health", "/ready", "/metrics", "/health?x=1", "/v1/documents/a/health", "/v1/graph/layers"):
@@ -136,7 +136,7 @@ def test_what_looks_after_the_server_is_left_out(shared_isles: Path) -> None:
     assert routes == ["/v1/documents/{source:path}", "/v1/graph/layers"]
 
 
-def test_without_the_option_nothing_is_sent_nor_imported(shared_isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_option_nothing_is_sent_or_imported(shared_isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with collecting() as collector:
         for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
             monkeypatch.setenv(name, collector.url)
@@ -154,7 +154,7 @@ def test_without_the_option_nothing_is_sent_nor_imported(shared_isles: Path, mon
 
 
 @pytest.mark.parametrize("status", [503, None])
-def test_a_collector_that_fails_costs_no_request_and_holds_up_no_stop(shared_isles: Path, status: int | None) -> None:
+def test_a_failing_collector_fails_no_request_and_delays_no_stop(shared_isles: Path, status: int | None) -> None:
     with collecting(status or 200) as collector:
         url = collector.url if status else "http://127.0.0.1:9"
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=url) as running:
@@ -177,7 +177,7 @@ def test_a_collector_that_fails_costs_no_request_and_holds_up_no_stop(shared_isl
         "",
     ],
 )
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_endpoint_is_refused(url: str) -> None:
     with pytest.raises(UserError, match=r"otlp_endpoint.*such as http://localhost:4318"):
         parse_settings(ServerSettings, {"otlp_endpoint": url}, "serve")
 

@@ -1,4 +1,4 @@
-"""The protocol's own client against a server that listens, by either version of the protocol."""
+"""The MCP package's own client against a listening server, in either version of the protocol."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 def with_client(
     running: Running | str, mode: str, work: Callable[[Client], Awaitable[T]], headers: dict[str, str] | None = None
 ) -> T:
-    """What `work` returns of a client that is connected to /mcp of a server, or of the one at an address."""
+    """Connect a client to /mcp of a server, or of the server at a URL, and return the result of `work`."""
     url = running if isinstance(running, str) else running.url
 
     async def connected() -> T:
@@ -31,14 +31,14 @@ def with_client(
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """What a tool returns that does not fail."""
+    """The result of a tool call that must succeed."""
     made = await client.call_tool(tool, arguments)
     assert not made.is_error and made.structured_content is not None, made.content
     return made.structured_content
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> str:
-    """What a tool says that fails."""
+    """The message of a tool call that must fail."""
     made = await client.call_tool(tool, arguments)
     assert made.is_error, made.structured_content
     text: str = made.content[0].text  # type: ignore[union-attr]

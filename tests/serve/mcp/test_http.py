@@ -34,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @both
-def test_either_version_is_agreed_on_and_offers_the_same(running: Running, mode: str) -> None:
+def test_either_protocol_version_is_agreed_on_and_offers_the_same_tools(running: Running, mode: str) -> None:
     async def session(client: Client) -> tuple[str, list[str], list[bool | None]]:
         listed = (await client.list_tools()).tools
         hints = [tool.annotations.read_only_hint for tool in listed if tool.annotations]
@@ -46,7 +46,7 @@ def test_either_version_is_agreed_on_and_offers_the_same(running: Running, mode:
     assert read_only == [True, True, True, True, False]
 
 
-def test_the_server_tells_its_own_version(running: Running) -> None:
+def test_the_server_reports_its_own_version(running: Running) -> None:
     async def session(client: Client) -> str:
         assert client.server_info is not None
         return client.server_info.version
@@ -183,7 +183,7 @@ def test_without_a_model_there_is_no_ask_tool_and_without_permission_no_add_tool
         assert with_client(running, "2026-07-28", names) == ["search", "fetch", "explain"]
 
 
-def test_it_is_behind_the_same_guard(stack: Stack) -> None:
+def test_mcp_has_the_same_key_and_limits_as_other_routes(stack: Stack) -> None:
     running, _ = stack(api_key="k", max_body_bytes=2048)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accepts = {"Accept": "application/json, text/event-stream"}

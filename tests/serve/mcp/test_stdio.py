@@ -38,7 +38,7 @@ print("noise before the protocol", file=sys.stderr)
 sys.argv[0] = "modegraph"
 modegraph.cli.main()
 """
-"""The program itself, its encoder the tests' own: opening the real one takes longer than all else here."""
+"""The program itself, with the tests' encoder: opening the real one takes longer than everything else here."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def answered(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
         yield anyio.run(tools_and_answers, process(*arguments), calls)
 
 
-def test_the_tools_are_those_of_http(answered: tuple[list[str], list[CallToolResult]]) -> None:
+def test_the_tools_match_those_over_http(answered: tuple[list[str], list[CallToolResult]]) -> None:
     tools, (found, explanation, wrong, fetched, added, again) = answered
     assert tools == ["search", "fetch", "explain", "ask", "add_document"]
     assert found.structured_content is not None and len(found.structured_content["results"]) == 2
@@ -99,7 +99,7 @@ def test_the_tools_are_those_of_http(answered: tuple[list[str], list[CallToolRes
     assert again.structured_content is not None and len(again.structured_content["results"]) == 1
 
 
-def test_the_older_version_is_spoken_too(index: Path) -> None:
+def test_the_older_protocol_version_works_too(index: Path) -> None:
     async def listed() -> tuple[str, int]:
         async with Client(stdio_client(process(index)), mode="legacy") as client:
             return client.protocol_version, len((await client.list_tools()).tools)
@@ -107,7 +107,7 @@ def test_the_older_version_is_spoken_too(index: Path) -> None:
     assert anyio.run(listed) == ("2025-11-25", 3)
 
 
-def test_a_changed_index_is_taken_up(tmp_path: Path) -> None:
+def test_a_changed_index_is_reloaded(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(folder, ISLES[:2], SETTINGS, lambda spec: HashEncoder())
     server = process(folder)
@@ -130,14 +130,14 @@ def test_a_changed_index_is_taken_up(tmp_path: Path) -> None:
     assert anyio.run(sources) == set(TEXTS)
 
 
-def test_a_missing_index_is_one_line_and_nothing_on_standard_output(tmp_path: Path) -> None:
+def test_a_missing_index_is_reported_on_standard_error_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "modegraph", "mcp", str(tmp_path / "nowhere")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 2 and done.stdout == "" and "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_over_http_it_is_a_server_of_nothing_else(index: Path) -> None:
+def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
     with listening() as free:
         port = free.getsockname()[1]
     server = process(index, "--http", "--port", port)
@@ -165,7 +165,7 @@ def test_over_http_it_is_a_server_of_nothing_else(index: Path) -> None:
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    """Until the server listens."""
+    """Wait until the server listens."""
     for _ in range(600):
         try:
             if true():
@@ -175,7 +175,7 @@ def wait_for(true: Callable[[], bool]) -> None:
     raise AssertionError("the server does not listen")
 
 
-def test_every_door_has_the_same_mode_unless_one_is_named() -> None:
+def test_every_entry_point_uses_the_same_mode_unless_one_is_named() -> None:
     """A tool leaves the mode to the server's settings."""
     assert SearchArguments(query=QUESTION).mode is None
     assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}

@@ -57,9 +57,9 @@ def reader_text(page: Any) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Callable[[], Any]]:
-    """Chromium; another one where the last has died, so that no test but the one it died in fails with it.
+    """Chromium, started again if it has died, so that only the test in which it died fails.
 
-    Its library keeps an event loop running in this thread, so it is closed before other tests run theirs.
+    Playwright keeps an event loop running in this thread, so it is closed before other tests run theirs.
     """
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
@@ -97,7 +97,7 @@ def server(isles_and_hostile: Path) -> Iterator[Running]:
 
 @dataclass
 class Talker:
-    """A server whose model says what a test wants of the last message."""
+    """A server whose model replies to the last message with what `says` returns for it."""
 
     running: Running
     says: Callable[[str], str]
@@ -127,7 +127,7 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def opinionated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of two models that takes feedback and documents, over an index of its own."""
+    """A server with two models that accepts feedback and documents, over a separate index."""
     folder = tmp_path_factory.mktemp("opinions") / "index"
     settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
     build_index(folder, [*ISLES, PAGED], settings, lambda spec: HashEncoder())

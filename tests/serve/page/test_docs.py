@@ -10,7 +10,7 @@ from tests.serve.page.conftest import KEY, PageSession, Visits
 
 
 def opened(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> PageSession:
-    """The page of routes, in a tab of its own, when it shows them."""
+    """The page of routes in a new tab, once it shows them."""
     session = visit(running, **options)
     session.page.wait_for_selector("#columns select")
     session.open(address)

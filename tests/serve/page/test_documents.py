@@ -1,4 +1,4 @@
-"""The list of documents: what each is, in the requested order, opened and deleted; by mouse, by keys and on a phone."""
+"""The list of documents: their facts, the requested order, opening and deleting; by mouse, by keys and on a phone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,7 +117,7 @@ def test_a_refused_deletion_says_why(library: Running, visit: Visits) -> None:
     session.problems.clear()  # Chromium notes the refusal.
 
 
-def test_more_documents_than_a_page_are_listed_in_turn(tmp_path: Path, visit: Visits) -> None:
+def test_a_long_list_of_documents_is_shown_page_by_page(tmp_path: Path, visit: Visits) -> None:
     many = [Document(f"gull-{n:02}.md", "", f"Gull number {n} nests on the rock.") for n in range(60)]
     build_index(tmp_path / "index", many, IndexSettings(), lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
@@ -130,7 +130,7 @@ def test_more_documents_than_a_page_are_listed_in_turn(tmp_path: Path, visit: Vi
 
 def test_by_keys_alone(library: Running, visit: Visits) -> None:
     page = visit(library).page
-    page.on("filechooser", lambda chooser: None)  # From the start: Chromium takes a moment to pass choosers on.
+    page.on("filechooser", lambda chooser: None)  # Set early: Chromium takes a moment to start passing choosers on.
     page.wait_for_selector(".suggestion")
     question = page.inner_text(".suggestion >> nth=0")
 
@@ -143,7 +143,7 @@ def test_by_keys_alone(library: Running, visit: Visits) -> None:
                 assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
                 return
             page.keyboard.press("Tab")
-        raise AssertionError(f"no way by Tab to {name!r}")
+        raise AssertionError(f"Tab does not reach {name!r}")
 
     go(question)
     page.keyboard.press("Enter")
@@ -167,7 +167,7 @@ def test_by_keys_alone(library: Running, visit: Visits) -> None:
         page.keyboard.press("Enter")
 
 
-def test_on_a_phone_all_is_there(library: Running, visit: Visits) -> None:
+def test_on_a_phone_everything_is_reachable(library: Running, visit: Visits) -> None:
     session = visit(library, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = session.page
     page.wait_for_selector(".suggestion")

@@ -20,25 +20,25 @@ HERE = """(() => {
 
 @dataclass
 class Keys:
-    """The keyboard of a page. What had the focus without showing it is noted."""
+    """The keyboard of a page. Notes each element that had the focus without showing it."""
 
     page: Any
     unseen: list[str] = field(default_factory=list)
 
     def focused(self) -> str:
-        """What has the focus, by its name."""
+        """The name of the element that has the focus."""
         name, is_visible = self.page.evaluate(HERE)
         if not is_visible:
             self.unseen.append(name)
         return str(name)
 
     def go(self, to: str) -> None:
-        """Tab on until what has the focus begins with `to`."""
+        """Press Tab until the name of the focused element begins with `to`."""
         for _ in range(MOST_TABS):
             if self.focused().startswith(to):
                 return
             self.page.keyboard.press("Tab")
-        raise AssertionError(f"no way by Tab to {to!r}")
+        raise AssertionError(f"Tab does not reach {to!r}")
 
     def press(self, to: str) -> None:
         """Go there and press Enter."""
@@ -46,7 +46,7 @@ class Keys:
         self.page.keyboard.press("Enter")
 
     def ask(self) -> None:
-        """Type a question where questions are typed, and send it."""
+        """Type a question into its field, and send it."""
         self.go("question")
         self.page.keyboard.type("Who built the Lantern?")
         self.page.keyboard.press("Enter")

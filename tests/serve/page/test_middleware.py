@@ -26,7 +26,7 @@ def test_the_page_and_its_files_with_their_headers(server: Running) -> None:
     assert re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", front.text) is None
 
 
-def test_the_page_of_routes_loads_from_here_alone(server: Running) -> None:
+def test_the_page_of_routes_loads_only_from_this_server(server: Running) -> None:
     page = server.get("/docs")
     assert page.status_code == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.headers["content-security-policy"] == server.get("/").headers["content-security-policy"]

@@ -1,4 +1,4 @@
-"""What a reader says of answers in the page, as far as a row of training data; what can be done with an answer; files added."""
+"""Feedback on answers in the page, through to a row of training data; copying and sharing an answer; adding files."""
 
 import json
 from pathlib import Path

@@ -97,7 +97,7 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
 
 
 def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, talker: Talker) -> None:
-    """And says what it marked; where no sentence is close, the whole passage, and that it is the whole."""
+    """The reader also says what is marked. If no sentence is close, the whole passage is marked, and the reader says so."""
     question = "Who was born in Tarn and died on 4 May 1931?"
     found = talker.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
     n = next(place for place, each in enumerate(found, 1) if each["title"] == "Ada Marlow")
@@ -127,7 +127,7 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
     assert page.inner_text("#reader-marked") == ""
 
 
-def test_a_sentence_that_its_passage_does_not_say_is_named_below_the_answer(visit: Visits, talker: Talker) -> None:
+def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer(visit: Visits, talker: Talker) -> None:
     talker.says = lambda prompt: "###Reason: so. ###Answer: Pirates of Zanzibar sank her in the winter of 1822 [1]."
     session = visit(talker.running)
     session.ask()
@@ -231,7 +231,9 @@ def test_attributed_citations_and_unchecked_sentences_are_marked(isles_and_hosti
         assert marks == ["She was built in 1911 by the Marlow Yard."]
 
 
-def test_what_is_not_in_the_documents_is_said_without_a_model(isles_and_hostile: Path, visit: Visits) -> None:
+def test_a_question_outside_the_documents_is_reported_without_a_model_call(
+    isles_and_hostile: Path, visit: Visits
+) -> None:
     with (
         chat_server(lambda body, number: SAID) as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}", abstain=0) as running,

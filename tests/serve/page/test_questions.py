@@ -1,4 +1,4 @@
-"""Test questions on the page: proposed, corrected, approved, written by the reader; and the file, as the project's own readers take it."""
+"""Test questions on the page: proposed, corrected, approved, written by the reader; and the file, which the project's own readers must accept."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ PROPOSED_AT_ONCE = 10
 
 @pytest.fixture(scope="module")
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server without a model, over documents enough for some pages of proposals."""
+    """A server without a model, over enough documents for several pages of proposals."""
     folder = tmp_path_factory.mktemp("questions") / "index"
     settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
     build_index(folder, list(DOCUMENTS.values()), settings, lambda spec: HashEncoder())
@@ -84,7 +84,7 @@ def read(file: Path) -> list[Question]:
     return questions
 
 
-def test_proposals_are_corrected_and_approved_by_keys_and_the_file_can_be_tuned_with(
+def test_proposals_are_corrected_and_approved_by_keys_and_the_file_suits_tuning(
     guilds: Running, visit: Visits, tmp_path: Path
 ) -> None:
     page = visit(guilds, viewport={"width": 1280, "height": 800}).page
@@ -124,7 +124,7 @@ def test_proposals_are_corrected_and_approved_by_keys_and_the_file_can_be_tuned_
     assert not parts.left_out and {row["id"] for row in parts.rows} == {row.id for row in rows}
 
 
-def test_an_own_question_gets_its_document_by_a_click_on_a_sentence(view: PageSession, tmp_path: Path) -> None:
+def test_an_added_question_gets_its_document_by_a_click_on_a_sentence(view: PageSession, tmp_path: Path) -> None:
     page = view.page
     page.click("text=Add a question")
     page.keyboard.type("Where does the wreck lie?")
@@ -189,7 +189,7 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
     page.wait_for_selector("text=To review (8)")
 
 
-def test_a_discarded_proposal_comes_back_by_undo_alone(view: PageSession, guilds: Running) -> None:
+def test_a_discarded_proposal_comes_back_only_by_undo(view: PageSession, guilds: Running) -> None:
     page = view.page
     whole = [row["question"] for row in guilds.get("/v1/questions?count=200").json()["questions"]]
     propose(page, 10)
@@ -228,7 +228,7 @@ def test_after_a_change_of_the_index_only_new_questions_are_proposed(tmp_path: P
         assert texts(page)[:6] == before and all("Gull Rock" in each for each in texts(page)[6:])
 
 
-def test_a_file_is_opened_and_saved_again_with_all_that_it_has(view: PageSession, tmp_path: Path) -> None:
+def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession, tmp_path: Path) -> None:
     page = view.page
     whole: dict[str, Any] = {
         "id": "q 1",
@@ -280,7 +280,7 @@ def test_a_file_that_cannot_be_read_changes_nothing_and_its_line_is_named(view: 
     assert view.page.is_visible("text=To review (0)") and view.page.is_visible("text=Approved (0)")
 
 
-def test_a_browser_that_stores_no_more_says_so(view: PageSession, tmp_path: Path) -> None:
+def test_the_page_says_when_the_browser_can_store_no_more(view: PageSession, tmp_path: Path) -> None:
     page = view.page
     upload(page, tmp_path, [{"id": f"q{n}", "question": "x" * 600_000} for n in range(10)])
     page.wait_for_selector("text=mine.jsonl is too large for this browser")

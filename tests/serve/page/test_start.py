@@ -43,7 +43,7 @@ def drop(page: Any, *paths: Path) -> None:
         drag(page, kind, paths)
 
 
-def test_what_loads_last_takes_no_focus_away(server: Running, visit: Visits) -> None:
+def test_content_that_loads_late_does_not_take_the_focus(server: Running, visit: Visits) -> None:
     page = visit(server).page
     page.wait_for_selector("#columns select", state="attached")
     assert page.evaluate("document.activeElement.id") == "question"
@@ -74,7 +74,7 @@ def test_the_start_page_shows_the_collection_and_its_questions_work(filling: Run
     assert reader_text(page) == DATED.text
 
 
-def test_a_key_sees_only_its_own_at_the_start(tmp_path: Path, visit: Visits) -> None:
+def test_a_restricted_key_sees_only_its_documents_on_the_start_page(tmp_path: Path, visit: Visits) -> None:
     folder, file = tmp_path / "index", tmp_path / "keys.json"
     build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
     key, text = make_key("tarn", scopes=("read",), where=("source=tarn",))

@@ -1,4 +1,4 @@
-"""Conversations that the browser keeps, and the page by keyboard alone and as axe reads it."""
+"""Conversations that the browser stores, and the page by keyboard alone and as axe checks it."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def turns(page: Any) -> list[str]:
     return page.eval_on_selector_all(".turn-question", "all => all.map((each) => each.textContent)")  # type: ignore[no-any-return]
 
 
-def test_a_conversation_is_there_again_after_a_reload_and_goes_on(opinionated: Running, visit: Visits) -> None:
+def test_a_conversation_is_restored_after_a_reload_and_continues(opinionated: Running, visit: Visits) -> None:
     session = visit(opinionated)
     page = session.page
     session.ask(FIRST)
@@ -124,7 +124,7 @@ def test_the_oldest_conversations_go_when_storage_is_full(opinionated: Running, 
     assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)
 
 
-def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Running, visit: Visits) -> None:
+def test_everything_is_reached_by_tab_in_reading_order(opinionated: Running, visit: Visits) -> None:
     session = visit(opinionated)
     page = session.page
     session.ask(FIRST)
@@ -158,7 +158,7 @@ def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Runni
 
 
 def views(session: PageSession) -> Any:
-    """Each state of the page that axe reads, by name."""
+    """Bring the page into each state that axe checks, and yield the state's name."""
     page = session.page
     page.wait_for_selector(".suggestion")
     yield "start"

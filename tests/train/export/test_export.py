@@ -1,4 +1,4 @@
-"""Runs made ready to give away: merged weights say what the adapter said, nothing local leaks, and what cannot be merged is refused."""
+"""Exported runs: the merged model matches the adapter, no local path leaks, and what cannot be merged is refused."""
 
 import json
 import math
@@ -33,7 +33,7 @@ from train.sft import train_sft
 
 @pytest.fixture(scope="module")
 def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter that learned for a few steps, far enough to differ from its base."""
+    """An adapter trained for a few steps, enough to differ from its base."""
     output = tmp_path_factory.mktemp("runs") / "ms"
     values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-2, "max_steps": 4}
     train_once(MsSettings(**values, beta=0.5, label_smoothing=0.1, lora=LoraSettings(rank=4, alpha=8)))  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def full_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def own_run(run: Path, base: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """(run, base) of this test's own, to be damaged."""
+    """Copies of (run, base) that a test may damage."""
     own, own_base = tmp_path / "own", tmp_path / "own-base"
     shutil.copytree(run, own)
     shutil.copytree(base, own_base)
@@ -59,7 +59,7 @@ def own_run(run: Path, base: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def texts_of(folder: Path) -> str:
-    """Everything in a folder that is text, weights' headers and the tokenizer's vocabulary included."""
+    """All files of a folder as text, including the headers of weights and the tokenizer's vocabulary."""
     return "\n".join(file.read_bytes().decode("utf-8", "replace") for file in sorted(folder.iterdir()))
 
 
@@ -70,8 +70,8 @@ def test_kl_by_hand() -> None:
     assert token_kl(p, p).tolist() == [0.0]
 
 
-def test_the_merged_model_says_what_the_adapter_said(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
-    """Loaded from disk: log-probabilities of whole completions within bf16 of the adapter's, and far from the base's."""
+def test_the_merged_model_matches_the_adapter(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+    """Loaded from disk, it gives completions the adapter's log-probabilities up to bf16 rounding, far from the base's."""
     loss = export_merged(run, tmp_path / "merged")
     rows = read_preferences(data / "dev.jsonl")
     tokenizer = load_tokenizer(str(tmp_path / "merged"))
@@ -93,7 +93,7 @@ def test_the_merged_model_says_what_the_adapter_said(run: Path, base: Path, data
 
 @torch.no_grad()
 def test_the_divergence_agrees_with_a_slow_twin(run: Path, base: Path, data: Path) -> None:
-    """Adapter against base, token by token and word by word, with plain Python sums in double precision."""
+    """Adapter against base, summed in plain Python over every position and vocabulary entry, in double precision."""
     _, rows = probe_rows(run, read_run(run))
     found = merge_loss(*(token_logps(load_policy(str(folder))[0], rows) for folder in (run, base)), rows, "dev.jsonl")
     adapter, tokenizer = load_policy(str(run))
@@ -112,8 +112,8 @@ def test_the_divergence_agrees_with_a_slow_twin(run: Path, base: Path, data: Pat
     assert found.tokens == len(gaps)
 
 
-def test_what_is_reported_is_of_the_saved_model(run: Path, tmp_path: Path) -> None:
-    """The figures can be had again from the two folders."""
+def test_the_reported_figures_describe_the_saved_model(run: Path, tmp_path: Path) -> None:
+    """Computing the figures again from the two folders gives the same values."""
     loss = export_merged(run, tmp_path / "merged")
     _, rows = probe_rows(run, read_run(run))
     adapter = token_logps(load_model(str(run), "float32"), rows)
@@ -121,15 +121,15 @@ def test_what_is_reported_is_of_the_saved_model(run: Path, tmp_path: Path) -> No
     assert merge_loss(adapter, saved, rows, "dev.jsonl") == loss
 
 
-def test_a_merge_that_did_nothing_would_show(run: Path, base: Path, tmp_path: Path) -> None:
-    """The base in the merged model's place is a hundred times as far from the adapter as rounding takes it."""
+def test_a_merge_that_changes_nothing_would_be_noticed(run: Path, base: Path, tmp_path: Path) -> None:
+    """The unchanged base is over a hundred times as far from the adapter as the merged model is."""
     _, rows = probe_rows(run, read_run(run))
     adapter, bare = (token_logps(load_model(str(folder), "float32"), rows) for folder in (run, base))
     far = merge_loss(adapter, bare, rows, "dev.jsonl").kl_nats_per_token
     assert far > 100 * export_merged(run, tmp_path / "merged").kl_nats_per_token
 
 
-def test_the_rows_compared_are_those_of_the_data_else_fixed_ones(run: Path, tmp_path: Path) -> None:
+def test_rows_of_the_data_are_compared_or_fixed_prompts_without_data(run: Path, tmp_path: Path) -> None:
     record = read_run(run)
     gone = replace(record, data=str(tmp_path / "gone"))
     where, rows = probe_rows(run, gone)
@@ -158,7 +158,9 @@ def test_the_rows_compared_are_those_of_the_data_else_fixed_ones(run: Path, tmp_
     ],
     ids=["reading", "messages", "instruction"],
 )
-def test_whatever_sft_learns_from_measures_an_export(row: dict[str, object], run: Path, tmp_path: Path) -> None:
+def test_an_export_is_measured_on_every_row_form_that_sft_reads(
+    row: dict[str, object], run: Path, tmp_path: Path
+) -> None:
     write_jsonl(tmp_path / "train.jsonl", [row])
     where, (found,) = probe_rows(run, replace(read_run(run), data=str(tmp_path)))
     assert where == "train.jsonl"
@@ -174,7 +176,7 @@ def test_no_more_tokens_are_compared_than_fit_in_memory(run: Path, monkeypatch: 
     assert probe_rows(run, read_run(run))[1] == rows[:1]
 
 
-def test_an_export_tells_its_figures_and_no_local_path(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+def test_an_export_reports_its_figures_and_no_local_path(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
     loss = export_merged(run, tmp_path / "merged")
     name = export_adapter(run, tmp_path / "adapter", "owner/small-model")
     assert name == "owner/small-model"
@@ -197,8 +199,8 @@ def test_an_export_tells_its_figures_and_no_local_path(run: Path, base: Path, da
     assert not (tmp_path / "adapter" / "model.safetensors").exists()
 
 
-def test_a_card_names_what_a_claim_must_name(run: Path) -> None:
-    """K, β_π, β_r and the product of the two, which alone is identified; and no row for what does not apply."""
+def test_a_card_states_k_the_betas_and_the_answer_form(run: Path) -> None:
+    """K, β_π, β_r and the product of the two betas, the only identified quantity; no row for what does not apply."""
     record = replace(read_run(run), beta=0.5, beta_reward=0.4, label_smoothing=None, responses_per_prompt=8)
     card = model_card(record, adapter=True)
     assert "| K (responses a prompt) | 8 |\n| β (β_π) | 0.5 |\n| β_r | 0.4 |\n| β_π β_r | 0.2 |\n| device" in card
@@ -208,7 +210,7 @@ def test_a_card_names_what_a_claim_must_name(run: Path) -> None:
 
 
 def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path: Path) -> None:
-    """With its base put under the name that the export gives it, it says what the run says."""
+    """Loaded onto its base, the exported adapter gives the same logits as the run."""
     from peft import PeftModel
 
     export_adapter(run, tmp_path / "adapter", "owner/small-model")
@@ -219,7 +221,7 @@ def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path
     assert load_tokenizer(str(tmp_path / "adapter")).chat_template == load_tokenizer(str(run)).chat_template
 
 
-def test_a_base_from_the_hub_needs_no_name(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_base_from_the_hub_needs_no_hub_base_option(own_run: tuple[Path, Path], tmp_path: Path) -> None:
     run, _ = own_run
     for file, change in (
         ("adapter_config.json", {"base_model_name_or_path": "owner/base"}),
@@ -239,16 +241,16 @@ def test_a_full_model_has_nothing_to_merge(full_run: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
-def test_a_place_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
+def test_an_output_folder_that_exists_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
     for export in (export_merged, export_adapter):
-        with pytest.raises(UserError, match=r"out: already there"):
+        with pytest.raises(UserError, match=r"out: already exists"):
             export(run, tmp_path / "out")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
-def test_a_base_that_is_gone_is_named(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_missing_base_is_named_in_the_error(own_run: tuple[Path, Path], tmp_path: Path) -> None:
     run, base = own_run
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"base model .*own-base' does not exist"):
@@ -259,7 +261,7 @@ def test_a_base_that_is_gone_is_named(own_run: tuple[Path, Path], tmp_path: Path
 
 
 def test_an_adapter_over_another_base_is_refused(own_run: tuple[Path, Path], tmp_path: Path) -> None:
-    """One weight of the base changed since: the sum would be a model that nobody trained."""
+    """One weight of the base has changed since: merging would make a model that nobody trained."""
     run, base = own_run
     weights = load_file(base / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1
@@ -270,7 +272,7 @@ def test_an_adapter_over_another_base_is_refused(own_run: tuple[Path, Path], tmp
         export_adapter(run, tmp_path / "out", "owner/name")
 
 
-def test_weights_that_are_no_numbers_are_not_merged(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_weights_with_nan_are_not_merged(own_run: tuple[Path, Path], tmp_path: Path) -> None:
     run, _ = own_run
     weights = load_file(run / "adapter_model.safetensors")
     save_file({name: weight * math.nan for name, weight in weights.items()}, run / "adapter_model.safetensors")
@@ -306,9 +308,9 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
         (["--merge", "--adapter-only"], "--merge and --adapter-only. Expected one of"),
         (["--gguf", "q4"], "--gguf q4. Expected one of f16, bf16, q8_0"),
         (["--gguf", "f16", "--adapter-only", "--hub-base", "o/n"], "--hub-base o/n with --gguf"),
-        (["--merge", "--hub-base", "o/n"], "a base with --adapter-only"),
-        (["--adapter-only", "--hub-base", "../models/base"], "no name on the hub"),
-        (["--merge", "--push", "just-a-name"], "no name on the hub"),
+        (["--merge", "--hub-base", "o/n"], "--hub-base only with --adapter-only"),
+        (["--adapter-only", "--hub-base", "../models/base"], "not a name on the hub"),
+        (["--merge", "--push", "just-a-name"], "not a name on the hub"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused_before_any_work(
@@ -319,7 +321,7 @@ def test_flags_that_do_not_go_together_are_refused_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_upload_leaves_the_export(
+def test_a_failed_upload_leaves_the_export_in_place(
     app: typer.Typer, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

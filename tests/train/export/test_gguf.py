@@ -1,4 +1,4 @@
-"""Runs as GGUF files: read back they say what the run says, in its tokens and template, and what they cannot hold is refused by name."""
+"""Runs as GGUF files: read back, they give the run's logits, tokens and template; what GGUF cannot hold is refused by name."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def prompts(tokenizer: Any, questions: int) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def apart(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4) -> tuple[float, float]:
-    """(largest gap of a log-probability among each place's ten most likely tokens, share of places with the same top token)."""
+    """(largest log-probability gap among the ten likeliest tokens of each position, share of positions with the same top token)."""
     gaps, same = [], []
     for ids in prompts(tokenizer, questions):
         ours_TV, theirs_TV = (model(ids).logits[0].float().log_softmax(-1) for model in (ours, theirs))
@@ -59,8 +59,8 @@ def apart(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4) -> tuple[f
 
 
 @pytest.mark.parametrize(("kind", "gap"), [("f16", 1e-3), ("bf16", 5e-3), ("q8_0", 0.05)])
-def test_the_file_says_what_the_run_says(kind: GgufType, gap: float, run: Path, base: Path, tmp_path: Path) -> None:
-    """Read back by transformers: logits, tokens and template of the run, adapter merged, far from those of its base."""
+def test_a_file_read_back_matches_the_run(kind: GgufType, gap: float, run: Path, base: Path, tmp_path: Path) -> None:
+    """Read back by transformers: the logits, tokens and template of the merged run; the logits are far from the base's."""
     model, tokenizer = load_policy(str(run))
     write_gguf(merged(run, "float32"), tokenizer, tmp_path / "model.gguf", kind, "run")
     theirs, read = read_gguf(tmp_path / "model.gguf", torch.float32)
@@ -71,10 +71,12 @@ def test_the_file_says_what_the_run_says(kind: GgufType, gap: float, run: Path, 
     assert read.chat_template == tokenizer.chat_template and read.eos_token_id == tokenizer.eos_token_id
 
 
-def test_rotary_pairs_left_as_they_are_would_show(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotary_pairs_left_in_place_would_be_noticed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, tokenizer = load_policy(str(run))
     model = model.merge_and_unload()
-    for layer in model.model.layers:  # Attention of a small untrained model hardly looks at positions.
+    for layer in model.model.layers:  # In a small untrained model, attention hardly depends on positions.
         layer.self_attn.q_proj.weight.mul_(50)
     gaps = {}
     for name in ("right", "wrong"):
@@ -87,7 +89,7 @@ def test_rotary_pairs_left_as_they_are_would_show(run: Path, tmp_path: Path, mon
 @pytest.mark.slow
 @with_smollm2
 def test_a_real_small_model(tmp_path: Path) -> None:
-    """Nine heads of queries over three of keys, and a real vocabulary; the other 26 layers are written and read as these four are."""
+    """Nine query heads over three key heads, and a real vocabulary; the other 26 layers are written and read like these four."""
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     write_gguf(model, tokenizer, tmp_path / "smollm2.gguf", "f16", "smollm2")
@@ -113,7 +115,7 @@ SIZES = {
     ("kind", "config", "width"), [(Qwen2ForCausalLM, Qwen2Config, 16), (Qwen3ForCausalLM, Qwen3Config, 128)]
 )
 def test_other_families(kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path) -> None:
-    """Biases of q, k and v, norms of q and k, a head of its own, more embeddings than tokens."""
+    """Biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens."""
     torch.manual_seed(0)
     model = kind(config(**SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
     with torch.no_grad():
@@ -143,7 +145,7 @@ def test_other_families(kind: Any, config: Any, width: int, tied: bool, base: Pa
         ),
     ],
 )
-def test_what_cannot_be_written_is_refused_by_name(config: Any, found: str) -> None:
+def test_an_unsupported_architecture_is_refused_by_name(config: Any, found: str) -> None:
     with pytest.raises(UserError, match=rf"{found}.*LlamaForCausalLM, Qwen2ForCausalLM.*--merge"):
         check_architecture(config.architectures[0], config)
 
@@ -156,7 +158,7 @@ def test_weights_beyond_sixteen_bits_are_refused(base: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("steps", CUTS, ids=CUTS.values())
-def test_each_cut_is_known_by_its_name(steps: tuple[str, ...], base: Path) -> None:
+def test_each_pre_tokenizer_gets_its_name(steps: tuple[str, ...], base: Path) -> None:
     kinds = {
         "bytes and words": pre_tokenizers.ByteLevel(add_prefix_space=False),
         "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
@@ -172,7 +174,7 @@ def test_each_cut_is_known_by_its_name(steps: tuple[str, ...], base: Path) -> No
     "other",
     [pre_tokenizers.ByteLevel(add_prefix_space=True), pre_tokenizers.Whitespace(), pre_tokenizers.Digits(False)],
 )
-def test_another_cut_is_refused(other: Any, base: Path) -> None:
+def test_an_unknown_pre_tokenizer_is_refused(other: Any, base: Path) -> None:
     core = load_tokenizer(str(base)).backend_tokenizer
     core.pre_tokenizer = other
     with pytest.raises(UserError, match=r"cuts texts by (ByteLevel|Whitespace|Digits).*gpt-2, smollm, qwen2"):

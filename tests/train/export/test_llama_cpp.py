@@ -1,4 +1,4 @@
-"""Runs as GGUF files that llama.cpp itself opens: whole models and adapters alone say what the run says, and what they cannot hold is refused."""
+"""Runs as GGUF files in llama.cpp itself: whole models and separate adapters reply as the run does; what GGUF cannot hold is refused."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def sound(made: GgufExport, nats: float) -> None:
-    """Every reply is the run's own, up to near ties, and its tokens are as likely."""
+    """Check that every reply is the run's own, up to near ties, and that its tokens are as likely, up to `nats`."""
     assert made.measured_on == "dev.jsonl" and made.conversations == 4 and made.tokens >= 4
     (gaps,) = made.gaps
     assert gaps.precision == "float32" and gaps.same_replies + gaps.near_ties == 4
@@ -64,7 +64,7 @@ def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_p
     ids=["plain", "rank-stabilised", "patterns"],
 )
 def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_path: Path) -> None:
-    """On its base it says what the run says, whatever scales its modules."""
+    """On its base it replies as the run does, however its modules are scaled."""
     run = random_adapter(str(base), data, tmp_path / "run", size=0.1, **options)
     made = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
     sound(made, F16_NATS)
@@ -76,8 +76,8 @@ def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_p
 
 @with_llama
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
-def test_a_template_that_knows_thinking(style: str, base: Path, data: Path, tmp_path: Path) -> None:
-    """llama.cpp writes the prompts of training: with the thinking block that says there is none."""
+def test_a_template_with_a_thinking_block(style: str, base: Path, data: Path, tmp_path: Path) -> None:
+    """llama.cpp writes the same prompts as training, including the marker that begins a thinking block."""
     shutil.copytree(base, tmp_path / "base")
     (tmp_path / "base" / "chat_template.jinja").write_text(STYLES[style].template, encoding="utf-8")
     run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
@@ -86,7 +86,7 @@ def test_a_template_that_knows_thinking(style: str, base: Path, data: Path, tmp_
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
-    """How far the run's adapter, written as it is now, is from the run in llama.cpp."""
+    """How far the run's adapter, freshly written and opened by llama.cpp, is from the run."""
     tokenizer = load_tokenizer(str(run))
     _, conversations = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
@@ -106,7 +106,7 @@ def adapter_gaps(run: Path, place: Path) -> FileGaps:
     ],
     ids=["half as strong", "outputs in another order"],
 )
-def test_an_adapter_written_wrongly_would_show(
+def test_an_adapter_written_wrongly_would_be_noticed(
     fault: Callable[..., Any], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gguf, "lora_weights", fault(lora_weights))
@@ -115,12 +115,12 @@ def test_an_adapter_written_wrongly_would_show(
 
 @with_llama
 def test_rotary_pairs_of_an_adapter(base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A strong adapter of q and k alone: rows left in the order of transformers would show."""
+    """A strong adapter of q and k alone: rows left in the order of transformers make a large gap."""
     modules = ["q_proj", "k_proj"]
     run = random_adapter(str(base), data, tmp_path / "run", size=2.0, target_modules=modules)
     assert adapter_gaps(run, tmp_path).largest_gap_nats < F16_NATS
     ordered = TensorNames.ordered
-    monkeypatch.setattr(  # Of the adapter alone: B has fewer columns than any weight of the base.
+    monkeypatch.setattr(  # Only for the adapter: its B has fewer columns than any weight of the base.
         TensorNames,
         "ordered",
         lambda self, key, weights: (
@@ -151,9 +151,9 @@ SIZES = {
     ],
 )
 def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path) -> None:
-    """Heads of queries that share keys, biases of q, k and v, norms of q and k, a head of its own, more embeddings than tokens.
+    """Query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens.
 
-    Qwen3 has 64 or more in a head: llama.cpp computes something else where it has 16.
+    The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp computes something else.
     """
     torch.manual_seed(0)
     model = kind(config(**SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
@@ -181,7 +181,7 @@ def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tm
         ({"lora_bias": True}, "trained biases"),
     ],
 )
-def test_an_adapter_that_gguf_has_no_place_for(
+def test_an_adapter_that_gguf_cannot_hold_is_refused(
     options: dict[str, Any], found: str, base: Path, data: Path, tmp_path: Path
 ) -> None:
     run = random_adapter(str(base), data, tmp_path / "run", **options)
@@ -191,7 +191,7 @@ def test_an_adapter_that_gguf_has_no_place_for(
 
 
 @with_llama
-def test_a_file_that_reads_prompts_in_other_tokens_is_refused(
+def test_a_file_that_tokenises_prompts_differently_is_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def other(model: Any, tokenizer: Any, *more: Any) -> None:
@@ -252,7 +252,7 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
 @with_llama
 @with_smollm2
 def test_a_real_small_model(data: Path, tmp_path: Path) -> None:
-    """Merged and alone; the folder of the adapter opens on the file of the base that the catalogue has."""
+    """Merged, and as a separate adapter; the adapter's folder opens on the catalogue's file of the base."""
     run = random_adapter("smollm2", data, tmp_path / "run", size=0.02)
     for adapter_only in (False, True):
         made = export_gguf(run, tmp_path / f"out{adapter_only}", "f16", adapter_only)

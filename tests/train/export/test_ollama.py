@@ -1,4 +1,4 @@
-"""Modelfiles: Ollama's template writes the very prompts that the chat template writes, and where it cannot, there is none."""
+"""Modelfiles: Ollama's template writes exactly the prompts of the chat template; where it cannot, it is left out."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ MARK = re.compile(r"{{ (.*?) }}", re.DOTALL)
 
 
 def rendered(template: str, messages: Sequence[Message]) -> str:
-    """What Go's text/template writes, for the few words that our templates use."""
+    """What Go's text/template writes, for the few constructs that our templates use."""
     loop, *marks = MARK.split(template)[1:]
     assert loop in ("range .Messages", "range $i, $_ := .Messages")
     written = []
@@ -32,7 +32,7 @@ def rendered(template: str, messages: Sequence[Message]) -> str:
             **{f'eq .Role "{role}"': message.role == role for role in ("system", "user")},
             "eq (len (slice $.Messages $i)) 1": place == len(messages) - 1,
         }
-        branches: list[list[bool]] = []  # Of each open if: does its branch hold now, has one held.
+        branches: list[list[bool]] = []  # Of each open `if`: is this branch taken, has one been taken yet.
         for text, mark in zip(marks[::2], [*marks[1::2], "end"], strict=True):
             if all(now for now, _ in branches):
                 written.append(text)
@@ -51,7 +51,7 @@ def rendered(template: str, messages: Sequence[Message]) -> str:
 
 @pytest.mark.parametrize("name", ["qwen2.5", "llama3", "mistral", "qwen3", "without a switch", "always thinking"])
 def test_ollama_writes_the_prompts_of_training(name: str) -> None:
-    """First question and follow-up; a thinking block that only the last prompt opens or closes is there in the last alone."""
+    """A first question and a follow-up; a thinking block that belongs only to the last turn appears only there."""
     tokenizer = tokenizer_of(STYLES[name])
     turns = turns_of(tokenizer)
     assert turns is not None
@@ -87,7 +87,7 @@ def test_the_file(base: Path) -> None:
     ],
     ids=["no system", "numbered", "system left out", "braces"],
 )
-def test_a_template_that_is_no_sequence_of_turns_is_left_out(template: str) -> None:
+def test_a_template_that_is_not_a_sequence_of_turns_is_left_out(template: str) -> None:
     text, whole = modelfile("m.gguf", tokenizer_of(Style(template, "<|im_end|>", "", "")), 256)
     assert not whole and 'TEMPLATE "' not in text and "# No TEMPLATE" in text and 'SYSTEM """' in text
 

@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
 
 
 def tiny_model(model_type: str, **changes: Any) -> Any:
-    """With weights drawn from seed 0, its noise (dropout) at 0.3 where the configuration has such a rate."""
+    """A model with weights drawn from seed 0; dropout and other noise is at 0.3 where its configuration has such a rate."""
     kind = CONFIG_MAPPING[model_type]
     names = set(inspect.signature(kind.__init__).parameters)
     values = {name: value for name, value in SMALL.items() if name in names}
@@ -138,7 +138,7 @@ NOT_TINY = {
     **dict.fromkeys(("llama4", "mllama", "moshi", "musicgen", "musicgen_melody", "phi4_multimodal"), AROUND_TEXT),
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen4_exp"), AROUND_TEXT),
 }
-"""Types that no tiny model is made of, with the reason."""
+"""Types for which no tiny model is made, with the reason."""
 FAILED, CHANGED = "a trial of it failed", "its log-probabilities change by"
 DRAWS = "its log-probabilities are off by"
 REFUSED = {
@@ -152,4 +152,4 @@ REFUSED = {
     "xlnet": CHANGED,
     "xlstm": CHANGED,
 }
-"""Types that training refuses by name, and how its message goes on."""
+"""Types that training refuses by name, and how the message continues."""

@@ -49,7 +49,7 @@ GROUPS = (group(9, 4, 1, 7, seed=1), group(3, 2, 5, seed=2))
 
 
 def weigh(logps_R: Tensor) -> Tensor:
-    """A loss that asks something different of each response."""
+    """A loss that weights each response differently."""
     return (logps_R * torch.linspace(-1, 1.5, len(logps_R))).sum()
 
 
@@ -69,7 +69,7 @@ def twin_of(model: Any, model_type: str) -> Any:
 
 
 def twin_logps(twin: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """log p = x_y − log Σ_v exp x_v at each token of a response alone behind its prompt."""
+    """The sum of log p = x_y − log Σ_v exp x_v over the tokens of each response, alone after its prompt."""
     sums = []
     for each in groups:
         for response in each.responses:
@@ -94,7 +94,7 @@ def hold(model: Any, logps_R: Tensor, twin: Any, expected_R: Tensor, expected: d
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet() -> None:
-    """Nothing of transformers' hints on how to compute faster."""
+    """Silence transformers' hints on how to compute faster."""
     logging.set_verbosity_error()
 
 
@@ -106,7 +106,7 @@ def test_every_type_is_in_one_list_of_the_page() -> None:
 
 @pytest.mark.parametrize("model_type", TINY)
 def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> None:
-    """In training mode, dropout 0.3 in the configuration and turned off by `without_dropout`."""
+    """In training mode, with dropout 0.3 in the configuration, turned off by `without_dropout`."""
     model = tiny_model(model_type).train()
     twin = twin_of(model, model_type)
     without_dropout(model)
@@ -145,7 +145,7 @@ MIXED = (SHORT, LONG)
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(shared: bool) -> None:
-    """16 tokens and fewer have the short angles, 17 and more the long ones; each row as it is alone, in every layout."""
+    """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row is as it is alone."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
@@ -183,7 +183,7 @@ def test_rows_across_a_border_differ_from_those_alone() -> None:
     assert (alone - padded[: len(alone)]).abs().max() > 0.5
 
 
-def test_dynamic_positions_end_at_the_context_they_were_made_for() -> None:
+def test_dynamic_positions_are_refused_beyond_their_original_context() -> None:
     model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=16)
     without_dropout(model)
     assert rotation_limit(model.config) == RotationLimit("dynamic", 16, beyond=False)
@@ -214,7 +214,7 @@ def test_where_a_border_is_crossed(rope: dict[str, Any], lengths: list[int], ref
 
 
 def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data: Path, tmp_path: Path) -> None:
-    """By SFT, by our trainer and by TRL's: the rows of the world are of 105 to 240 tokens."""
+    """By SFT, by our trainer and by TRL's: the rows of `data` have 105 to 240 tokens."""
     rope = LONGROPE | {"original_max_position_embeddings": 150}
     sizes = {"vocab_size": 600, "max_position_embeddings": 256, "original_max_position_embeddings": 150}
     tiny_model("phi3", rope_parameters=rope, **sizes).save_pretrained(tmp_path / "phi3")
@@ -230,8 +230,8 @@ def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data
     assert not (tmp_path / "run").exists() and not (tmp_path / "run.partial").exists()
 
 
-def test_bert_made_no_decoder_is_refused() -> None:
-    """It reads what comes later: of no use as a policy, and no error of transformers says so."""
+def test_bert_that_is_not_a_decoder_is_refused() -> None:
+    """It attends to later tokens, so it is no use as a policy, and transformers raises no error."""
     check_model(tiny_model("bert"))
     with pytest.raises(
         UserError, match=r"a model of type 'bert': its log-probabilities change by .* a causal language model"
@@ -241,7 +241,7 @@ def test_bert_made_no_decoder_is_refused() -> None:
 
 @pytest.mark.parametrize("model_type", ["opt", "falcon", "gpt_neo", "gptj", "persimmon"])
 def test_noise_in_functions_and_configurations_is_turned_off(model_type: str) -> None:
-    """OPT drops by a function and a number of its own, Falcon by its configuration: neither is a Dropout module."""
+    """OPT calls a dropout function with a rate it stores itself, Falcon reads its configuration: neither uses a Dropout module."""
     model = tiny_model(model_type)
     with pytest.raises(UserError, match=f"a model of type '{model_type}': its log-probabilities are off by"):
         check_still(model)
@@ -249,7 +249,7 @@ def test_noise_in_functions_and_configurations_is_turned_off(model_type: str) ->
     check_still(model)
 
 
-def test_a_policy_with_dropout_of_its_own_starts_at_its_reference(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_policy_with_dropout_starts_at_its_reference(base: Path, data: Path, tmp_path: Path) -> None:
     """Δ = 0 at the first step of an OPT whose dropout is 0.3, by our trainer and by TRL's."""
     tiny_model("opt", vocab_size=600, max_position_embeddings=256).save_pretrained(tmp_path / "opt")
     load_tokenizer(str(base)).save_pretrained(tmp_path / "opt")

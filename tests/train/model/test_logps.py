@@ -1,4 +1,4 @@
-"""Summed log-probabilities against a slow twin, and tokens against those that TRL's trainers cut."""
+"""Summed log-probabilities against a slow twin, and tokens against those of TRL's trainers."""
 
 import os
 import subprocess
@@ -80,8 +80,8 @@ def test_pad_rows_marks_completions() -> None:
     assert mask.tolist() == [[0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
 
 
-def test_tokens_equal_those_that_trl_cuts_where_a_template_knows_no_thinking(base: Path, tmp_path: Path) -> None:
-    """Of both of its trainers, given the turns themselves."""
+def test_tokens_equal_trls_for_a_template_without_thinking(base: Path, tmp_path: Path) -> None:
+    """As both TRL trainers tokenise the turns themselves."""
     model, tokenizer = load_policy(str(base))
     rows = [preference(number) for number in range(12)]
 
@@ -108,8 +108,8 @@ def test_tokens_equal_those_that_trl_cuts_where_a_template_knows_no_thinking(bas
         assert [label != -100 for label in single["labels"]] == [t >= ours.prompt_tokens for t in range(len(ours.ids))]
 
 
-def test_rows_are_tokenised_together_as_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In batches with a remainder, prompts of several answers, and none; the prompt by the server's own function."""
+def test_rows_are_tokenised_the_same_together_and_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches with a remainder, with several answers to a prompt, without rows; prompts are those of the server's function."""
     tokenizer = load_tokenizer(str(base))
     chats = [(row.prompt, text) for row in map(preference, range(3)) for text in (row.chosen, row.rejected)]
     monkeypatch.setattr("train.model.logps.ROWS_AT_ONCE", 4)
@@ -137,8 +137,8 @@ print(threads() - before, os.environ["TOKENIZERS_PARALLELISM"])
 
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
-def test_rows_are_tokenised_by_every_core(base: Path) -> None:
-    """Also where the environment keeps tokenizers to one core, as modegraph does; afterwards it does again."""
+def test_rows_are_tokenised_on_every_core(base: Path) -> None:
+    """Even where the environment limits tokenizers to one core, as modegraph does; the limit is restored afterwards."""
     child = subprocess.run(
         [sys.executable, "-P", "-c", THREADS, str(base)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=True,
@@ -154,7 +154,7 @@ def test_a_template_without_the_end_token_is_refused(base: Path) -> None:
         tokenize_row(tokenizer, [Message("user", "Where?")], "Here.")
 
 
-def test_rows_that_differ_in_the_rejected_side_alone_count_once_for_sft(base: Path, tmp_path: Path) -> None:
+def test_rows_that_differ_only_in_the_rejected_side_count_once_for_sft(base: Path, tmp_path: Path) -> None:
     row, tokenizer = preference(1), load_tokenizer(str(base))
     rows = (row, replace(row, rejected="somewhere", hard_negative="length"))
     write_jsonl(tmp_path / "train.jsonl", map(preference_to_json, rows))

@@ -16,7 +16,7 @@ from train.model.load import check_source, load_model, load_policy, load_tokeniz
 
 @pytest.fixture
 def adapter(base: Path, tmp_path: Path) -> Path:
-    """An adapter on `base` that changes what it says."""
+    """An adapter on `base` that changes its outputs."""
     torch.manual_seed(0)
     config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
     model = get_peft_model(load_model(str(base), "float32"), config)
@@ -25,7 +25,7 @@ def adapter(base: Path, tmp_path: Path) -> Path:
     return tmp_path / "adapter"
 
 
-def test_a_whole_model_comes_in_evaluation_mode_with_a_pad_token(base: Path) -> None:
+def test_a_whole_model_is_loaded_in_evaluation_mode_with_a_pad_token(base: Path) -> None:
     model, tokenizer = load_policy(str(base))
     assert not model.training
     assert model.dtype == torch.float32
@@ -87,7 +87,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
         check_source(str(tmp_path))
 
 
-def test_a_hub_name_that_cannot_be_had_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_hub_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="nobody/nothing"):
         load_model("nobody/nothing", "float32")

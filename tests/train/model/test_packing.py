@@ -1,4 +1,4 @@
-"""Packed rows against the plain layout: equal log-probabilities and gradients, the mask by a slow twin, the packing."""
+"""Packed rows against the plain layout: equal log-probabilities and gradients, the mask against a slow twin, the packing."""
 
 import copy
 import math
@@ -88,7 +88,7 @@ RAGGED = groups_of([(9, [4, 1]), (1, [3]), (14, [2, 5, 1, 7, 3, 3, 2, 6]), (5, [
 
 
 def weigh(logps_R: Tensor) -> Tensor:
-    """A loss that asks something different of each response, as a preference loss does."""
+    """A loss that weights each response differently, as a preference loss does."""
     return (logps_R * torch.linspace(-1, 1.5, len(logps_R))).sum() / 10
 
 
@@ -99,7 +99,7 @@ def gradients(model: Any, logps_R: Tensor) -> dict[str, Tensor]:
 
 
 def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """Each response alone behind its prompt, from all logits of its sequence."""
+    """Each response alone after its prompt, from all logits of its sequence."""
     logps = []
     for group in groups:
         for response in group.responses:
@@ -111,8 +111,8 @@ def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
 
 
 def hold_equal(model: Any, groups: Sequence[TokenizedGroup], budget_tokens: int, tolerance: float = 2e-5) -> None:
-    """Log-probabilities and the gradients of all weights that learn against the slow twin: plain, packed by a mask of the whole
-    row, and packed by an attention that shares prefixes.
+    """Check log-probabilities and the gradients of all trained weights against the slow twin: in the plain layout, packed with a mask
+    of the whole row, and packed with shared-prefix attention.
     """
     slow = slow_logps(model, groups)
     expected = gradients(model, slow)
@@ -138,7 +138,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "CHUNK_TOKENS", 9)
 
 
-def test_responses_are_taken_in_whole_chunks_and_see_what_they_may() -> None:
+def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
     place = group_span(2, 10, 3, [4, 5, 2, 12, 1])
     assert (place.row, place.start, place.end) == (2, 10, 13)
     assert [(chunk.start, chunk.end) for chunk in place.chunks] == [(13, 22), (22, 24), (24, 36), (36, 37)]
@@ -189,7 +189,7 @@ def test_equal_with_gradient_checkpointing(reentrant: bool) -> None:
         torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-5)
 
 
-def test_near_in_bfloat16_whole_and_by_autocast() -> None:
+def test_close_in_bfloat16_and_under_autocast() -> None:
     """Within the rounding of the plain layout itself, which is about 1% of a log-probability."""
     model = make("llama")
     exact = plain_logps(model, RAGGED).detach()
@@ -215,7 +215,7 @@ def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[
 
 
 def test_a_row_worked_by_hand() -> None:
-    """Two prompts; response "40 2" goes on at position 3 though its sibling "30 31 2" stands between it and the prompt."""
+    """Two prompts; response "40 2" starts at position 3 although "30 31 2" stands between it and the prompt."""
     groups = [TokenizedGroup((5, 6, 7), ((30, 31, 2), (40, 2))), TokenizedGroup((8,), ((50,),))]
     batch = pack_rows(groups, 10)
     assert batch.ids_BT.tolist() == [[5, 6, 7, 30, 31, 2, 40, 2, 8, 50]]
@@ -268,13 +268,13 @@ def test_packing_keeps_every_group_once_and_the_budget(sizes: list[tuple[int, li
 
 
 def test_first_fit_decreasing() -> None:
-    """Sizes 3, 5, 2, 4, 6 under 10: 6 + 4 and 5 + 3 + 2 fill two rows; taken as they come they would need three."""
+    """Sizes 3, 5, 2, 4, 6 under 10: 6 + 4 and 5 + 3 + 2 fill two rows; in the given order they would need three."""
     groups = groups_of([(2, [1]), (4, [1]), (1, [1]), (3, [1]), (5, [1])])
     assert first_fit(groups, 10) == [[4, 3], [1, 0, 2]]
 
 
 def test_padding_and_order_within_a_batch() -> None:
-    """Group 1 is longer and comes first; group 0 is padded, belongs to no group there, and keeps its response's number."""
+    """Group 1 is longer and comes first; group 0 is padded, its padding belongs to no group, and its response keeps its number."""
     batch = pack_rows([TokenizedGroup((5,), ((6,),)), TokenizedGroup((7, 8), ((9,), (3,)))], 4)
     assert batch.ids_BT.tolist() == [[7, 8, 9, 3], [5, 6, 0, 0]]
     assert batch.group_BT.tolist() == [[1, 1, 1, 1], [0, 0, -1, -1]]
@@ -309,7 +309,7 @@ def test_the_chunked_head_equals_the_whole_one(chunk: int, monkeypatch: pytest.M
     torch.testing.assert_close(chunked, whole)
     torch.testing.assert_close(torch.autograd.grad((chunked * weights).sum(), inputs), expected)
     assert max(widths) == min(chunk, 11)
-    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), "several chunks are made again for the gradient"
+    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), "several chunks are computed again for the gradient"
 
 
 def test_the_chunked_head_takes_states_of_another_precision() -> None:
@@ -318,8 +318,8 @@ def test_the_chunked_head_takes_states_of_another_precision() -> None:
     assert chunked_logps(head, states, torch.tensor([1, 2, 3])).dtype == torch.float32
 
 
-def test_logits_that_are_bent_behind_the_head() -> None:
-    """Gemma 2 squashes its logits into ±cap, here a hard one; its window holds these sequences."""
+def test_logits_that_are_soft_capped_after_the_head() -> None:
+    """Gemma 2 squashes its logits into ±cap, here a small one; its window is longer than these sequences."""
     torch.manual_seed(0)
     model = Gemma2ForCausalLM(
         Gemma2Config(**SHAPE, head_dim=8, final_logit_softcapping=0.5, attn_logit_softcapping=None)
@@ -348,7 +348,7 @@ def test_the_head_reads_response_tokens_alone() -> None:
 
 
 @MODELS
-def test_models_that_can(name: str) -> None:
+def test_these_models_can_be_packed(name: str) -> None:
     model = make(name)
     assert can_pack(model) == ""
     assert model.training and all(weight.grad is None for weight in model.parameters())
@@ -375,7 +375,7 @@ def test_other_attentions_are_refused_with_their_reason() -> None:
 
 
 class Deaf(LlamaForCausalLM):
-    """A model that promises everything and ignores its mask."""
+    """A model that claims to support everything and ignores its mask."""
 
     def forward(self, *arguments: Any, attention_mask: Tensor | None = None, **named: Any) -> Any:
         return super().forward(*arguments, **named)
@@ -388,8 +388,8 @@ class Unplaced(LlamaForCausalLM):
         return super().forward(input_ids, attention_mask=attention_mask, use_cache=use_cache)
 
 
-def test_a_trial_allows_for_the_rounding_of_a_model_that_is_very_sure() -> None:
-    """A tuned model gave −57 nats to three tokens of a trial, and .31 nats more or less by how they were batched in bfloat16; .31 of 10 is a fault."""
+def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
+    """In a trial a tuned model gave three tokens −57 nats, give or take .31 by the batch in bfloat16; a gap of .31 at −10 nats is a fault."""
     half, whole = LlamaForCausalLM(LlamaConfig(**SHAPE)).bfloat16(), LlamaForCausalLM(LlamaConfig(**SHAPE))
     sure, unsure, not_a_number = (
         torch.tensor([-57.0, -20.0]),
@@ -403,7 +403,7 @@ def test_a_trial_allows_for_the_rounding_of_a_model_that_is_very_sure() -> None:
     assert math.isnan(gap_beyond_rounding(half, not_a_number, not_a_number))
 
 
-def test_a_trial_finds_those_that_ignore_the_mask_or_the_positions() -> None:
+def test_a_trial_finds_models_that_ignore_the_mask_or_the_positions() -> None:
     torch.manual_seed(0)
     assert "nats away from the plain layout" in can_pack(Deaf(LlamaConfig(**SHAPE)))
     assert "a trial of it failed (TypeError" in can_pack(Unplaced(LlamaConfig(**SHAPE)))

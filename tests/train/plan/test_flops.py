@@ -1,4 +1,4 @@
-"""The formulas against what torch counts while it computes, and against real tensors."""
+"""The cost formulas against the operations that torch counts, and against the sizes of real tensors."""
 
 import gc
 from pathlib import Path
@@ -25,7 +25,7 @@ from train.run.settings import LoraSettings, MsSettings
 
 LORA = LoraSettings(rank=4, alpha=8)
 ROTATION = 2e-3
-"""The share of what the formulas leave out: the angles of positions, a product too."""
+"""The tolerance for what the formulas leave out: the product that gives the angles of positions."""
 
 
 def settings_of(base: Path, **changes: Any) -> MsSettings:
@@ -46,7 +46,7 @@ def group(base: Path) -> TokenizedGroup:
 
 
 def counted(model: Any, group: TokenizedGroup, packed: bool, gradients: bool = True) -> int:
-    """The operations of one pass, as torch counts them where attention is made of products that it can see."""
+    """The operations of one pass, as torch counts them where attention is made of products that it can count."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         logps_R = packed_logps(model, pack_rows([group], group.tokens)) if packed else plain_logps(model, [group])
         if gradients:
@@ -62,7 +62,9 @@ def even(group: TokenizedGroup) -> TokenizedGroup:
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_training_is_what_torch_counts(base: Path, group: TokenizedGroup, packed: bool, checkpointing: bool) -> None:
+def test_training_flops_are_what_torch_counts(
+    base: Path, group: TokenizedGroup, packed: bool, checkpointing: bool
+) -> None:
     """Under checkpointing torch stops before the last product of each of the two layers, which no gradient needs."""
     settings = settings_of(base, gradient_checkpointing=checkpointing)
     model, group = model_of(settings), even(group)
@@ -74,7 +76,7 @@ def test_training_is_what_torch_counts(base: Path, group: TokenizedGroup, packed
     assert counted(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
 
 
-def test_a_forward_pass_is_what_torch_counts(base: Path, group: TokenizedGroup) -> None:
+def test_forward_flops_are_what_torch_counts(base: Path, group: TokenizedGroup) -> None:
     predicted = forward_flops(shape_of(settings_of(base)), packed_work(group))
     with torch.no_grad():
         assert counted(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(
@@ -95,8 +97,8 @@ def test_logits_in_chunks_are_computed_twice(
     assert expected - once == 2 * model.lm_head.weight.numel() * work.predicted
 
 
-def test_frozen_weights_have_no_gradients_of_their_own(base: Path, group: TokenizedGroup) -> None:
-    """The formula says that much more as the queries, keys and values of the lowest layer would take back to the embeddings."""
+def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGroup) -> None:
+    """The formula is too high by the gradients that the lowest layer's queries, keys and values would pass back to the embeddings."""
     settings = settings_of(base, lora=LORA)
     shape, work = shape_of(settings), packed_work(group)
     predicted = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
@@ -105,7 +107,7 @@ def test_frozen_weights_have_no_gradients_of_their_own(base: Path, group: Tokeni
     assert not shape.head_learns and shape.learning < shape.frozen / 2
 
 
-def test_six_n_of_a_model_that_learns_whole() -> None:
+def test_full_training_takes_six_operations_a_weight_and_token() -> None:
     """Without attention and head, 6 operations a weight and token."""
     shape = Shape(2, 0, 0, 1000, 0, True, 0.0, 0.0)
     assert training_flops(shape, [Work(7, 3, 49), Work(5, 1, 25)], False, 0) == 6 * 1000 * 12
@@ -121,7 +123,9 @@ def test_a_prompt_is_read_once_for_all_its_responses(group: TokenizedGroup) -> N
 @pytest.mark.parametrize(
     "changes", [{}, {"lora": LORA}, {"lora": LORA, "precision": "bfloat16"}, {"lora": LORA, "quantise": "nf4"}]
 )
-def test_memory_is_that_of_the_tensors(base: Path, scored_data: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_memory_equals_the_size_of_the_tensors(
+    base: Path, scored_data: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
     if "quantise" in changes:
         pytest.importorskip("bitsandbytes")
     values = {"rewards": {"correct": 1.0}, "max_steps": 1, "batch_size": 1, **changes}
@@ -144,14 +148,14 @@ def test_memory_is_that_of_the_tensors(base: Path, scored_data: Path, tmp_path: 
         assert memory.weights == pytest.approx(sum(weight.nbytes for weight in weights) + of_scales, rel=0.01)
 
 
-def test_the_peak_is_of_what_lives_at_a_time() -> None:
+def test_the_peak_counts_what_is_alive_at_the_same_time() -> None:
     outside = torch.ones(1000)
     with peak_bytes("cpu") as peak:
         one = outside + 1
         assert peak() == 4000, "what was there before does not count"
         view = one.view(10, 100)[2:]
         one.mul_(2)
-        assert peak() == 4000, "neither a view nor a change in place takes anything"
+        assert peak() == 4000, "neither a view nor a change in place takes memory"
         two = one + outside
         assert peak() == 8000
         del one, view
@@ -162,7 +166,7 @@ def test_the_peak_is_of_what_lives_at_a_time() -> None:
     assert peak() >= 8000 + 3 * 2000
 
 
-def test_what_processes_deal_out_is_divided(base: Path, tmp_path: Path) -> None:
+def test_what_processes_shard_is_divided(base: Path, tmp_path: Path) -> None:
     shape = shape_of(settings_of(base))
     file = tmp_path / "launch.yaml"
 

@@ -1,4 +1,4 @@
-"""A plan against the run that it is of: steps and tokens, what is left behind, and what the command says."""
+"""A plan against the run that it describes: steps and tokens, what is left behind, and what the command prints."""
 
 import json
 import math
@@ -29,7 +29,7 @@ from train.run.settings import DpoSettings, LoraSettings, MsSettings, RewardSett
 from train.sft import train_sft
 
 PAD = 0
-"""The tiny model's; no text has it."""
+"""The tiny model's pad id, which no text contains."""
 SCORED = {"rewards": {"correct": 1.0}}
 CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
     "ms": (MsSettings, train_once, {"gradient_accumulation": 2}),
@@ -52,7 +52,7 @@ def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Pa
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Tokens that reach a model's embeddings, padding left out, by what they are read for; trials count for nothing."""
+    """Tokens that reach a model's embeddings, without padding, counted for each phase; trials are not counted."""
     counts_by_phase: Counter[str] = Counter()
     phase = [""]
 
@@ -81,7 +81,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_counts_are_those_of_the_run(
+def test_the_counts_equal_those_of_the_run(
     case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, counted: Counter[str]
 ) -> None:
     settings = settings_of(case, base, data, scored_data, tmp_path / "run")
@@ -99,10 +99,10 @@ def test_the_counts_are_those_of_the_run(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_operations_are_those_of_the_trainers(
+def test_the_operations_equal_those_of_the_trainers(
     case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """All rows once, one a batch; of pairs that are not packed the shorter one is padded, which only torch counts."""
+    """All rows once, one in a batch; in pairs that are not packed the shorter side is padded, which only torch counts."""
     changes = {"batch_size": 1, "gradient_accumulation": 1, "epochs": 1, "gradient_checkpointing": False}
     settings = settings_of(case, base, data, scored_data, tmp_path / "run").model_copy(update=changes)
     plan, job = plan_training(settings, Launch(), steps=0), job_of(settings)
@@ -133,7 +133,7 @@ def test_a_calibration_takes_real_steps_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_activations_grow_with_the_batch_and_shrink_by_checkpointing(
+def test_activations_grow_with_the_batch_and_shrink_with_checkpointing(
     base: Path, data: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     settings = settings_of("ms", base, data, scored_data, tmp_path / "run")
@@ -179,7 +179,7 @@ def test_processes_share_the_steps() -> None:
     assert updates(12, 1, 2, 3, 1, None) == (2, 1.0)
 
 
-def test_the_longest_rows_are_measured_and_drawn_ones_are_timed() -> None:
+def test_the_longest_rows_are_measured_and_random_ones_are_timed() -> None:
     import random
 
     rows = chosen_rows([5, 9, 3, 8], 2, 3, random.Random(0))
@@ -209,7 +209,7 @@ def config(base: Path, data: Path, tmp_path: Path) -> Path:
     return file
 
 
-def test_the_command_tells_it_in_lines_and_in_json(config: Path, tmp_path: Path) -> None:
+def test_the_command_prints_the_plan_in_lines_and_in_json(config: Path, tmp_path: Path) -> None:
     done = run("plan", "train", config, "--trial-steps", 1)
     assert done.exit_code == 0, done.exception
     lines = done.stdout.splitlines()
@@ -227,7 +227,7 @@ def test_the_command_tells_it_in_lines_and_in_json(config: Path, tmp_path: Path)
     assert [file.name for file in tmp_path.iterdir()] == [config.name]
 
 
-def test_the_stage_is_the_files_or_the_one_that_is_named(config: Path, tmp_path: Path) -> None:
+def test_the_stage_comes_from_the_file_or_from_the_option(config: Path, tmp_path: Path) -> None:
     plain = config.rename(tmp_path / "mine.yaml")
     problem = run("plan", "train", plain, "--trial-steps", 0).exception
     assert (
@@ -250,7 +250,7 @@ def test_a_run_that_would_be_refused_has_no_plan(config: Path) -> None:
     assert isinstance(problem, UserError) and "no such folder" in str(problem)
 
 
-def test_documents_in_a_folder_called_train_are_planned_as_before(
+def test_a_documents_folder_called_train_is_planned_as_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "train").mkdir()

@@ -1,4 +1,4 @@
-"""The whole family of losses against slow twins in plain Python, TRL's own code and the closed gradients of the docs; what MS and DPO share at K = 2."""
+"""All losses against slow twins in plain Python, TRL's own code and the closed-form gradients of the docs; what MS and DPO share at K = 2."""
 
 import math
 from collections import defaultdict
@@ -50,7 +50,7 @@ def softmax(values: Sequence[float]) -> list[float]:
 
 
 def discounts(scores: Sequence[float]) -> list[float]:
-    """log₂(1 + rank) of each, the highest has rank 1."""
+    """log₂(1 + rank) of each score; the highest has rank 1."""
     return [math.log2(2 + sum(other > score for other in scores)) for score in scores]
 
 
@@ -149,7 +149,7 @@ def test_equal_to_the_slow_twin_in_float64(name: str, size: int) -> None:
 
 @EVERY
 @pytest.mark.parametrize("size", [2, 5])
-def test_gradients_are_those_of_the_docs(name: str, size: int) -> None:
+def test_gradients_equal_the_formulas_of_the_docs(name: str, size: int) -> None:
     delta, rewards = (4 * drawn(2, size, seed=size)).requires_grad_(), drawn(2, size, seed=size + 20)
     (gradient,) = torch.autograd.grad(FAMILY[name](delta, rewards, 0.3, 0.7).sum(), delta)
     for found, *rows in zip(gradient.tolist(), delta.tolist(), rewards.tolist(), strict=True):
@@ -194,7 +194,7 @@ def trl_loss(kind: str, logps_Q2: Tensor, reference_Q2: Tensor, beta: float, lab
     [("sigmoid", "dpo", 0.0), ("exo_pair", "ms", 0.01), ("ipo", "ipo", 0.0), ("nca_pair", "nca", 0.0)],
 )
 def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: float) -> None:
-    """With completions of one token TRL's IPO, a mean over tokens, is the sum that ours is. TRL holds ε in float32."""
+    """With completions of one token, the mean over tokens in TRL's IPO equals our sum. TRL stores ε in float32."""
     logps_Q2, reference_Q2 = 5 * drawn(9, 2, seed=1) - 20, 5 * drawn(9, 2, seed=2) - 20
     label = torch.tensor([hard_label(epsilon)], dtype=torch.float64).expand(9, 2)
     ours = FAMILY[name](logps_Q2 - reference_Q2, label, 0.2, 1.0).mean().item()
@@ -203,7 +203,7 @@ def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: flo
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
 def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
-    """TRL's `sigmoid` of DPOTrainer ignores label smoothing; that of CPOTrainer has it, as a function of log-ratios the same."""
+    """`sigmoid` of TRL's DPOTrainer ignores label smoothing; that of CPOTrainer applies it, to the same function of log-ratios."""
     delta_Q2 = 5 * drawn(9, 2, seed=3)
     accelerator = SimpleNamespace(device="cpu")
     trainer = SimpleNamespace(
@@ -216,7 +216,7 @@ def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
 
 
 def test_rloo_equals_trls_own_code() -> None:
-    """TRL's trainer is given log-probabilities of tokens, and advantages; rewards that have these advantages are given to ours."""
+    """TRL's trainer gets log-probabilities of tokens, and advantages; ours gets rewards that lead to these advantages."""
     logps_QK, old_QK, rewards_QK = (drawn(3, 4, seed=seed) for seed in (11, 12, 13))
     per_token_R2 = torch.stack([logps_QK.flatten() - 1.5, torch.full((12,), 1.5, dtype=torch.float64)], dim=1)
     trainer = SimpleNamespace(
@@ -262,8 +262,8 @@ def test_lambda_ranks_equals_by_reward() -> None:
     assert found == pytest.approx(slow("lambda", scores, rewards[0].tolist(), 0.5, 0.3))
 
 
-def test_only_what_the_docs_say_is_identified() -> None:
-    """MS and DPO are flat at Δ = r / (β_π β_r) + any constant, NCA at one constant alone, IPO at 1 / 2τ for hard pairs; λ never."""
+def test_gradients_vanish_only_where_the_docs_say() -> None:
+    """Gradients of MS and DPO vanish at Δ = r / (β_π β_r) + any constant, NCA's at one constant only, IPO's at 1 / 2τ for hard pairs, λ's never."""
     rewards = drawn(3, 4, seed=6)
 
     def size_of_gradient(name: str, delta: Tensor, *arguments: Any) -> float:
@@ -315,14 +315,14 @@ def test_at_two_responses_ms_is_a_multiple_of_dpo_up_to_the_margin_c(epsilon: fl
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.3])
 def test_smoothed_dpo_turns_back_where_ms_does(epsilon: float) -> None:
-    """With one ε the two are parallel at every margin, beyond c as well: cDPO is the control for MS on pairs."""
+    """With the same ε the two are parallel at every margin, beyond c as well: cDPO is the control for MS on pairs."""
     ms = margin_gradients(lambda delta: pair_mode_seeking_loss(delta, 0.5, epsilon), MARGINS, 0.5)
     smoothed = margin_gradients(lambda delta: pair_dpo_loss(delta, 0.5, epsilon), MARGINS, 0.5)
     assert ((ms * smoothed).sum(dim=-1) > 0).all()
 
 
 def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
-    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS c / 2 times DPO; also IPO's and NCA's."""
+    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; also IPO's, NCA's and λ's."""
     weights = torch.zeros(6, requires_grad=True, dtype=torch.float64)
     features = drawn(32, 2, 6, seed=7)
     hard = torch.tensor([hard_label(0.0)], dtype=torch.float64).expand(32, 2)

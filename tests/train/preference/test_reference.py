@@ -1,4 +1,4 @@
-"""log π_ref over groups split from many responses: as if each went alone, but with each prompt read as seldom as it can be."""
+"""log π_ref of groups split from many responses: the same as for each response alone, with each prompt read as rarely as possible."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_prompt_split_into_pairs_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_real_model_says_the_same_together_and_alone(base: Path, packed: bool) -> None:
+def test_a_real_model_gives_the_same_values_together_and_alone(base: Path, packed: bool) -> None:
     model, tokenizer = load_policy(str(base))
     split = list(scored_groups([scored(0), scored(1)], tokenizer, Grouping(WEIGHTS, False, 2, 0)))
 

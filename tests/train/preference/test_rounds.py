@@ -1,4 +1,4 @@
-"""On-policy rounds with a tiny model: fresh rows each, a rising reward, the same end after a kill, and what is refused before the first response."""
+"""On-policy rounds with a tiny model: fresh rows in each, a rising reward, the same result after a kill, and what is refused before sampling."""
 
 import json
 import os
@@ -129,7 +129,7 @@ def test_the_reward_rises_on_fresh_responses_of_the_policy(whole: Path, undecide
     first, second = rows_of(whole, 1), rows_of(whole, 2)
     assert first[0].policy.startswith("sft#") and second[0].policy.startswith("run#")
     assert first[0].sampling.seed != second[0].sampling.seed
-    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated ones count"
+    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated responses count"
     assert any(len(set(each.responses)) < SAMPLES for each in first)
     right = [text == "yes" for each in second for text in each.responses]
     assert figures[1]["right"] == pytest.approx(sum(right) / len(right))
@@ -137,7 +137,9 @@ def test_the_reward_rises_on_fresh_responses_of_the_policy(whole: Path, undecide
     assert (inner.base_model, inner.settings["reference"]) == (str(whole / "round-1" / "run"), str(undecided))
 
 
-def test_the_whole_is_a_run_from_the_start_to_the_last_adapter(whole: Path, undecided: Path, prompts: Path) -> None:
+def test_all_rounds_together_are_one_run_that_ends_at_the_last_adapter(
+    whole: Path, undecided: Path, prompts: Path
+) -> None:
     record, last = read_run(whole), read_run(whole / "round-3" / "run")
     assert (record.stage, record.base_model, record.data) == ("ms", str(undecided), str(prompts))
     assert record.settings["rounds"]["count"] == 3 and record.responses_per_prompt == SAMPLES
@@ -152,10 +154,10 @@ def test_the_whole_is_a_run_from_the_start_to_the_last_adapter(whole: Path, unde
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["sampling", "between", "training", "at the end"])
-def test_a_killed_run_ends_as_one_left_alone(
+def test_a_killed_run_ends_like_an_uninterrupted_one(
     moment: str, whole: Path, undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL in the second round, nothing cleaned up: the same rows, figures and weights, byte for byte."""
+    """SIGKILL in the second round or at the end, nothing cleaned up: the same rows, figures and weights, byte for byte."""
     settings = settings_of(undecided, prompts, tmp_path / "killed")
     (tmp_path / "settings.json").write_text(settings.model_dump_json())
     (tmp_path / "run.py").write_text(RUN)
@@ -175,7 +177,7 @@ def test_a_killed_run_ends_as_one_left_alone(
         assert (tmp_path / "killed" / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def test_each_round_has_its_own_prompts_and_may_be_its_own_reference(
+def test_each_round_draws_its_prompts_and_may_use_its_start_as_reference(
     undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(
@@ -225,7 +227,7 @@ def test_cut_and_repeated_responses_stay_as_drawn() -> None:
 
 
 def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
-    """Folded into one line it would be well-formed, and other tokens than those drawn would be learned."""
+    """Folded into one line, it would be well-formed, and training would learn tokens that were not drawn."""
     prompt = prompt_from_json(
         {**row(0), "prompt": [message_to_json(turn) for turn in answer_messages("Who?", [], "cited")]}
     )
@@ -235,7 +237,7 @@ def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
 
 
 def test_a_refusal_is_added_where_none_was_drawn() -> None:
-    """So that a prompt with an answer says that refusing is worth nothing there; without the setting, responses are as drawn."""
+    """It teaches that refusing earns nothing where there is an answer; without the setting, responses stay as drawn."""
     replies = {"Is Ida here?": ["yes [1]", "no"], "Is Tobias here?": ["no", "Not in the documents."]}
     model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
     sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
@@ -262,8 +264,8 @@ def test_a_cut_response_is_learned_without_an_end_token(base: Path) -> None:
     assert ends == [True, False, True, True, False, True]
 
 
-def test_rewards_are_those_of_the_rows_gold() -> None:
-    """Citations of gold passages; where nothing is accepted, a refusal is right."""
+def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
+    """Citations of gold passages are rewarded; where a row accepts no answer, a refusal is right."""
     prompt = prompt_from_json(row(0))
     drawn = usable_texts([Completion(text, "stop", 1, 1) for text in ("yes [1]", "yes [2]", "no")], as_drawn=True)
     rewards = rewarded(prompt, drawn).rewards
@@ -275,7 +277,7 @@ def test_rewards_are_those_of_the_rows_gold() -> None:
 
 
 def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """The same losses where it is the initial model itself; another model is another reference, at a distance."""
+    """The losses are the same where it is the initial model itself; another model changes them, and the KL to it is not 0."""
     runs = {}
     changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}
     for name, reference in (("own", None), ("named", str(base)), ("other", str(tmp_path / "own"))):
@@ -305,7 +307,7 @@ def test_bad_input_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_gold_needs_rows_that_name_it(undecided: Path, tmp_path: Path) -> None:
+def test_gold_rewards_need_rows_that_name_gold_passages(undecided: Path, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(scored(0))])
     settings = settings_of(undecided, tmp_path, tmp_path / "run", rewards={"gold": 1.0})
     with pytest.raises(UserError, match="do not name their gold passages"):
@@ -315,15 +317,15 @@ def test_gold_needs_rows_that_name_it(undecided: Path, tmp_path: Path) -> None:
         train_preference(settings, open_model)
 
 
-def test_a_finished_run_is_not_trained_over_and_rounds_are_no_single_run(whole: Path, undecided: Path) -> None:
+def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(whole: Path, undecided: Path) -> None:
     settings = settings_of(undecided, Path(read_run(whole).data), whole)
-    with pytest.raises(UserError, match="already there"):
+    with pytest.raises(UserError, match="already exists"):
         train_preference(settings, open_model)
-    with pytest.raises(UserError, match="not drawn yet"):
+    with pytest.raises(UserError, match="have not been drawn yet"):
         train_once(settings.model_copy(update={"output": str(whole) + "-2"}))
 
 
-def test_the_command_and_the_function_of_python(undecided: Path, prompts: Path, tmp_path: Path) -> None:
+def test_the_command_and_the_python_function(undecided: Path, prompts: Path, tmp_path: Path) -> None:
     app = typer.Typer(pretty_exceptions_enable=False)
     app.callback()(lambda: None)
     register(app, open_model)

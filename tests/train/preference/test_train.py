@@ -55,7 +55,7 @@ STEPS = 20
 
 @pytest.fixture(scope="module")
 def adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SFT adapter to go on from, so that both trainers start from the same one."""
+    """An SFT adapter to continue from, so that both trainers start from the same one."""
     output = tmp_path_factory.mktemp("start") / "adapter"
     values = common(base, data, output, lora=LoraSettings(rank=4, alpha=8), max_steps=3)
     train_sft(SftSettings(**values))
@@ -114,7 +114,7 @@ def test_pairs_equal_trl_step_by_step(
 
 @pytest.mark.parametrize("trainer", ["modegraph", "trl"])
 def test_ipo_starts_at_its_formula_and_learns(trainer: str, base: Path, data: Path, tmp_path: Path) -> None:
-    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, of sums over tokens and of TRL's means."""
+    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, for sums over tokens and for TRL's means."""
     values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25, trainer=trainer)
     train_once(DpoSettings(**values))
     losses = losses_of(tmp_path / "ipo")
@@ -145,8 +145,8 @@ def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_dat
     assert record.stage == "dpo" and OTHER_LOSSES[loss] in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
 
 
-def test_smoothed_dpo_is_ms_own_control(base: Path, data: Path, tmp_path: Path) -> None:
-    """ε of `train dpo` softens the labels, is in the record, and makes other steps than hard labels."""
+def test_label_smoothing_changes_the_steps_of_dpo(base: Path, data: Path, tmp_path: Path) -> None:
+    """ε of `train dpo` softens the labels, is in the record, and leads to other steps than hard labels."""
     for epsilon in (0.0, 0.3):
         values = common(base, data, tmp_path / f"{epsilon}", beta=0.5, label_smoothing=epsilon, max_steps=6)
         record = train_once(DpoSettings(**values))
@@ -155,7 +155,7 @@ def test_smoothed_dpo_is_ms_own_control(base: Path, data: Path, tmp_path: Path) 
     assert hard[0] == pytest.approx(soft[0]) == pytest.approx(math.log(2)) and soft[-1] > hard[-1]
 
 
-def test_a_loss_that_nothing_would_compute_is_refused(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_a_loss_that_no_trainer_computes_is_refused(base: Path, scored_data: Path, tmp_path: Path) -> None:
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0})
     for changes, message in (
         ({"loss": "lambda", "trainer": "trl"}, "TRL has no loss lambda"),
@@ -178,17 +178,17 @@ def test_a_loss_that_nothing_would_compute_is_refused(base: Path, scored_data: P
 
 
 @pytest.mark.parametrize("loss", ["simpo", "orpo"])
-def test_losses_without_a_reference_train_by_trl_on_our_tokens(
+def test_losses_without_a_reference_train_with_trl_on_our_tokens(
     loss: str, base: Path, data: Path, tmp_path: Path
 ) -> None:
-    """The first loss, of all pairs at once, by hand from the completions with their end tokens; then it falls."""
+    """The first loss, over all pairs at once, equals that computed by hand from completions with end tokens; then it falls."""
     rows = read_preferences(data / "train.jsonl")
     values = common(base, data, tmp_path / "run", loss=loss, trainer="trl", beta=0.4, batch_size=len(rows), max_steps=9)
     train_once(DpoSettings(**values))
     model, tokenizer = load_model(str(base), "float32"), load_tokenizer(str(base))
 
     def token_logps(row: PreferenceRow, completion: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of all tokens but the first, and of the completion's."""
+        """Log-probabilities of all tokens but the first, and of the completion's tokens."""
         tokenized = tokenize_row(tokenizer, row.prompt, completion)
         with torch.no_grad():
             logps_TV = model(torch.tensor([tokenized.ids])).logits[0, :-1].log_softmax(-1)
@@ -237,7 +237,7 @@ def test_scored_responses_follow_the_formula_and_learn(
     assert read_run(tmp_path / "run") == record
 
 
-def test_the_reference_never_moves_and_is_the_start(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_the_reference_is_the_initial_model_and_never_moves(base: Path, scored_data: Path, tmp_path: Path) -> None:
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3)
     settings = MsSettings(**values, gradient_checkpointing=True)
     tokenizer = load_tokenizer(str(base))
@@ -348,7 +348,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_pa
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert not (tmp_path / "killed").exists(), "it was to be killed in the middle"
+    assert not (tmp_path / "killed").exists(), "the run ended before it was killed"
     with pytest.raises(UserError, match="an interrupted run with other settings"):
         train_once(killed.model_copy(update={"beta": 0.9}))
     train_once(killed)
@@ -360,7 +360,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_pa
     assert not (tmp_path / "killed" / "checkpoints").exists() and not (tmp_path / "killed.partial").exists()
 
 
-def test_a_checkpoint_that_was_cut_off_is_passed_over(base: Path, data: Path, tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_skipped(base: Path, data: Path, tmp_path: Path) -> None:
     settings = MsSettings(**common(base, data, tmp_path / "run", save_steps=2))
     assert last_checkpoint(tmp_path, settings, {"data": "a"}) is None
     for step, state in [(2, '{"global_step": 2}'), (10, '{"global_step": 10}'), (12, '{"glob'), (14, None)]:
@@ -383,7 +383,7 @@ def _without_clock(text: bytes) -> bytes:
 @pytest.mark.slow
 @pytest.mark.machines
 def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
-    """Two processes with one row each are one process with two: gloo averages what a batch averages."""
+    """Two processes with one row each equal one process with two: gloo averages what a batch averages."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))
     train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
@@ -418,7 +418,7 @@ def test_responses_are_split_whole_and_rewards_follow_them(base: Path) -> None:
 
 @pytest.mark.parametrize("count", range(2, 20))
 @pytest.mark.parametrize("size", [2, 3, 8, None])
-def test_dealing_loses_nothing_and_leaves_none_alone(count: int, size: int | None) -> None:
+def test_splitting_into_groups_loses_nothing_and_leaves_none_alone(count: int, size: int | None) -> None:
     groups = split_into_groups(count, size, random.Random(count))
     assert sorted(number for group in groups for number in group) == list(range(count))
     assert all(len(group) >= 2 for group in groups)
@@ -440,7 +440,7 @@ def test_pairs_carry_their_label_as_rewards(base: Path) -> None:
     )
 
 
-def test_the_best_response_stands_against_the_worst(base: Path, tmp_path: Path) -> None:
+def test_the_best_response_is_paired_with_the_worst(base: Path, tmp_path: Path) -> None:
     tokenizer, weights = load_tokenizer(str(base)), {"correct": 1.0, "format": 0.5}
     row = scored(1)
     alike = replace(row, id="alike", rewards={"correct": (1.0,) * 6, "format": (0.0,) * 6})
@@ -468,7 +468,7 @@ def test_prompts_with_different_k_count_alike() -> None:
     ]
     assert losses.tolist() == pytest.approx(parts)
     assert [each["rewards/accuracies"] for each in figures] == [2 / 3, 0.0], (
-        "of the first prompt the two lesser responses are the wrong way round, of the second the best is no likelier"
+        "the first prompt's two worse responses are the wrong way round; the second prompt's best is no likelier"
     )
     assert mean_figures(figures)["logps/chosen"] == pytest.approx(-1.0)
     assert objective.identified == 0.25
@@ -487,7 +487,7 @@ def test_prompts_with_different_k_count_alike() -> None:
         ([0.3, 0.1], [1.0, 1.0], None),
     ],
 )
-def test_a_tie_is_not_right_and_equal_rewards_say_nothing(
+def test_a_tie_is_not_right_and_equal_rewards_are_not_counted(
     log_ratios: list[float], rewards: list[float], right: float | None
 ) -> None:
     assert ranked_right(torch.tensor(log_ratios), torch.tensor(rewards)) == (
@@ -495,8 +495,8 @@ def test_a_tie_is_not_right_and_equal_rewards_say_nothing(
     )
 
 
-def test_a_short_run_on_k_responses_tells_that_it_learns(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """Whole groups are seldom in order after a few steps, pairs of responses are: all zeros would say that nothing was learned."""
+def test_a_short_run_on_k_responses_shows_that_it_learns(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    """After a few steps whole groups are seldom in order, but most pairs are: all zeros would suggest that nothing was learned."""
     values = common(base, scored_data, tmp_path / "run", max_steps=6, learning_rate=1e-4, batch_size=1)
     train_once(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
     accuracies = [row["rewards/accuracies"] for row in log_of(tmp_path / "run")]
@@ -586,7 +586,7 @@ def test_bad_rows_are_named_by_line(tmp_path: Path, change: dict[str, Any], mess
 
 
 def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """After a pass without gradients the adapter below the last layer must still get one (processors with AVX512-BF16)."""
+    """After a pass without gradients, the adapter below the last layer must still get gradients (processors with AVX512-BF16)."""
     pytest.importorskip("bitsandbytes")
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3, max_steps=6)
     settings = MsSettings(**values, lora=LoraSettings(rank=4, alpha=8), quantise="nf4")

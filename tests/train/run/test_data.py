@@ -32,7 +32,7 @@ def test_rows_come_back_as_they_were_written(data: Path) -> None:
     assert splits.dev == tuple(preference(number) for number in range(12, 16))
 
 
-def test_a_folder_without_dev_rows_measures_nothing(tmp_path: Path) -> None:
+def test_a_folder_without_dev_rows_has_an_empty_dev_split(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl", {})
     assert read_splits(tmp_path).dev == ()
 
@@ -68,7 +68,7 @@ def test_a_file_without_rows_and_a_missing_file_are_refused(tmp_path: Path) -> N
         read_splits(tmp_path / "elsewhere")
 
 
-def test_a_file_in_place_of_its_folder_is_refused_with_what_to_give(data: Path, tmp_path: Path) -> None:
+def test_a_file_in_place_of_its_folder_is_refused_with_a_remedy(data: Path, tmp_path: Path) -> None:
     file = data / "train.jsonl"
     with pytest.raises(UserError, match=f"{file}: a file. Expected a folder that holds train.jsonl. Give {data}$"):
         read_splits(file)

@@ -1,4 +1,4 @@
-"""Adapters under autocast: one cast of what goes in, and to the bit the losses that PEFT's detour by float32 gives."""
+"""Adapters under autocast: inputs are cast once, and losses equal those of PEFT's detour through float32 bit for bit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ def by_us(values: dict[str, Any], folder: Path) -> Any:
 
 
 def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[str, float]], set[torch.dtype]]:
-    """The log of a run, and in which formats inputs came to the layers of the adapter."""
+    """The log of a run, and the dtypes in which inputs reached the adapter's layers."""
     trainer, dtypes = make(values, folder), set()
     for name, module in trainer.model.named_modules():
         if name.endswith("lora_A.default"):
@@ -45,7 +45,7 @@ def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[s
     trainer.train()
     dtypes_in_steps = set(dtypes)
     layers = [module for module in trainer.model.modules() if isinstance(module, BaseTunerLayer)]
-    assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), "as it was"
+    assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), "restored"
     rows = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
     return rows, dtypes_in_steps
 

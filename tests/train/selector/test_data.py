@@ -38,7 +38,7 @@ def test_questions_of_two_datasets_are_distinct_even_with_the_same_id(tmp_path: 
     assert len(set(found.question_n.tolist())) == 80 and found.dataset_n.tolist() == [0] * 400 + [1] * 400
 
 
-def test_the_fingerprint_is_of_the_rows_and_not_of_the_name(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_the_rows_and_not_on_the_name(tmp_path: Path) -> None:
     rows = small_world()
     one, two = (read_datasets([write_rows(tmp_path / name, rows)])[0] for name in ("one", "two"))
     rows[-1]["label"] = 1 - rows[-1]["label"]
@@ -92,7 +92,7 @@ def test_a_row_that_cannot_be_learned_from_is_named(
 
 @pytest.mark.parametrize("label", [0, 1])
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
-def test_one_class_only_is_refused(tmp_path: Path, split: str, label: int) -> None:
+def test_a_split_with_only_one_class_is_refused(tmp_path: Path, split: str, label: int) -> None:
     rows = [row for row in small_world() if row["split"] != split or row["label"] == label]
     with pytest.raises(UserError, match=f"{split}: .* relevant of .* rows. Expected both classes"):
         read_datasets([write_rows(tmp_path / "a", rows)])

@@ -27,7 +27,7 @@ SINGERS = [f"{first} {second}" for first in ("Ona", "Piet", "Rolf", "Suna") for 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of songs and singers, and questions that go by way of a song to its singer, split as their file states."""
+    """An index of songs and singers, and questions that lead through a song to its singer, split as their file states."""
     folder, minilm = tmp_path_factory.mktemp("songs"), open_encoder("minilm")
     documents = [
         document
@@ -103,7 +103,7 @@ def test_unusable_training_data_is_reported_before_training(world: Path, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_what_nobody_labelled_is_not_learned_from() -> None:
+def test_unlabelled_rows_are_not_learned_from() -> None:
     """Candidates: gold document 4, document 5, gold document 6 twice; ways lead on from the first two."""
     ways = Ways(bridge_K=np.array([0, 1]), said_K=np.array([0, 0]), entity_K=np.array([0, 0]))
     rows = HopRows(

@@ -52,7 +52,7 @@ def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> N
         assert value in card
 
 
-def test_the_saved_selector_keeps_the_target_recall_on_dev_and_tells_its_figures(data: Path, tmp_path: Path) -> None:
+def test_the_saved_selector_meets_the_target_recall_and_reports_its_figures(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run("--data", data, "--out", out, "--target-recall", 0.8).exit_code == 0
     record, found = json.loads((out / "selector.json").read_text()), open_selector(str(out))
@@ -94,7 +94,7 @@ def test_bad_input_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
         (("--data", data, "--out", out, "--size", "heavy"), "size = 'heavy'.*'light' or 'hop'"),
         (("--out", out), "'data' is missing"),
         (("--data", data), "'output' is missing"),
-        (("--data", data, "--out", data), "already there"),
+        (("--data", data, "--out", data), "already exists"),
     ]
     for arguments, message in cases:
         result = run(*arguments)

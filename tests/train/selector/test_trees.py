@@ -1,4 +1,4 @@
-"""The trees as plain arrays say what scikit-learn's own say; dev stops them; a weight on the relevant is taken back."""
+"""Trees as plain arrays predict what scikit-learn's do; dev loss sets their number; a weight on relevant rows is corrected for."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def settings(**changed: object) -> SelectorSettings:
 
 
 @pytest.mark.parametrize("leaves", [2, 8, 31])
-def test_the_arrays_are_a_twin_of_the_library(world: dict[str, Examples], leaves: int) -> None:
+def test_the_arrays_predict_what_the_library_predicts(world: dict[str, Examples], leaves: int) -> None:
     grown = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
     forest = to_forest(grown, grown.n_iter_, 1.0)
     features_nF = np.concatenate(
@@ -52,7 +52,7 @@ def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(world: dict[
     assert best_count(grown) == 1 + int(np.argmin(losses)) < grown.n_iter_ < 200
 
 
-def test_a_weight_on_the_relevant_is_taken_back(world: dict[str, Examples]) -> None:
+def test_a_weight_on_relevant_rows_is_corrected_for(world: dict[str, Examples]) -> None:
     plain, weighted = (
         forest_logits(
             to_forest(fit_trees(world["train"], world["dev"], settings(), weight), 40, weight),

@@ -71,7 +71,7 @@ def test_the_reliability_table_by_hand() -> None:
     assert calibration_error(bins) == pytest.approx((0.0025 + 0.15 + 0.025) / 3)
 
 
-def test_average_precision_by_hand_over_the_own_passages_only() -> None:
+def test_average_precision_by_hand_over_each_questions_own_passages() -> None:
     cosine_n = np.array([0.9, 0.8, 0.7, 0.99, 0.1, 0.2, 0.5], np.float32)
     features_nF = np.zeros((7, len(FEATURES)), np.float32)
     features_nF[:, FEATURES.index("nearness")] = cosine_n

@@ -87,7 +87,7 @@ def test_features_equal_their_slow_twin(isles: Index) -> None:
         assert column["shares"][row] == any(entity in data.proposition_entity_NE[[n], :].indices for n in here)
 
 
-def test_every_passage_of_the_pool_has_a_row_by_itself(isles: Index) -> None:
+def test_every_passage_of_the_pool_has_exactly_one_row_without_a_link(isles: Index) -> None:
     _, rows = rows_of(isles, QUESTION)
     assert sorted(rows.candidate_X[rows.way_X < 0].tolist()) == list(range(len(rows.candidates_C)))
     assert len(set(rows.candidates_C.tolist())) == len(rows.candidates_C)
@@ -150,7 +150,7 @@ def test_an_empty_index_finds_nothing(tmp_path: Path, minilm: Encoder) -> None:
 
 
 @given(st.lists(st.floats(-5, 5, width=32), min_size=2, max_size=8), st.data())
-def test_others_follow_in_their_order(reached: list[float], data: st.DataObject) -> None:
+def test_passages_outside_the_pool_follow_in_their_order(reached: list[float], data: st.DataObject) -> None:
     reached_P = np.array(reached, np.float32)
     chosen = data.draw(st.sets(st.integers(0, len(reached) - 1), min_size=1))
     candidates_C = np.array(sorted(chosen))
@@ -186,7 +186,7 @@ def test_the_shipped_hop_answers_over_an_index_of_no_or_one_document(
         assert len(retrieve(index, QUESTION, RetrieveSettings(mode=mode)).passages) == count
 
 
-def test_none_is_the_threshold_in_local(isles: Index) -> None:
+def test_selector_none_means_threshold_in_local(isles: Index) -> None:
     found = [
         retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=selector))
         for selector in ("none", "threshold")
@@ -205,10 +205,10 @@ def test_a_broken_file_is_reported(tmp_path: Path) -> None:
     assert find_hop(f"{tmp_path}/", "any") == find_hop(f"{tmp_path}/", "other")
     arrays = load_file(tmp_path / HOP_FILE)
     save_file(arrays, tmp_path / HOP_FILE, {"other": "{}"})
-    with pytest.raises(UserError, match="no hop"):
+    with pytest.raises(UserError, match="not a hop file"):
         find_hop(f"{tmp_path}/", "any")
     (tmp_path / HOP_FILE).write_bytes(b"nothing")
-    with pytest.raises(UserError, match="no hop"):
+    with pytest.raises(UserError, match="not a hop file"):
         find_hop(f"{tmp_path}/", "any")
 
 

@@ -1,4 +1,4 @@
-"""Titles that say what was found with words of the question single their documents out."""
+"""Titles that combine a found name with words of the question single out their documents."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ STATES = ("Orrinland", "Sundrey", "Tarnia", "Pellmark")
 
 
 def state_documents() -> list[Document]:
-    """A school in one of four states, and of each state laws and a history."""
+    """A school in one of four states, and laws and a history of each state."""
     school = Document("school", "Corran High", "Corran High stands in the state of Tarnia. It has 300 pupils.")
     of_states = [
         Document(f"{topic} {state}", f"{topic} of {state}", f"In {state} the old {topic.casefold()} changed in 1911.")
@@ -54,11 +54,11 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
         ("the", "Alcohol laws", False),
     ],
 )
-def test_a_title_tells_more_with_the_name_and_words_of_the_question(name: str, title: str, expected: bool) -> None:
+def test_a_title_adds_question_words_to_the_found_name(name: str, title: str, expected: bool) -> None:
     assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
 
 
-def test_such_a_link_loses_nothing_for_those_that_share_its_entity_and_others_stay(states: Index) -> None:
+def test_such_a_link_regains_its_mention_loss_and_other_links_stay_the_same(states: Index) -> None:
     query = Query(QUESTION, states.encode_queries([QUESTION])[0])
     data, own_P = states.data, search_hops(states, query).alone.own_P
     tarnia = list(data.entity_texts).index("tarnia")
@@ -72,7 +72,7 @@ def test_such_a_link_loses_nothing_for_those_that_share_its_entity_and_others_st
     assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), "it would lead nowhere"
 
 
-def test_the_laws_of_the_state_that_was_found_stand_before_those_of_others(
+def test_the_laws_of_the_state_that_was_found_rank_before_those_of_others(
     states: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ranked() -> list[str]:
@@ -87,7 +87,7 @@ def test_the_laws_of_the_state_that_was_found_stand_before_those_of_others(
     assert search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")] < reached - 0.1
 
 
-def test_what_explains_a_passage_is_the_link_that_hops_followed(states: Index) -> None:
+def test_a_passage_is_explained_by_the_link_that_hops_followed(states: Index) -> None:
     query, row = Query(QUESTION, states.encode_queries([QUESTION])[0]), passage_of(states, "Alcohol laws Tarnia")
     found = search_hops(states, query)
     lead = leads_to(states, query, found.alone, row, 1)[0]

@@ -1,4 +1,4 @@
-"""Which of a question's words stand where, against a slow reading of the texts."""
+"""Which of a question's words occur where, against a slow scan of the texts."""
 
 import numpy as np
 import pytest
@@ -11,21 +11,21 @@ from graph.text.word_forms import form_of
 QUESTION = "Who founded the yards that built the Lantern, and was a xylophone played there?"
 
 
-def test_words_stand_in_passages_and_texts_in_any_form(isles: Index) -> None:
+def test_words_are_found_in_passages_and_texts_in_any_form(isles: Index) -> None:
     words = QuestionWords(isles, QUESTION, ["The Lantern"])
     forms = [form_of(word) for word in ("founded", "yards", "built", "lantern", "xylophone", "played")]
     passages = np.arange(0, len(isles.data.passage_ids), 3)
     texts = [isles.data.passage_texts[row] for row in passages.tolist()]
     slow = [[form in {form_of(term) for term in terms_of(text)} for text in texts] for form in forms]
     assert words.in_passages(passages).tolist() == np.array(slow, np.float32).tolist()
-    assert 0 < words.in_passages(passages)[1].sum() < len(passages), "a yard stands in some"
+    assert 0 < words.in_passages(passages)[1].sum() < len(passages), "some passages mention a yard"
     assert words.in_texts(["The founder of a yard", "played, played"]).tolist() == [
         [1, 1, 0, 0, 0, 0],
         [0, 0, 0, 0, 0, 1],
     ]
     assert words.named_W.tolist() == [False, False, False, True, False, False]
     assert words.unnamed_W[3] == 0 < words.weight_W[3]
-    assert words.weight_W.argmax() == 4, "what no passage has weighs most"
+    assert words.weight_W.argmax() == 4, "a word that no passage has weighs most"
 
 
 def test_shares_of_words(isles: Index) -> None:

@@ -1,4 +1,4 @@
-"""A trained selector at query time: its trees against a slow twin, its file against every way of being wrong, and `local` with it."""
+"""A trained selector at query time: its trees against a slow twin, its file in every damaged form, and `local` with it."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ QUESTION = "Where was the shipwright of the ferry born?"
 
 
 def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -> Classifier:
-    """Relevant with .9 where the nearness is above `cut`, with .1 elsewhere."""
+    """Relevant with probability .9 where the nearness is above `cut`, .1 elsewhere."""
     forest = Forest(
         feature_V=np.array([NEARNESS, 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
@@ -57,7 +57,7 @@ def test_a_stump_by_hand() -> None:
     assert relevance(one_stump(), features_nF) == pytest.approx([0.1, 0.1, 0.9])
 
 
-def test_a_temperature_above_one_draws_towards_a_half() -> None:
+def test_a_temperature_above_one_pulls_probabilities_towards_a_half() -> None:
     forest = one_stump().forest
     warm = Classifier(forest, 2.0, 0.5, "any")
     odds = np.exp(np.log(9) / 2)
@@ -83,7 +83,7 @@ def forests(draw: st.DrawFn) -> Forest:
 
 
 def slow_logit(forest: Forest, features_F: list[float]) -> float:
-    """One example down one tree after the other."""
+    """One example passed down one tree after another."""
     total = forest.base
     for node in forest.root_T.tolist():
         while forest.left_V[node] != node:
@@ -95,14 +95,14 @@ def slow_logit(forest: Forest, features_F: list[float]) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(forests(), st.integers(0, 1000))
-def test_the_forest_is_a_twin_of_walking_down_each_tree(forest: Forest, seed: int) -> None:
+def test_the_forest_equals_walking_down_each_tree(forest: Forest, seed: int) -> None:
     features_nF = np.random.default_rng(seed).integers(-2, 3, (6, len(FEATURES))).astype(np.float32)
     slow = [slow_logit(forest, row) for row in features_nF.tolist()]
     np.testing.assert_allclose(forest_logits(forest, features_nF), slow, atol=1e-12)
     assert forest_logits(forest, features_nF[:0]).shape == (0,)
 
 
-def test_a_saved_selector_is_read_as_it_was(tmp_path: Path) -> None:
+def test_a_saved_selector_is_read_back_unchanged(tmp_path: Path) -> None:
     saved = one_stump("the encoder", threshold=0.1 + 0.2)
     save_selector(tmp_path, saved)
     found = open_selector(str(tmp_path))
@@ -139,18 +139,18 @@ def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
         ({"features": FEATURES[1:]}, {}, "trained on other features .without 'nearness'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
-        ({"temperature": "warm"}, {}, "no selector .could not convert"),
+        ({"temperature": "warm"}, {}, "not a selector file .could not convert"),
         ({"depth": 1_000_000_000}, {}, "trees without end"),
         ({}, {"left_V": np.array([1, 1, 99])}, "left_V points outside"),
         ({}, {"root_T": np.array([-1])}, "root_T points outside"),
         ({}, {"feature_V": np.array([15, 0, 0])}, "feature_V points outside"),
         ({}, {"feature_V": np.array([0.0, 0, 0])}, "feature_V points outside"),
         ({}, {"threshold_V": np.array([0.5])}, "columns of different lengths"),
-        ({}, {"value_V": None}, "no selector"),
-        ({"features": 15}, {}, "no selector"),
+        ({}, {"value_V": None}, "not a selector file"),
+        ({"features": 15}, {}, "not a selector file"),
     ],
 )
-def test_a_file_that_is_no_selector_is_refused(
+def test_a_file_that_is_not_a_selector_is_refused(
     tmp_path: Path, header: dict[str, Any], columns: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -163,12 +163,12 @@ def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path:
     ):
         open_selector(str(tmp_path))
     (tmp_path / SELECTOR_FILE).write_bytes(b"\x80\x04rubbish, or a pickle")
-    with pytest.raises(UserError, match="no selector"):
+    with pytest.raises(UserError, match="not a selector file"):
         open_selector(str(tmp_path))
     with pytest.raises(UserError, match="no such folder"):
         open_selector(str(tmp_path / "nowhere"))
     save_file({"weights": np.zeros(3)}, tmp_path / SELECTOR_FILE)
-    with pytest.raises(UserError, match=r"no selector .'selector'"):
+    with pytest.raises(UserError, match=r"not a selector file .'selector'"):
         open_selector(str(tmp_path))
 
 
@@ -181,7 +181,7 @@ def saved_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 
     return str(folder)
 
 
-def test_it_keeps_what_reaches_the_threshold_most_probable_first_each_once(isles: Index, tmp_path: Path) -> None:
+def test_it_keeps_what_reaches_the_threshold_once_each_most_probable_first(isles: Index, tmp_path: Path) -> None:
     query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
     cosines = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
     cut = float(np.median(cosines))
@@ -206,8 +206,8 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
         retrieve(isles, QUESTION, RetrieveSettings(mode=mode, selector=str(tmp_path)))
 
 
-def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a selector that finds nothing relevant the ranking is that of `hops` without words; what it likes rises by what it is worth."""
+def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; what it finds relevant rises by its probability."""
     leave_words_out(monkeypatch)
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
     (tmp_path / "none").mkdir()
@@ -224,7 +224,7 @@ def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path, mon
     assert retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some)).passages == found.passages
 
 
-def test_with_a_model_local_asks_it_for_no_choice(isles: Index, tmp_path: Path) -> None:
+def test_with_a_trained_selector_local_does_not_ask_the_model_to_select(isles: Index, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: json.dumps({"answer": "Tarn", "next_questions": []}))
     settings_ = RetrieveSettings(mode="local", selector=saved_for(isles, tmp_path))
     found = retrieve(isles, QUESTION, settings_, model)
@@ -237,7 +237,7 @@ def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) ->
     assert {found.item.source for found in retrieve(isles, QUESTION, settings_).passages} == {source}
 
 
-def test_a_word_that_is_no_selector_names_the_nearest() -> None:
+def test_a_misspelt_selector_is_reported_with_the_nearest_name() -> None:
     from graph.config import parse_settings
 
     with pytest.raises(UserError, match=r"selector = 'treshold'\. Did you mean 'threshold'\?.*trained selector"):

@@ -1,4 +1,4 @@
-"""A cross-encoder after a mode: a tiny one with random weights, whose own scores must be the order."""
+"""A cross-encoder after a mode: a tiny one with random weights, whose own scores must decide the order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +61,9 @@ def test_the_order_is_the_rerankers_own(isles: Index, cross_encoder: Path) -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_can_be_reranked_and_is_itself_without(isles: Index, cross_encoder: Path, mode: str) -> None:
+def test_every_mode_can_be_reranked_and_is_unchanged_without_a_reranker(
+    isles: Index, cross_encoder: Path, mode: str
+) -> None:
     plain = RetrieveSettings(mode=mode, top_k=2)  # type: ignore[arg-type]
     before = retrieve(isles, QUESTION, plain)
     found = retrieve(isles, QUESTION, plain.model_copy(update={"reranker": str(cross_encoder)}))
@@ -97,7 +99,7 @@ def test_it_is_loaded_once(cross_encoder: Path) -> None:
     assert open_reranker(str(cross_encoder)) is first and _open.cache_info().hits == hits + 1
 
 
-def test_what_is_no_reranker_is_named(isles: Index, tmp_path: Path) -> None:
+def test_an_invalid_reranker_is_reported(isles: Index, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="reranker '/nowhere': no such folder"):
         retrieve(isles, QUESTION, RetrieveSettings(reranker="/nowhere"))
     with pytest.raises(UserError, match="cannot be loaded"):

@@ -84,7 +84,7 @@ def test_refined_queries_by_hand(guilds: Index) -> None:
 
 @given(st.integers(1, 60), st.integers(1, 12))
 @settings(max_examples=30, deadline=None)
-def test_parts_hold_every_row_once_and_are_of_one_size(guilds: Index, rows: int, count: int) -> None:
+def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Index, rows: int, count: int) -> None:
     chosen = np.arange(rows)
     parts = partition(guilds, chosen, count)
     assert sorted(np.concatenate(parts).tolist()) == chosen.tolist()
@@ -97,7 +97,7 @@ def nearer_half(index: Index, query: Query, candidate_communities: Ints) -> Ints
     return candidate_communities[np.sort(np.argsort(-near_n, kind="stable")[: (len(candidate_communities) + 1) // 2])]
 
 
-def test_anchors_grow_from_the_nearest_and_each_stands_once(guilds: Index) -> None:
+def test_anchors_grow_from_the_nearest_and_each_occurs_once(guilds: Index) -> None:
     anchors = Anchors()
     query = query_of(guilds)
     collect_anchors(guilds, query, [query], nearer_half, anchors, SuggestSettings())
@@ -125,7 +125,7 @@ def test_communities_nest_and_only_requested_ones_are_split(guilds: Index) -> No
     assert {tuple(m) for m in few.members} == {tuple(m) for m in nested.members if np.isin(around, m).any()}
 
 
-def test_communities_do_not_depend_on_who_else_asks(guilds: Index) -> None:
+def test_communities_do_not_depend_on_concurrent_searches(guilds: Index) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def find(seed: int) -> list[int]:
@@ -149,9 +149,9 @@ def cover(
     )
 
 
-def test_the_cover_takes_the_most_uncovered_for_its_size() -> None:
+def test_the_cover_takes_the_community_with_most_uncovered_anchors_for_its_size() -> None:
     members = [[0, 1, 2, 3], [0, 1], [4, 5, 6], [7, 8]]
-    # Worth 3/4, 2/2, 1/3, 0: first 1; then 0 has only 2 left: 1/4 against 1/3 of 2.
+    # Worth 3/4, 2/2, 1/3, 0: community 1 first; then 0 has only anchor 2 left: 1/4 against 1/3 of community 2.
     assert cover([0, 1, 2, 4], members, [-1] * 4, {}, 9) == [1, 2, 0]
 
 
@@ -161,7 +161,7 @@ def test_one_that_costs_too_much_is_passed_over_and_the_choice_goes_on() -> None
     assert cover([0, 1, 2, 3, 4], members, [-1] * 3, {0: 8, 1: 2}, 9) == [0, 2]
 
 
-def test_neither_ancestor_nor_descendant_of_a_chosen_one() -> None:
+def test_no_ancestor_or_descendant_of_a_chosen_community_is_chosen() -> None:
     members = [[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5], [0, 1]]
     parents = [-1, 0, 0, 1]
     assert cover([0, 1, 4], members, parents, {}, 9) == [3, 2]
@@ -214,7 +214,7 @@ def test_best_first_becomes_best_at_both_ends() -> None:
     assert both_ends(()) == ()
 
 
-def test_without_a_model_every_community_is_heard_in_turn(guilds: Index) -> None:
+def test_without_a_model_every_community_contributes_in_turn(guilds: Index) -> None:
     found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=5))
     heard = {passage.item.source.split("-")[0] for passage in found.passages}
     assert len(found.passages) == 5 and len(heard) >= 3
@@ -253,7 +253,7 @@ def test_contributions_come_best_first_and_their_calls_run_together(guilds: Inde
     assert set(excerpts[0].members) <= {guilds.data.passage_ids[row] for row in range(len(guilds.data.passage_ids))}
 
 
-def test_no_usable_reply_leaves_the_question_whole(guilds: Index) -> None:
+def test_without_a_usable_reply_the_result_equals_that_without_a_model(guilds: Index) -> None:
     model = ScriptedModel(lambda request: "no JSON at all")
     found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=3), model)
     plain = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=3))

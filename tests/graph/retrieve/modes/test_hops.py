@@ -1,4 +1,4 @@
-"""`hops`: it reaches what a question does not name, tells how, and leaves plain questions as they were."""
+"""`hops` reaches what a question does not name, explains how, and leaves plain questions as they were."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_a_question_names_documents_by_title_and_by_short_form(isles: Index) -> 
     assert named("Is the Lantern older than Ada Marlow?") == [("Ada Marlow", "ada"), ("Lantern", "lantern")]
     assert named("Who baked kelp bread?") == [("kelp bread", "bread")]
     assert named("Tarn is where?") == [], "a single first word may be any word"
-    assert named("Which lantern is it?") == [], "a single lower-case word is no name"
+    assert named("Which lantern is it?") == [], "a single lower-case word is not a name"
     assert named("") == []
 
 
@@ -69,7 +69,7 @@ def test_a_plain_question_keeps_its_passage_first(isles: Index) -> None:
     assert ranked(isles, "How long does the bread keep?", "hops")[0] == "bread"
 
 
-def test_the_order_of_documents_does_not_matter_and_scores_fall(isles: Index) -> None:
+def test_results_are_repeatable_and_scores_fall(isles: Index) -> None:
     found = retrieve(isles, "Who founded the Marlow Yard?", HOPS)
     scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True) and len({p.item.id for p in found.passages}) == len(scores)

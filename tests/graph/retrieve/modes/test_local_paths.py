@@ -53,7 +53,7 @@ def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
     assert select_by_threshold(isles, Query("", query_D), np.array([], np.int64)).tolist() == []
 
 
-def test_suggestions_are_new_and_reach_over_shared_names(isles: Index) -> None:
+def test_suggestions_are_new_and_follow_shared_names(isles: Index) -> None:
     texts = [isles.data.proposition_texts[row] for row in range(len(isles.data.proposition_ids))]
     held = np.array([texts.index("Lantern was built in 1911 by the Marlow Yard.")])
     cosines = isles.data.proposition_vectors_ND @ isles.encode_queries(["Who founded the Marlow Yard?"])[0]

@@ -123,9 +123,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
 @pytest.mark.parametrize(
     "reply", ["First I would look for the yard.", '{"sub_questions": [{"id": 1, "kind": "vague"}]}']
 )
-def test_a_reply_that_is_no_plan_is_requested_once_more_and_then_the_question_stays_whole(
-    isles: Index, reply: str
-) -> None:
+def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isles: Index, reply: str) -> None:
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
     assert len(model.requests) == 2 and found.passages == ask(isles, None, mode="hops").passages
@@ -134,10 +132,10 @@ def test_a_reply_that_is_no_plan_is_requested_once_more_and_then_the_question_st
 
 @given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8))
 @settings(max_examples=80, deadline=None)
-def test_levels_hold_each_step_once_after_all_that_it_needs(needs: list[set[int]]) -> None:
+def test_levels_hold_each_step_once_after_all_the_steps_it_needs(needs: list[set[int]]) -> None:
     steps = [SubQuestion(id=n, text=f"q{n}", depends_on=sorted(each), kind="specific") for n, each in enumerate(needs)]
     fault = find_fault(Plan(sub_questions=steps, final_question=""))
-    # The slow twin: repeat, |steps| times, which steps could be done by now.
+    # The slow twin: |steps| times over, add the steps that could be done by now.
     done: set[int] = set()
     for _ in steps:
         done |= {n for n, each in enumerate(needs) if each <= done}
@@ -186,7 +184,7 @@ def test_answers_reach_the_questions_that_need_them(isles: Index) -> None:
     assert "Who founded the Marlow Yard? Ada Marlow" in texts
 
 
-def test_a_finding_names_the_passages_it_is_from(isles: Index) -> None:
+def test_a_finding_names_the_passages_it_comes_from(isles: Index) -> None:
     found = ask(isles, planner(CHAIN))
     read = [ask(isles, None, each.question, mode="hops").passages[0].item.id for each in found.findings[:2]]
     assert [each.passage_ids for each in found.findings[:2]] == [(read[0],), (read[1],)]
@@ -196,8 +194,8 @@ def test_a_finding_names_the_passages_it_is_from(isles: Index) -> None:
         assert judged == Finding("w?", "a b", ids, 1.0)
 
 
-def test_a_plan_of_texts_alone_is_numbered_by_place(isles: Index) -> None:
-    """What is requested of a model: ids and dependencies follow, and no copied final question can mislead."""
+def test_a_plan_of_texts_alone_is_numbered_by_position(isles: Index) -> None:
+    """A model is asked for texts and kinds only: ids and dependencies are derived, and no copied final question can mislead."""
     texts = ["Who built the Lantern?", "Who founded {1}?", "Where was {2} born?"]
     model = planner({"sub_questions": [{"text": text, "kind": "specific"} for text in texts]})
     found = ask(isles, model)
@@ -249,13 +247,13 @@ def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: 
     assert found.trace.stopped == "" and found.passages
 
 
-def test_a_list_without_an_answer_moves_nothing(isles: Index) -> None:
+def test_passages_without_an_answer_do_not_change_the_ranking(isles: Index) -> None:
     nothing = ask(isles, planner(CHAIN, lambda question: ""))
     assert nothing.passages == ask(isles, None, mode="hops").passages and nothing.findings == ()
     assert "{1} Who built the Lantern? · not in the documents" in nothing.trace.steps
 
 
-def test_an_unusable_answer_is_a_failure_of_its_own(isles: Index) -> None:
+def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
     def say(request: CompletionRequest) -> str:
         return json.dumps(CHAIN) if is_plan(request) else "It was the Marlow Yard, I think."
 
@@ -269,7 +267,7 @@ def test_an_unusable_answer_is_a_failure_of_its_own(isles: Index) -> None:
 
 
 class Leaving(ScriptedModel):
-    """Answers so many calls, then no more."""
+    """Answers `calls` calls, then no more."""
 
     def __init__(self, calls: int) -> None:
         super().__init__(planner(CHAIN)._reply)
@@ -305,7 +303,7 @@ def test_a_server_that_refuses_half_way_is_reported_with_what_was_found(isles: I
     assert "the key has expired" in found.trace.stopped and found.passages and found.findings == ()
 
 
-def test_without_a_model_it_is_hops(isles: Index) -> None:
+def test_without_a_model_plan_equals_hops(isles: Index) -> None:
     found, whole = ask(isles, None), ask(isles, None, mode="hops")
     assert (found.passages, found.paths) == (whole.passages, whole.paths) and found.trace.mode == "plan"
     assert found.trace.steps == whole.trace.steps and found.trace.model_calls == 0
@@ -365,7 +363,7 @@ def test_the_whole_weight_keeps_the_order_and_a_constant_list_is_a_number(values
     assert constant == pytest.approx(0.6 + 0.4 * similarity, abs=1e-6)
 
 
-def test_what_is_near_to_the_answers_before_moves_up(isles: Index) -> None:
+def test_nodes_near_the_earlier_answers_move_up(isles: Index) -> None:
     rows = np.arange(4)
     found = FoundNodes("q", rows, np.array([0.9, 0.9, 0.9, 0.9], np.float32), tuple((str(n),) for n in range(4)))
     resolved = isles.data.passage_vectors_PD[2]
@@ -376,7 +374,7 @@ def test_what_is_near_to_the_answers_before_moves_up(isles: Index) -> None:
     assert ranked.scores_k[0] == pytest.approx(0.75 + 0.25)
 
 
-def test_only_what_rests_on_answers_is_reranked(isles: Index) -> None:
+def test_only_questions_that_depend_on_answers_are_reranked(isles: Index) -> None:
     def search(*rests_on: Finding) -> FoundNodes:
         query = SubQuery("Who founded the Marlow Yard?", "specific", rests_on)
         return search_all(isles, [query], RetrieveSettings.model_validate({"top_k": 5}))[query.text]
@@ -408,11 +406,11 @@ def test_every_passage_is_found_by_its_row(isles: Index) -> None:
         ("Summarise what is known of the Marlow Yard.", ""),
     ],
 )
-def test_broad_questions_say_so_and_name_no_document(isles: Index, question: str, sign: str) -> None:
+def test_broad_questions_contain_a_telltale_phrase_and_name_no_document(isles: Index, question: str, sign: str) -> None:
     assert broad_sign(isles, question) == sign
 
 
-def test_auto_says_which_mode_it_took_and_why_and_asks_no_model(isles: Index) -> None:
+def test_auto_reports_which_mode_it_chose_and_why_and_calls_no_model(isles: Index) -> None:
     for question, mode in (("Who founded the yard?", "hops"), ("What themes recur on the islands?", "hierarchy")):
         model = ScriptedModel(lambda request: "no")
         found, plain = ask(isles, model, question, mode="auto"), ask(isles, None, question, mode=mode)

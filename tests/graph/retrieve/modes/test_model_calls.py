@@ -79,7 +79,7 @@ def test_what_a_model_selects_is_checked(isles: Index, selected: list[Any], plac
     assert len(model.requests) == 1 and shown(model.requests[0]) == texts(isles, rows)
 
 
-def test_candidates_are_shown_once_and_none_asks_nothing(isles: Index) -> None:
+def test_candidates_are_shown_once_and_without_any_no_model_is_called(isles: Index) -> None:
     model = says(selected=every)
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, np.array([4, 8, 4], np.int64)).tolist() == [4, 8]
@@ -156,13 +156,13 @@ def test_without_an_answer_it_says_so_and_ranks_what_was_selected_higher(isles: 
 
 
 @pytest.mark.parametrize("reply", ["not in the documents", "Unknown.", "N/A"])
-def test_words_for_no_answer_are_none(isles: Index, reply: str) -> None:
+def test_phrases_that_mean_no_answer_count_as_none(isles: Index, reply: str) -> None:
     model = says(selected=every, answer=lambda request: {"answer": reply, "next_questions": []})
     found = ask(isles, model, selector="llm")
     assert found.findings == () and found.trace.steps[-1] == f"no answer in {MAX_ROUNDS} rounds"
 
 
-def test_nothing_selected_is_a_choice_and_the_rounds_go_on(isles: Index) -> None:
+def test_selecting_nothing_is_valid_and_the_rounds_continue(isles: Index) -> None:
     model = says(selected=lambda request: {"selected": []}, answer=lambda request: {"answer": "", "next_questions": []})
     found = ask(isles, model, selector="llm")
     assert found.trace.steps[0] == "0 propositions to start from" and len(found.passages) == 4
@@ -200,7 +200,7 @@ class Replayed(ScriptedModel):
 
 
 @pytest.mark.parametrize("mode", ["local", "global"])
-def test_replayed_calls_take_their_time_and_those_of_several_threads_that_of_one(isles: Index, mode: str) -> None:
+def test_replayed_calls_count_their_time_and_concurrent_calls_count_as_one(isles: Index, mode: str) -> None:
     model = says(
         selected=every,
         answer=lambda request: {"answer": "", "next_questions": [], "score": 7},

@@ -69,7 +69,7 @@ def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index)
 
 
 def slow_loss(index: Index, row: int, other: int) -> float:
-    """What the cheapest step from one proposition to another loses; infinite without a name in common that leads anywhere."""
+    """The loss of the cheapest step from one proposition to another; infinite if they share no name that leads anywhere."""
     data, losses = index.data, [float("inf")]
     linked = documents_of(index, other)
     for name in entities_of(index, row) & entities_of(index, other):
@@ -151,7 +151,7 @@ def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
     assert len(next_steps(isles, np.array([], np.int64)).path_X) == 0
 
 
-def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_does(isles: Index) -> None:
+def test_a_step_to_the_document_of_that_name_is_free_and_one_to_a_mention_costs(isles: Index) -> None:
     texts = list(isles.data.proposition_texts)
     built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
     founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
@@ -160,7 +160,7 @@ def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_d
         assert ways.loss_X[ways.next_X == other].tolist() == [pytest.approx(loss)]
 
 
-def test_of_two_shared_entities_the_rarer_counts_and_of_the_documents_each_once(tmp_path: Path) -> None:
+def test_the_rarer_of_two_shared_entities_counts_and_each_document_counts_once(tmp_path: Path) -> None:
     texts = [
         "At noon the Lantern left Quill.",
         "Then the Lantern saw Quill. Again the Lantern left Tarn.",

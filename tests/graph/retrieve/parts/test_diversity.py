@@ -1,4 +1,4 @@
-"""Diversity drops the same words said twice, and never what differs in a number, a negation, a name or a role (NOTES behaviour 21)."""
+"""Diversity drops texts that repeat the same words, and never what differs in a number, a negation, a name or a role (NOTES behaviour 21)."""
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +43,7 @@ def test_the_same_words_are_said_once_and_the_first_stays(one: str, other: str) 
         assert diverse_rows([one, other]).tolist() == [0, 1]
 
 
-def test_telling_words() -> None:
+def test_distinctive_words() -> None:
     assert distinctive_words("The Lantern didn't reach Tarn at 10:30, nor by 4 May.") == (
         ("The", "Lantern", "didn't", "Tarn", "10:30", "nor", "4", "May")
     )

@@ -1,12 +1,12 @@
-"""What the question's words make of links."""
+"""How the question's words raise links."""
 
 import numpy as np
 
 from graph.retrieve.hops.mode import Links, raise_by_words
 
 
-def test_words_raise_a_link_through_an_entity_by_its_share_of_the_target_and_leave_titles_alone():
-    """0.9 a step, of which the target is half: 0.45 of its lift of 0.2 is 0.09. A title's share is in its worth already."""
+def test_words_raise_links_through_entities_and_leave_links_by_title_alone():
+    """0.9 per step, of which half is the target's: 0.45 of its lift of 0.2 is 0.09. The worth of a link by title already includes its share."""
     rows = np.zeros(3, np.int64)
     links = Links(np.array([1, 1, 0]), np.array([0.5, 0.5, 0.5], np.float32), rows, rows, np.array([0, 1, 0]))
     raised = raise_by_words(links, np.array([0.0, 0.2], np.float32))

@@ -52,7 +52,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
         ("Say it twice", "b.pptx", 3),
     ],
 )
-def test_a_passage_tells_the_page_that_it_begins_on(
+def test_a_passage_names_the_page_that_it_begins_on(
     index: Index, question: str, source: str, page: int, where: tuple[str, ...]
 ) -> None:
     evidence = retrieve(index, question, RetrieveSettings(mode="lexical", top_k=1, where=where))
@@ -70,7 +70,7 @@ def test_a_document_without_pages_has_none(index: Index) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_tells_pages(index: Index, mode: Mode) -> None:
+def test_every_mode_reports_pages(index: Index, mode: Mode) -> None:
     evidence = retrieve(index, "Who founded the yard in 1880?", RetrieveSettings(mode=mode, top_k=9))
     places = [found.item for found in evidence.passages if found.item.source == "a.pdf"]
     spans = [span for found in evidence.propositions for span in found.item.spans if span.source == "a.pdf"]
@@ -79,5 +79,5 @@ def test_every_mode_tells_pages(index: Index, mode: Mode) -> None:
         assert place.page == max(page for page in range(1, 5) if STARTS[page - 1] <= place.start), place
 
 
-def test_the_places_of_pages_are_metadata_of_the_document(index: Index) -> None:
+def test_page_starts_are_metadata_of_the_document(index: Index) -> None:
     assert json.loads(index.data.document_metadata[0]) == {"page_starts": STARTS}

@@ -1,4 +1,4 @@
-"""What `suggestions` sets: the walk of `local` and `global` and nothing else, the same at its defaults as with none set."""
+"""What `suggestions` sets: the walk of `local` and `global` and nothing else; the defaults give the same result as no settings."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def mass_by_hand(index: Index, cosines_N: Floats, held: Ints, damping: float, st
 
 @pytest.mark.parametrize("damping", [0.1, 0.5, 0.85, 0.95])
 @pytest.mark.parametrize("structure_weight", [0.0, 0.25, 0.5, 1.0])
-def test_the_walk_is_the_one_that_is_set(guilds: Index, damping: float, structure_weight: float) -> None:
+def test_the_walk_follows_its_settings(guilds: Index, damping: float, structure_weight: float) -> None:
     cosines_N = guilds.data.proposition_vectors_ND @ query_of(guilds).vector_D
     held = np.argsort(-cosines_N, kind="stable")[:2]
     walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
@@ -63,7 +63,7 @@ def test_the_walk_is_the_one_that_is_set(guilds: Index, damping: float, structur
     assert len(found.rows) and np.allclose(mass_N, expected_N, atol=2e-5)
 
 
-def test_at_lambda_1_the_question_has_no_say(guilds: Index) -> None:
+def test_at_lambda_1_the_question_does_not_influence_the_walk(guilds: Index) -> None:
     cosines = [
         guilds.data.proposition_vectors_ND @ query_of(guilds, text).vector_D for text in (QUESTION, "the islands")
     ]
@@ -79,7 +79,7 @@ def steps(index: Index, mode: str, **values: object) -> tuple[str, ...]:
     return retrieve(index, QUESTION, settings).trace.steps
 
 
-def test_local_and_global_walk_as_set(guilds: Index) -> None:
+def test_local_and_global_use_the_walk_settings(guilds: Index) -> None:
     """A walk that starts again at every step goes nowhere: nothing is suggested, and no anchor is added."""
     here = {"suggestions": {"damping": 0}}
     assert steps(guilds, "local")[1] != steps(guilds, "local", **here)[1] == "0 suggested by the walk"
@@ -99,7 +99,7 @@ def anchors_in(steps: tuple[str, ...]) -> list[str]:
     return steps[0].partition("(")[2].rstrip(")").split(" + ")
 
 
-def test_rounds_walk_as_set(guilds: Index) -> None:
+def test_rounds_use_the_walk_settings(guilds: Index) -> None:
     """What the first round offers its selector: with a walk that goes nowhere, the propositions nearest to the question alone."""
     query = query_of(guilds)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
@@ -121,7 +121,7 @@ def test_rounds_walk_as_set(guilds: Index) -> None:
     assert walked[0] not in nearest[:5] and offered(0.85)[: len(walked)] == walked
 
 
-def test_trained_selectors_see_the_walk_that_they_learned_from() -> None:
+def test_trained_selectors_get_the_walk_that_they_were_trained_with() -> None:
     assert SuggestSettings() == WALK == SuggestSettings(damping=0.85, structure_weight=0.5)
 
 

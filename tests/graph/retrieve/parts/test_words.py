@@ -41,7 +41,7 @@ def joined(nearness: list[float], bm25: list[float]) -> list[float]:
 
 
 def test_a_worked_example() -> None:
-    """Median .2; above it .3 and .7, so s² = (.01 + .25) / 2 = .13. The last has z = −.1/s, which is −.0385 nats, and 2 by its word."""
+    """Median .2; above it .3 and .7, so s² = (.01 + .25) / 2 = .13. The last has z = −.1/s, which is −.0385 nats, and gains 2 from its word."""
     found = joined([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
     assert found[:4] == pytest.approx([0.3, 0.7, 0.2, 0.0]) and found[4] == pytest.approx(
         0.2 + math.sqrt(2 * 0.13 * (2 - 0.01 / 0.26))
@@ -68,13 +68,13 @@ def test_more_of_either_never_ranks_a_passage_lower(nearness: list[float], bm25:
 
 @given(near, st.integers(0, 9))
 def test_without_words_nothing_changes(nearness: list[float], everywhere: int) -> None:
-    """Neither without any, nor with one that every passage has as often."""
+    """Neither without any words nor with one that every passage has equally often."""
     given_P = np.array(nearness, np.float32)
     assert with_words(given_P, np.full(len(given_P), everywhere, np.float32)).tolist() == given_P.tolist()
 
 
 @given(near, words, st.floats(0.2, 3), st.floats(-1, 1))
-def test_another_scale_of_cosines_leaves_the_order(
+def test_another_scale_of_cosines_does_not_change_the_order(
     nearness: list[float], bm25: list[float], stretched: float, moved: float
 ) -> None:
     bm25 = bm25[: len(nearness)]
@@ -84,11 +84,11 @@ def test_another_scale_of_cosines_leaves_the_order(
 
 
 @pytest.mark.parametrize("nearness", [[], [0.4], [0.4, 0.4, 0.4], [0.1, 0.4, 0.4]])
-def test_without_a_spread_nearness_stays(nearness: list[float]) -> None:
+def test_without_a_spread_nearness_is_unchanged(nearness: list[float]) -> None:
     assert joined(nearness, [5.0] * len(nearness)) == pytest.approx(nearness)
 
 
-def test_a_word_of_a_name_counts_with_the_name_alone(isles: Index) -> None:
+def test_words_of_a_name_in_the_question_are_not_counted_again(isles: Index) -> None:
     texts = isles.data.term_texts
 
     def terms(names: list[str]) -> list[str]:
@@ -132,7 +132,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
-    """A ship's log: entries without speaking titles, three of them alike but for a number."""
+    """A ship's log: entries without descriptive titles, three of them alike but for a number."""
     folder = tmp_path_factory.mktemp("log") / "index"
     build_index(folder, LOG, IndexSettings(), lambda spec: minilm)
     return open_index(folder, lambda spec: minilm)
@@ -140,14 +140,14 @@ def log(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) -> None:
-    """It is first, and its path says by which words."""
+    """It is first, and its path names the words."""
     found = retrieve(log, question, RetrieveSettings(mode="hops", top_k=3))
     assert found.passages[0].item.source == QUESTIONS[question]
     assert any(rare in found.paths[0][-1] for rare in ("“48219”", "“48231”", "“5512”"))
 
 
 def test_by_nearness_alone_they_are_not_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the two that differ by a number at most one is, and that of the last question is not."""
+    """Of the two that differ only by a number, at most one is first; the entry of the last question is not."""
     leave_words_out(monkeypatch)
     settings = RetrieveSettings(mode="hops", top_k=3, selector="none")
     found = [retrieve(log, question, settings).passages for question in QUESTIONS]
@@ -155,7 +155,7 @@ def test_by_nearness_alone_they_are_not_first(log: Index, monkeypatch: pytest.Mo
     assert firsts[2] != "log-3" and firsts[:2] != ["log-1", "log-2"]
 
 
-def test_what_words_lift_is_what_scores_gain(log: Index) -> None:
+def test_the_lift_of_words_equals_the_gain_in_scores(log: Index) -> None:
     question = next(iter(QUESTIONS))
     query = Query(question, log.encode_queries([question])[0])
     alone = score_alone(log, query)

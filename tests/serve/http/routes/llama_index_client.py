@@ -1,4 +1,4 @@
-"""What LlamaIndex's own classes read of a server: run by a Python that has them, with its address, a question and a model, prints JSON."""
+"""What LlamaIndex's own classes read from a server: run by a Python that has them, with an address, a question and a model; prints JSON."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ TOKENS = 32
 
 
 def cited(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
-    """The type, the file, the address and the cited letters of every annotation."""
+    """The type, file, address and cited characters of every annotation."""
     read = [
         AnnotationFileCitation.model_validate(each if isinstance(each, dict) else each.model_dump()) for each in notes
     ]
@@ -56,7 +56,7 @@ def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Ask in every way, print what came."""
+    """Ask in every way and print the results."""
     url, question = f"{sys.argv[1]}/v1", sys.argv[2]
     messages = [ChatMessage(role="user", content=question)]
     encoder = OpenAILikeEmbedding(model_name="minilm", api_base=url, **SERVER)

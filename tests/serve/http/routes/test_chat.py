@@ -96,7 +96,7 @@ def test_unsupported_sentences_are_listed_in_their_field(stack: Stack, stream: b
 
 
 def last_message(running: Running, stream: bool, **fields: object) -> dict[str, Any]:
-    """The message of an answer to ASK, of a stream the delta of its last chunk."""
+    """The message of an answer to ASK; for a stream, the delta of its last chunk."""
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
     answered = running.post("/v1/chat/completions", json=body)
     if not stream:
@@ -107,7 +107,7 @@ def last_message(running: Running, stream: bool, **fields: object) -> dict[str, 
 
 @pytest.mark.parametrize("unsupported", ["mark", "drop", "ignore"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_without_citations_is_given_the_passages_that_say_it(
+def test_an_answer_without_citations_gets_the_passages_that_support_it(
     stack: Stack, stream: bool, unsupported: str
 ) -> None:
     retrieval = {"retrieval": {"unsupported": unsupported}}
@@ -143,7 +143,7 @@ def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_report
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_question_about_something_else_is_answered_so_without_the_model(stack: Stack, stream: bool) -> None:
+def test_a_question_about_something_else_is_declined_without_calling_the_model(stack: Stack, stream: bool) -> None:
     running, upstream = stack(abstain=0.5)
     request_body = {"model": "tiny", "messages": FOREIGN, "stream": stream}
     assert [each[:4] for each in answers_of(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
@@ -156,7 +156,7 @@ def test_a_question_about_something_else_is_answered_so_without_the_model(stack:
     assert len(upstream.requests) == 2
 
 
-def test_the_default_declines_only_what_is_almost_certain(stack: Stack) -> None:
+def test_the_default_declines_only_if_absence_is_almost_certain(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": FOREIGN}
     absence = running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"]
@@ -165,7 +165,7 @@ def test_the_default_declines_only_what_is_almost_certain(stack: Stack) -> None:
     assert completion["retrieval"]["absence"]["abstained"] and len(upstream.requests) == 1
 
 
-def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stack: Stack) -> None:
+def test_annotations_follow_the_sdk_and_point_to_their_places_in_the_text(stack: Stack) -> None:
     text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
     running, _ = stack(text, public_url="https://isles.example/ask/")
     for base, on in (("https://isles.example/ask", running), (None, stack(text)[0])):
@@ -185,7 +185,7 @@ def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stac
         assert streamed == [each.model_dump() for each in noted]
 
 
-def test_without_include_usage_no_chunk_has_one(stack: Stack) -> None:
+def test_without_include_usage_no_chunk_reports_usage(stack: Stack) -> None:
     running, _ = stack()
     chunks = list(running.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
     assert all(chunk.usage is None and chunk.choices for chunk in chunks)
@@ -208,9 +208,9 @@ def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) ->
 def answers_of(
     running: Running, stream: bool, **fields: object
 ) -> list[tuple[str, str, str | None, list[int], list[int]]]:
-    """Of each choice: content, reasoning, why it ended, cited and removed numbers; whole or as its stream adds up.
+    """For each choice: content, reasoning, finish reason, cited and removed numbers; from the whole reply or added up from its stream.
 
-    Of what stands in place of an answer only its first sentence.
+    If something replaces a missing answer, only its first sentence.
     """
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
     response = running.post("/v1/chat/completions", json=body)
@@ -258,14 +258,14 @@ def answers_of(
         ("Sure. ###Reason: a ###Answer: b ###Answer: c", "Sure.\n\nb", "a\n\nc", [], []),
     ],
 )
-def test_the_form_stays_between_us_and_the_model(
+def test_the_form_of_the_models_reply_is_hidden_from_the_client(
     stack: Stack, stream: bool, text: str, content: str, reasoning: str, cited: list[int], removed: list[int]
 ) -> None:
     running, _ = stack(text)
     assert answers_of(running, stream, n=2) == [(content, reasoning, "stop", cited, removed)] * 2
 
 
-def test_an_answer_that_is_cut_in_its_reasoning_is_none(stack: Stack) -> None:
+def test_an_answer_cut_off_in_its_reasoning_counts_as_none(stack: Stack) -> None:
     running, _ = stack("###Reason: It was built [1] there. ###Answer: 1911")
     assert answers_of(running, False, max_tokens=4) == [(NO_ANSWER, "It was built", "length", [1], [])]
     assert answers_of(running, False, max_tokens=6) == [(NO_ANSWER, "It was built [1] there.", "length", [1], [])]
@@ -274,9 +274,7 @@ def test_an_answer_that_is_cut_in_its_reasoning_is_none(stack: Stack) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("text", ["", " \n", "###Reason: so", "###Answer: "])
 @pytest.mark.parametrize("unsupported", ["mark", "drop"])
-def test_the_nearest_passage_stands_in_place_of_an_empty_answer(
-    stack: Stack, stream: bool, text: str, unsupported: str
-) -> None:
+def test_the_nearest_passage_replaces_an_empty_answer(stack: Stack, stream: bool, text: str, unsupported: str) -> None:
     running, _ = stack(text)
     found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
     body = {"model": "tiny", "messages": ASK, "retrieval": {"unsupported": unsupported}}
@@ -300,7 +298,7 @@ def test_the_nearest_passage_stands_in_place_of_an_empty_answer(
     assert content[note["url_citation"]["start_index"] : note["url_citation"]["end_index"]] == "[1]"
 
 
-def test_a_long_passage_stands_in_by_its_beginning_and_its_brackets_cite_nothing() -> None:
+def test_a_long_replacement_is_shortened_and_its_brackets_cite_nothing() -> None:
     words = "Tarn [2] is a village. " * 100
     passage = Excerpt("a", "Tarn", words, "tarn", 0, len(words))
     shown = fallback_answer([passage, passage])
@@ -316,7 +314,7 @@ def test_a_long_passage_stands_in_by_its_beginning_and_its_brackets_cite_nothing
         {"structured_outputs": {"regex": "#.*"}},
     ],
 )
-def test_a_format_of_the_clients_own_stays_as_it_is(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
+def test_the_clients_own_format_is_left_as_it_is(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
     running, _ = stack('{"a": "###Reason: [1] ###Answer: [9] b"}')
     assert answers_of(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
 
@@ -331,7 +329,7 @@ def test_thinking_that_the_engine_separated_itself_is_checked_and_returned(stack
     assert made["logprobs"] == choice["logprobs"] and "reasoning" not in made["message"]
 
 
-def test_a_call_of_a_tool_has_no_content(stack: Stack) -> None:
+def test_a_tool_call_has_no_content(stack: Stack) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     choice = {"index": 0, "message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
@@ -411,7 +409,7 @@ def test_parts_of_a_message_are_read_as_one_text(stack: Stack) -> None:
     assert upstream.requests[0]["messages"][1]["content"].endswith("Question: Who built the Lantern?")
 
 
-def test_a_context_keeps_to_its_tokens(stack: Stack) -> None:
+def test_a_context_keeps_to_its_token_limit(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": ASK, "retrieval": {"k": 5, "max_context_tokens": 70}}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
@@ -421,7 +419,7 @@ def test_a_context_keeps_to_its_tokens(stack: Stack) -> None:
     )
     body["retrieval"] = {"max_context_tokens": 3}
     refused = running.post("/v1/chat/completions", json=body)
-    assert refused.status_code == 400 and "none of 5 excerpts fits" in refused.json()["error"]["message"]
+    assert refused.status_code == 400 and "none of the 5 excerpts fits" in refused.json()["error"]["message"]
 
 
 def test_what_the_engine_refuses_is_reported_with_its_status(stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""Conversations through a server: what is searched for, and what of the turns the model sees."""
+"""Conversations through a server: what is searched for, and what the model sees of the turns."""
 
 import json
 from typing import Any
@@ -127,12 +127,12 @@ def test_a_request_about_the_answer_reads_the_same_passages_again(stack: Stack, 
     assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
 
 
-def test_a_remark_before_anything_was_said_is_a_question(stack: Stack) -> None:
+def test_a_remark_as_the_first_turn_is_a_question(stack: Stack) -> None:
     running, _ = stack()
     assert ask(running, "Thanks!", CONVERSATION[:1])["retrieval"]["intent"] == "question"
 
 
-def test_a_long_conversation_is_taken_from_its_end(stack: Stack) -> None:
+def test_only_the_end_of_a_long_conversation_is_used(stack: Stack) -> None:
     running, upstream = stack(abstain=1)
     conversation = [
         turn

@@ -1,4 +1,4 @@
-"""Adding and deleting over HTTP: the index changes and is used at once; no name of an upload is ever a path."""
+"""Adding and deleting over HTTP: the index changes and is used at once; the name of an upload is never a path."""
 
 import re
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
 
 
 def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_path: Path) -> None:
-    """Against the documents themselves; one has no sentence, one two passages, and a date may be no date."""
+    """Compared with the documents themselves: one has no sentence, one more than one passage, and one a date that is no date."""
     long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
     odd = [
         Document("aha", "", "Aha."),
@@ -106,7 +106,7 @@ def files_but_arrays(folder: Path) -> set[Path]:
 
 
 def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
-    """Plain, encoded, NUL; and a name that is a link on this machine is only a name."""
+    """Plain paths, encoded paths, and NUL; a name that is a symbolic link on this machine is only a name."""
     (isles / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "secret.md").write_text("The secret is 41.")
     before = files_but_arrays(tmp_path)
@@ -123,7 +123,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
                 content=body.encode(),
                 headers={"Content-Type": "multipart/form-data; boundary=b"},
             )
-            # The form's parser takes a path off a name in Microsoft's way; what is left is a plain name.
+            # The form parser strips a Windows path from a name; what is left is a plain name.
             assert raw.status_code == (200 if name.startswith("C:") else 400), (name, raw.text)
         linked = on.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
         assert linked.status_code == 200

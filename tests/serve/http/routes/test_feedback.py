@@ -92,7 +92,7 @@ def test_malformed_feedback_is_refused_by_name_and_not_stored(isles: Path) -> No
     assert not (isles / FEEDBACK).exists()
 
 
-def test_a_server_keeps_no_feedback_unless_it_was_started_to(stack: Stack, shared_isles: Path) -> None:
+def test_a_server_stores_no_feedback_unless_it_was_started_with_it(stack: Stack, shared_isles: Path) -> None:
     running, _ = stack()
     vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
     answers = [

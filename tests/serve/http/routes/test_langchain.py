@@ -27,9 +27,9 @@ def searching(running: Running) -> Any:
 
 
 def cited(message: AIMessage) -> list[tuple[Any, ...]]:
-    """Every citation of a message: its type, title, address and the letters of the text at which it begins.
+    """Every citation of a message: its type, title, address and the characters of the text at which it begins.
 
-    LangChain leaves out where a citation of a file ends (`end_index`), and keeps what else it does not know in `extras`.
+    LangChain drops the end of a file citation (`end_index`) and puts other fields that it does not know into `extras`.
     """
     texts = [block for block in message.content_blocks if block["type"] == "text"]
     notes = [note for block in texts for note in block.get("annotations", [])]
@@ -91,7 +91,7 @@ def test_what_is_not_supported_is_refused_by_name(stack: Stack) -> None:
     assert upstream.requests == []
 
 
-def test_embeddings_are_the_encoders(stack: Stack) -> None:
+def test_embeddings_are_those_of_the_encoder(stack: Stack) -> None:
     running, _ = stack()
     encoder = OpenAIEmbeddings(
         base_url=f"{running.url}/v1", api_key="none", model="minilm", check_embedding_ctx_length=False

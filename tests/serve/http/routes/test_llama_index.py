@@ -1,6 +1,6 @@
-"""LlamaIndex's own classes against a live server: in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
+"""LlamaIndex's own classes against a live server, in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
 
-llama-index-llms-openai wants openai below 3, this project wants 3: they cannot be installed together.
+llama-index-llms-openai needs openai below 3, this project needs 3: they cannot be installed together.
 """
 
 import json

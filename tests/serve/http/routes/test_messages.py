@@ -24,7 +24,7 @@ def request_body(**fields: Any) -> dict[str, Any]:
     return {"model": "tiny", "max_tokens": 64, "messages": [{"role": "user", "content": QUESTION}], **fields}
 
 
-def test_blocks_end_behind_the_citations_of_what_they_say(stack: Stack) -> None:
+def test_each_text_block_ends_after_its_citations(stack: Stack) -> None:
     running, upstream = stack(SAID)
     asking = request_body(system="Answer in Welsh.", stop_sequences=["\n\n"])
     made = client(running).messages.create(**asking, extra_body={"temperature": 0.5})
@@ -133,7 +133,7 @@ def test_the_events_are_those_of_the_sdk_in_order(stack: Stack) -> None:
     assert "[DONE]" not in body and body.startswith("event: message_start\ndata: ")
 
 
-def test_turns_of_blocks_are_a_conversation(stack: Stack) -> None:
+def test_turns_made_of_blocks_are_read_as_a_conversation(stack: Stack) -> None:
     running, upstream = stack("You are welcome.")
     first = [
         {"type": "thinking", "thinking": "so", "signature": ""},
@@ -146,7 +146,7 @@ def test_turns_of_blocks_are_a_conversation(stack: Stack) -> None:
     assert upstream.requests[0]["messages"][2]["content"] == "The Marlow Yard did."
 
 
-def test_the_search_takes_our_options(stack: Stack) -> None:
+def test_the_search_accepts_our_options(stack: Stack) -> None:
     running, upstream = stack("x")
     client(running).messages.create(**request_body(), extra_body={"retrieval": {"k": 2, "mode": "dense"}})
     assert (
@@ -183,7 +183,7 @@ def test_what_is_not_supported_is_refused_by_name(
     assert (refused.value.status_code, error["param"]) == (status, place) and upstream.requests == []
 
 
-def test_the_key_guards_it_and_anthropics_client_brings_it(stack: Stack) -> None:
+def test_the_route_requires_the_key_and_anthropics_client_sends_it(stack: Stack) -> None:
     running, _ = stack("1911 [1]", api_key="k")
     with pytest.raises(anthropic.AuthenticationError):
         client(running).messages.create(**request_body())

@@ -1,4 +1,4 @@
-"""/v1/questions: questions made by rules, with the sentence that holds each answer; for keys that may read, of what they may read."""
+"""/v1/questions: questions made by rules, with the sentence that contains each answer; for keys that may read, about what they may read."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.serve.http.running import serving
 TEXTS = {document.source: document.text for document in [*ISLES, *guild_documents()]}
 
 
-def test_each_has_its_answer_in_a_sentence_of_its_document(stack: Stack) -> None:
+def test_each_question_is_answered_by_a_sentence_of_its_document(stack: Stack) -> None:
     running, upstream = stack()
     made = running.get("/v1/questions").json()
     ready = running.get("/v1/suggestions").json()
@@ -34,7 +34,7 @@ def test_each_has_its_answer_in_a_sentence_of_its_document(stack: Stack) -> None
     assert "When was Ada Marlow born?" not in answers, "only the date of her death is stated"
 
 
-def test_pages_of_them_are_parts_of_one_list_without_questions_that_several_documents_answer(tmp_path: Path) -> None:
+def test_pages_are_parts_of_one_list_of_questions_that_one_document_answers(tmp_path: Path) -> None:
     build_index(tmp_path / "index", guild_documents(), SETTINGS, lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
         whole = running.get("/v1/questions?count=200").json()
@@ -57,7 +57,7 @@ def test_a_bad_count_is_refused_by_name(stack: Stack, query: str, field: str) ->
     assert running.post("/v1/questions").status_code == 405
 
 
-def test_a_key_needs_to_read_and_gets_questions_of_its_documents(tmp_path: Path) -> None:
+def test_a_key_needs_read_access_and_gets_questions_about_its_documents(tmp_path: Path) -> None:
     build_index(tmp_path / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
     made = {
         "all": make_key("all", scopes=("read",)),
@@ -97,7 +97,7 @@ def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypat
         assert [each.result().json()["total"] for each in waiting] == [7] * 3 and len(begun) == 1
 
 
-def test_of_a_large_index_documents_evenly_spread_are_read(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evenly_spread_documents_of_a_large_index_are_read(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposals, "MOST_PASSAGES", 3)
     with serving(isles, None) as running:
         found = running.get("/v1/questions").json()["questions"]

@@ -42,7 +42,7 @@ ORDER = [
 REQUIRED = """id object created_at completed_at status incomplete_details model previous_response_id instructions output error tools
     tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning user
     usage max_output_tokens max_tool_calls store background service_tier metadata safety_identifier prompt_cache_key"""
-"""What the open specification wants of every response."""
+"""The fields that the open specification requires of every response."""
 
 
 def ask(running: Running, **fields: Any) -> Any:
@@ -51,7 +51,7 @@ def ask(running: Running, **fields: Any) -> Any:
 
 
 def once(kinds: list[str]) -> list[str]:
-    """The kinds of events, those that follow one of their own kind left out, but for annotations."""
+    """The kinds of events; of consecutive deltas of one kind, only the first."""
     again = [n and kinds[n - 1] == kind and kind.endswith("delta") for n, kind in enumerate(kinds)]
     return [kind for kind, repeated in zip(kinds, again, strict=True) if not repeated]
 
@@ -85,7 +85,7 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     assert sent["messages"][1]["content"].count("\n[") == 3
 
 
-def test_a_stream_tells_the_same_in_the_order_of_the_specification(stack: Stack) -> None:
+def test_a_stream_gives_the_same_in_the_order_of_the_specification(stack: Stack) -> None:
     running, _ = stack(SAID)
     events = list(ask(running, stream=True))
     assert once([event.type for event in events]) == ORDER
@@ -184,7 +184,7 @@ def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     assert made.output_text == NOT_FOUND and upstream.requests == []
 
 
-def test_a_format_of_the_clients_own_reaches_the_engine(stack: Stack) -> None:
+def test_the_clients_own_format_reaches_the_engine(stack: Stack) -> None:
     running, upstream = stack('{"a": "b [1]"}')
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
     made = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)

@@ -34,7 +34,7 @@ def test_filters_reach_the_search(stack: Stack) -> None:
     assert refused.status_code == 400 and "no document has it" in refused.json()["error"]["message"]
 
 
-def test_absence_is_judged_by_default_and_what_is_no_probability_refused(stack: Stack) -> None:
+def test_absence_is_judged_by_default_and_invalid_probabilities_are_refused(stack: Stack) -> None:
     running, _ = stack()
     default = running.post("/v1/retrieve", json={"query": QUESTION}).json()["absence"]
     assert default["probability"] < 0.2 and not default["abstained"]

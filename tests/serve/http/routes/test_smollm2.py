@@ -81,7 +81,7 @@ def test_langchain_whole_and_streamed(running: Running) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mcp_asks(running: Running, version: str) -> None:
+def test_ask_over_mcp(running: Running, version: str) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         return await called(client, "ask", question=QUESTION, k=2)
 

@@ -1,4 +1,4 @@
-"""What Open WebUI asks for itself (title, tags, follow-ups) reaches the model as it stands: no search, no form, no limit of a question."""
+"""What Open WebUI asks for its own use (title, tags, follow-ups) reaches the model unchanged: no search, no form, no length limit."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ def task(kind: str, conversation: str) -> str:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_task_is_the_models_alone(stack: Stack, kind: str, stream: bool) -> None:
+def test_a_task_goes_to_the_model_unchanged(stack: Stack, kind: str, stream: bool) -> None:
     running, upstream = stack('{"title": "###Reason: Ferries [7]"}')
     text = task(kind, "USER: Who built the Lantern?\nASSISTANT: The Marlow Yard [2] <|im_end|>." + " So it was." * 900)
     assert len(text) > 8_000
@@ -38,7 +38,7 @@ def test_a_task_is_the_models_alone(stack: Stack, kind: str, stream: bool) -> No
 
 
 @pytest.mark.parametrize("window", [400, None])
-def test_the_oldest_of_a_history_that_is_too_long_goes(stack: Stack, window: int | None) -> None:
+def test_the_oldest_part_of_a_history_that_is_too_long_is_dropped(stack: Stack, window: int | None) -> None:
     running, upstream = stack(refuses_over(300), window=window)
     words = " ".join(f"word{n}" for n in range(900))
     body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", words)}], "max_tokens": 90}
@@ -58,7 +58,7 @@ def test_the_oldest_of_a_history_that_is_too_long_goes(stack: Stack, window: int
         "See <chat_history>a</chat_history>",
     ],
 )
-def test_what_is_no_task_is_searched_for(stack: Stack, text: str) -> None:
+def test_text_that_is_no_task_is_searched_for(stack: Stack, text: str) -> None:
     running, _ = stack()
     made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]})
     assert made.json()["retrieval"]["question"] == text

@@ -63,7 +63,7 @@ def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
     assert "document" not in short["results"][0]
 
 
-def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(shared_isles: Path, tmp_path: Path) -> None:
+def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp_path: Path) -> None:
     cross = make_cross_encoder(tmp_path / "cross", labels=1)
     scores = open_reranker(str(cross))("kelp bread", TEXTS)
     with serving(shared_isles, None, reranker=str(cross)) as running:

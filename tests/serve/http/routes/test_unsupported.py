@@ -1,4 +1,4 @@
-"""What a client asks to be done with sentences that the passages do not support, at each of the three doors, streamed and not."""
+"""What a client can have done with sentences that the passages do not support, by each of the three APIs, streamed and not."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
 
 def answer_of(running: Running, door: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
-    """What a door says: reasoning, content, the [n] that it gives citations for, and what it calls unsupported."""
+    """What an API answers: reasoning, content, the [n] that it gives citations for, and the sentences that it calls unsupported."""
     path, body = PATHS[door]
     body = {"model": "tiny", "stream": stream, "retrieval": retrieval, **body}
     answered = running.post(path, json=body)
@@ -101,7 +101,7 @@ ADDED = {"chat": added_chat, "responses": lambda events: events[-1]["response"],
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("door", list(PATHS))
-def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, stream: bool) -> None:
+def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack, door: str, stream: bool) -> None:
     running, _ = stack(SAID)
     marked = answer_of(running, door, stream)
     assert (marked["reasoning"], marked["content"]) == (REASON, ANSWER)
@@ -127,7 +127,7 @@ def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, strea
 
 
 @pytest.mark.parametrize("door", list(PATHS))
-def test_a_request_has_the_last_word(stack: Stack, door: str) -> None:
+def test_a_request_overrides_the_servers_setting(stack: Stack, door: str) -> None:
     dropping, _ = stack(SAID, unsupported="drop")
     assert answer_of(dropping, door, False)["content"] == SUPPORTED[1]
     assert answer_of(dropping, door, False, unsupported="mark")["content"] == ANSWER
@@ -136,7 +136,7 @@ def test_a_request_has_the_last_word(stack: Stack, door: str) -> None:
     assert len(answer_of(ignoring, door, False, unsupported="mark")["unsupported"]) == 4
 
 
-def test_a_stream_without_them_comes_by_paragraphs(stack: Stack) -> None:
+def test_a_stream_without_unsupported_sentences_comes_by_paragraphs(stack: Stack) -> None:
     running, _ = stack(f"Yes, it is so [1]. {WRONG}\n\nSo it ends. It does.")
     body = {"model": "tiny", "stream": True, "retrieval": {"unsupported": "drop"}, **TURNS}
     lines = running.post("/v1/chat/completions", json=body).text.splitlines()
@@ -147,7 +147,7 @@ def test_a_stream_without_them_comes_by_paragraphs(stack: Stack) -> None:
     ]
 
 
-def test_several_choices_are_read_each_by_itself(stack: Stack) -> None:
+def test_each_of_several_choices_is_checked_by_itself(stack: Stack) -> None:
     running, _ = stack(f"So it is [1]. {WRONG}")
     for stream in (False, True):
         body = {"model": "tiny", "n": 2, "stream": stream, "retrieval": {"unsupported": "drop"}, **TURNS}
@@ -184,7 +184,7 @@ def test_several_choices_are_read_each_by_itself(stack: Stack) -> None:
         ("messages", {"retrieval": {"unsupported": "hide"}}, 422, "retrieval.unsupported"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_what_cannot_be_done_is_refused_by_name(
     stack: Stack, door: str, fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = stack()
@@ -199,7 +199,7 @@ def test_a_search_alone_has_no_sentences_to_drop(stack: Stack) -> None:
     assert refused.status_code == 422 and refused.json()["error"]["param"] == "unsupported"
 
 
-def test_a_format_of_the_clients_own_is_marked_where_the_server_drops(stack: Stack) -> None:
+def test_the_clients_own_format_is_only_marked_on_a_server_that_drops(stack: Stack) -> None:
     running, _ = stack(json.dumps({"a": WRONG}), unsupported="drop")
     body = {"model": "tiny", **TURNS, "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
     message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]

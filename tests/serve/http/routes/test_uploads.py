@@ -1,4 +1,4 @@
-"""Files from clients are read in processes of their own and written in turn: chat goes on, all get through, nothing is left behind."""
+"""Files from clients are read in separate processes and written in turn: chat goes on, all uploads succeed, nothing is left behind."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ def wait_for(true: Callable[[], object]) -> None:
         if true():
             return
         time.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+    raise AssertionError("it did not happen in time")
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def upload_under_way(port: int, data: bytes) -> Iterator[None]:
         yield
 
 
-def test_a_client_that_goes_away_takes_the_reading_along_and_chat_answers_meanwhile(
+def test_reading_ends_when_its_client_leaves_and_chat_answers_meanwhile(
     isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()
@@ -67,14 +67,14 @@ def test_a_client_that_goes_away_takes_the_reading_along_and_chat_answers_meanwh
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_file_that_takes_too_much_is_refused_by_name(isles: Path) -> None:
+def test_a_file_that_takes_too_long_is_refused_by_name(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=0.2) as on,
     ):
         made = on.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS)})
         assert made.status_code == 400 and made.json()["error"]["code"] == "unreadable"
-        assert "endless.pdf: not read in 0.2 s of work" in made.json()["error"]["message"]
+        assert "endless.pdf: not read in 0.2 s of processor time" in made.json()["error"]["message"]
 
 
 @needs_tesseract
@@ -89,7 +89,7 @@ def test_an_uploaded_scan_is_read_where_ocr_is_on(isles: Path) -> None:
         assert refused.status_code == 400 and "at most 2 for OCR" in refused.json()["error"]["message"]
 
 
-def test_a_server_without_the_programs_does_not_start(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_the_ocr_programs_does_not_start(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="the program pdftoppm is not installed"):
         Uploads(Limits(ocr=Ocr("nor")))
@@ -110,7 +110,7 @@ def all_at_once(servers: Sequence[Running], count: int) -> list[httpx2.Response]
 
 
 @pytest.mark.parametrize("number_of_servers", [1, 2])
-def test_uploads_at_once_all_get_through_and_keep_nobody_from_asking(isles: Path, number_of_servers: int) -> None:
+def test_simultaneous_uploads_all_succeed_and_do_not_block_questions(isles: Path, number_of_servers: int) -> None:
     with ExitStack() as exits:
         upstream = exits.enter_context(chat_server(lambda body, number: "1911 [1]"))
         spec = f"openai:t@{upstream.url}"
@@ -150,7 +150,7 @@ def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_late
         assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)
 
 
-def test_a_server_that_is_not_writable_has_no_places_for_writers(isles: Path) -> None:
+def test_a_read_only_server_reserves_no_places_for_writers(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", capacity=1, queue=0) as on,

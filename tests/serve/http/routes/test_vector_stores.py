@@ -114,7 +114,7 @@ def test_the_one_store_is_listed(running: Running) -> None:
         client.vector_stores.search("vs_other", query=QUESTION)
 
 
-def test_the_key_guards_it(shared_isles: Path) -> None:
+def test_the_routes_require_the_key(shared_isles: Path) -> None:
     with serving(shared_isles, None, api_key="k") as running:
         for path in (f"/v1/vector_stores/{shared_isles.name}/search", "/v1/embeddings", "/v1/rerank"):
             assert running.post(path, json={}).status_code == 401

@@ -84,7 +84,7 @@ def test_space_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path)
 
 
 def refuses_over(words: int) -> Any:
-    """An engine that takes no prompt of more words, as vLLM says so."""
+    """An engine that refuses a prompt of more words, with vLLM's message."""
 
     def reply(body: dict[str, Any], number: int) -> Any:
         if words_of(body) > words:

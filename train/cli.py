@@ -195,7 +195,7 @@ def export(
     conversations: Annotated[
         int,
         typer.Option(metavar="N", min=1, rich_help_panel=INPUT, help="Conversations of the run's dev rows to compare."),
-    ] = 100,
+    ] = 20,
     hub_base: Annotated[
         str,
         typer.Option(

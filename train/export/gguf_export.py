@@ -34,7 +34,7 @@ from train.model.load import device, load_model, load_tokenizer
 from train.run.record import RunRecord
 from train.run.save import check_output, fresh_folder
 
-CONVERSATIONS = 100
+CONVERSATIONS = 20
 NEAR_TIE = 0.02
 """Nats between the two likeliest tokens below which rounding may choose either."""
 

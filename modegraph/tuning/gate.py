@@ -10,7 +10,8 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
-"""The largest increase allowed in the share of refusals; the largest loss allowed in F1, without the question's words and on the general set."""
+"""The largest increase allowed in the share of refusals; the largest loss allowed in F1 over passages with the answer, without the question's
+words, and on the general set."""
 ROUNDING = 1e-9
 
 
@@ -46,6 +47,10 @@ class AnswerPair:
         tuned, untuned = ([answer.score.refuses for answer in side] for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
+    def joined(self, other: AnswerPair) -> AnswerPair:
+        """The answers to the questions of both."""
+        return AnswerPair([*self.untuned, *other.untuned], [*self.tuned, *other.tuned])
+
     def answered_by_both(self) -> AnswerPair:
         """The questions with an answer that neither model refuses: a difference there is not one of refusing more or less."""
         pairs = [
@@ -68,7 +73,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Gate:
-    """The conditions, and the difference in F1 on held-out questions; the tuned model is recommended if all of them are met."""
+    """The conditions, and the difference in F1 over passages with the answer; the tuned model is recommended if all of them are met."""
 
     difference: Interval
     checks: tuple[Check, ...]
@@ -85,11 +90,18 @@ class Gate:
 
 
 def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
-    """Apply the conditions; without unanswered questions and a general set there are four."""
+    """Apply the conditions; without unanswered questions and a general set there are four.
+
+    What must become better is F1 over all test questions, those over passages without their answer included: there a refusal scores 1.
+    """
     difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
     above_constant = held_out.difference_from_constant(seed)
+    what, gain = "F1 on held-out questions", difference
+    if unanswered is not None:
+        what += ", over passages with and without their answer"
+        gain = held_out.joined(unanswered).f1_difference(seed)
     checks = [
-        Check("F1 on held-out questions", interval_text(difference), "interval above 0", difference.low > 0),
+        Check(what, interval_text(gain), "interval above 0", gain.low > 0),
         Check("F1 above the best constant answer", interval_text(above_constant), "above 0", above_constant.mean > 0),
         at_most_loss("F1 without the question's words", held_out.difference_beyond_question(seed)),
         Check(
@@ -100,6 +112,7 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         ),
     ]
     if unanswered is not None:
+        checks.append(at_most_loss("F1 over passages with their answer", difference))
         change = unanswered.refusal_difference(seed)
         what = "refused questions whose passages lack the answer"
         checks.append(Check(what, interval_text(change), "interval not below 0", change.high >= 0))

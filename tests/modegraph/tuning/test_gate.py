@@ -122,7 +122,16 @@ def test_refusals_lost_where_the_answer_is_missing_fail_beyond_chance() -> None:
     for lost, passed in ((0, True), (2, True), (8, False)):
         unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)
         gate = judge(BETTER, unanswered, None, seed=0)
-        assert gate.passed == passed and len(gate.checks) == 5
+        assert gate.passed == passed and len(gate.checks) == 6
         assert passed or "refused questions whose passages lack the answer: -0.080" in gate.why
     gained = pair([WRONG] * 10, [REFUSAL] * 10, unanswerable=10)
     assert judge(BETTER, gained, None, seed=0).passed and gained.refusal_difference(0).mean == 1.0
+
+
+@pytest.mark.parametrize(("lost", "gained", "passed"), [(0, 8, True), (1, 8, False), (0, 0, False)])
+def test_better_refusals_alone_are_a_gain_but_pay_for_no_lost_answer(lost: int, gained: int, passed: bool) -> None:
+    held_out = pair([RIGHT] * 40, [RIGHT] * (40 - lost) + [WRONG] * lost)
+    unanswered = pair([WRONG] * 20, [REFUSAL] * gained + [WRONG] * (20 - gained), unanswerable=20)
+    gate = judge(held_out, unanswered, None, seed=0)
+    assert gate.passed == passed and gate.difference.mean == -lost / 40
+    assert not lost or "F1 over passages with their answer: -0.025" in gate.why

@@ -227,7 +227,7 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
             r"test_runs\.py: a file\. Expected a folder that holds train\.jsonl\. Put it into a folder",
         ),
         ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
-        ({"report_to": "trackio"}, "report_to = 'trackio', and trackio is not installed.*pip install trackio"),
+        ({"report_to": "trackio"}, "report_to = 'trackio', but trackio is not installed.*pip install trackio"),
     ],
 )
 def test_bad_input_is_refused_before_the_first_step(

@@ -213,7 +213,7 @@ def other(split: str) -> str:
 
 
 def test_a_folder_without_claims_and_an_existing_output_are_refused(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(UserError, match=r"no train\.jsonl, dev\.jsonl, test\.jsonl"):
+    with pytest.raises(UserError, match=r"none of train\.jsonl, dev\.jsonl, test\.jsonl"):
         read_claims([tmp_path])
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").write_text("mine")

@@ -47,5 +47,5 @@ def test_a_tiny_run_counts_as_untuned_and_a_circle_is_refused(tmp_path):
     assert untuned_model(tmp_path / "one") == str(tmp_path / "tiny")
     write_run(tmp_path / "one", run_record("sft", str(tmp_path / "two"), None))
     write_run(tmp_path / "two", run_record("sft", str(tmp_path / "one"), None))
-    with pytest.raises(UserError, match="circle"):
+    with pytest.raises(UserError, match="form a cycle"):
         untuned_model(tmp_path / "one")

@@ -111,7 +111,7 @@ def test_a_missing_program_is_reported_before_anything_is_read(tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"the program pdftoppm is not installed\. Install both"):
         check_programs.__wrapped__(Ocr())
-    with pytest.raises(UserError, match=r"ocr: 'abbyy'\. Expected tesseract\. Name it"):
+    with pytest.raises(UserError, match=r"ocr: 'abbyy'\. Expected tesseract\. Set ocr to tesseract"):
         mg.index(tmp_path, tmp_path / "index", ocr="abbyy")
     assert ocr_by("tesseract", "deu", 7, 9.0) == Ocr("deu", 7, 9.0)
 

@@ -13,11 +13,12 @@ from tests.graph.answer.test_form import TEXTS
 @given(TEXTS)
 @example(f" {THINK}a{END_OF_THINKING}\n{THINK}b{END_OF_THINKING}c")
 @example(f"{END_OF_THINKING}{THINK}a")
+@example(f"{END_OF_THINKING} ")
 def test_cutting_leaves_what_the_splitter_leaves(text: str) -> None:
-    spoken = [part.text for part in split_form(text) if part.kind != "thinking" and part.text]
-    assert [part.text.strip() for part in split_form(without_thinking(text)) if part.text] == [
-        each.strip() for each in spoken
-    ]
+    """White space apart, which a text without markers keeps, even alone."""
+    left = [part.text.strip() for part in split_form(text) if part.kind != "thinking"]
+    cut = [part.text.strip() for part in split_form(without_thinking(text))]
+    assert [each for each in cut if each] == [each for each in left if each]
 
 
 def test_a_json_reply_is_what_follows_the_thinking() -> None:

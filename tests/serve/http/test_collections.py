@@ -104,8 +104,8 @@ def test_what_is_written_goes_into_the_collection_that_is_named(two: Running) ->
 
 
 def test_two_indexes_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a name for each index"):
+    with pytest.raises(UserError, match="a different name for each index"):
         check_names([tmp_path / "a" / "docs", tmp_path / "docs"])
-    with pytest.raises(UserError, match="a name for each index"):
+    with pytest.raises(UserError, match="a different name for each index"):
         check_names([tmp_path / "docs", tmp_path / "docs"])
     check_names([tmp_path / "a", tmp_path / "b"])

@@ -9,9 +9,10 @@ from typing import Any
 
 from data_synth.rows import PreferenceRow, ResponseRow
 from graph.errors import UserError
+from graph.models.checkpoint import RUN_RECORD
 from graph.shared.console import say
 from graph.shared.jsonl import read_jsonl
-from train.run.record import RECORD, read_run
+from train.run.record import read_run
 
 
 def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
@@ -46,7 +47,7 @@ def training_data(runs: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
     """(run, folder of its training data) of each run and of the runs that it started from."""
     for run in runs:
         visited: set[Path] = set()
-        while (run / RECORD).is_file() and run.resolve() not in visited:
+        while (run / RUN_RECORD).is_file() and run.resolve() not in visited:
             visited.add(run.resolve())
             record = read_run(run)
             if record.stage != "tiny":

@@ -31,13 +31,14 @@ from graph.answer.citations import check_citations, own_citations
 from graph.answer.match import contains_answer, exact_match, token_f1
 from graph.answer.prompt import form_of_prompt, parse_answer
 from graph.errors import UserError
+from graph.models.checkpoint import RUN_RECORD
 from graph.shared.console import track
 from graph.types import Completion, CompletionRequest, LanguageModel, OpenModel
 from train.model.load import load_policy
 from train.model.packing import choose_layout
 from train.preference.groups import pair_groups
 from train.preference.reference import group_logps
-from train.run.record import RECORD, read_run
+from train.run.record import read_run
 
 TUNED = ("sft", "ms", "dpo")
 
@@ -79,7 +80,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 def untuned_model(run: Path) -> str:
     """Follow `base_model` back to the first model that is not a fine-tuned run of ours: a hub name or a pretrained folder."""
     model, visited = str(run), set[Path]()
-    while (Path(model) / RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED:
+    while (Path(model) / RUN_RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED:
         if Path(model).resolve() in visited:
             raise UserError(
                 f"{model}: its base models form a cycle", "a chain that ends at an untuned model", "give --base"

@@ -12,7 +12,7 @@ from typing import Any
 from graph.documents.questions import question_files
 from graph.errors import UserError
 from graph.models.catalogue import resolve
-from graph.models.checkpoint import model_name
+from graph.models.checkpoint import RUN_RECORD, model_name
 from graph.shared.console import duration, recorded_in, say
 from graph.shared.home import local_path
 from graph.shared.ids import checksum, content_id
@@ -26,7 +26,6 @@ from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
 from modegraph.tuning.settings import TuneSettings
 from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, MS, SECONDS, UNANSWERED, Tuning, general_set, run_step
 from modegraph.tuning.tune_report import RECOMMENDED, serve_command, write_report
-from train.run.record import RECORD
 
 PLAN, LOG = "plan.json", "log.txt"
 STAGE = "tune"
@@ -144,7 +143,7 @@ def run_steps(tuning: Tuning) -> None:
 def is_done(tuning: Tuning, name: str) -> bool:
     """Whether a step is complete: its folder exists; for MS, whose folder exists from the start, the record that is written at the end."""
     folder = tuning.out / name
-    return (folder / RECORD).is_file() if name == MS else folder.exists()
+    return (folder / RUN_RECORD).is_file() if name == MS else folder.exists()
 
 
 def check_folder(out: Path, about: Mapping[str, Any]) -> None:

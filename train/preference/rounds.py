@@ -22,7 +22,7 @@ from data_synth.rows import Dropped, ResponseRow, Sampling
 from graph.answer.prompt import NOT_FOUND, is_no_answer
 from graph.answer.template import prompt_ids
 from graph.errors import UserError
-from graph.models.checkpoint import is_adapter, model_name
+from graph.models.checkpoint import RUN_RECORD, is_adapter, model_name
 from graph.shared.console import say, track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
@@ -34,7 +34,7 @@ from train.preference.groups import combine_rewards
 from train.preference.preference import KL, stage_of, train_once
 from train.run.data import Prompt, read_prompts, read_responses, rows_fingerprint
 from train.run.loop import check_adapter, check_tracker
-from train.run.record import RECORD, Alignment, RunRecord, read_run
+from train.run.record import Alignment, RunRecord, read_run
 from train.run.save import (
     CHECKPOINTS,
     SETTINGS,
@@ -177,7 +177,7 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
 
 def train(this: Round) -> RunRecord:
     """The round's run on its rows, unless it is complete."""
-    if not (this.run / RECORD).exists():
+    if not (this.run / RUN_RECORD).exists():
         settings, first = this.settings, this.number == 1
         start = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)
         changes = {
@@ -201,7 +201,7 @@ def finish(
 ) -> RunRecord:
     """Write the run of all rounds: the files of the last round's run, with a log and a record that cover every round."""
     output = Path(settings.output)
-    shutil.copytree(last, output, ignore=shutil.ignore_patterns(RECORD), dirs_exist_ok=True)
+    shutil.copytree(last, output, ignore=shutil.ignore_patterns(RUN_RECORD), dirs_exist_ok=True)
     log = [
         {"round": number, **row}
         for number in range(1, len(records) + 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.errors import UserError
-from graph.models.checkpoint import RUN_RECORD as RECORD
+from graph.models.checkpoint import RUN_RECORD
 from graph.shared.jsonl import write_json
 from graph.types import AnswerForm
 
@@ -68,18 +68,20 @@ class RunRecord:
 
 def write_run(folder: Path, record: RunRecord) -> None:
     """Save the record as the last file of a run: a folder without it is not a finished run."""
-    write_json(folder / RECORD, asdict(record))
+    write_json(folder / RUN_RECORD, asdict(record))
 
 
 def read_run(folder: Path) -> RunRecord:
     """The record of a finished run; UserError if `folder` is not one."""
     try:
-        return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
+        return RunRecord(**json.loads((folder / RUN_RECORD).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{folder}: no {RECORD}", "the folder of a finished training run", "check the path") from None
+        raise UserError(
+            f"{folder}: no {RUN_RECORD}", "the folder of a finished training run", "check the path"
+        ) from None
     except (ValueError, TypeError) as problem:
         raise UserError(
-            f"{folder / RECORD}: not a run record ({problem})", "the file as saved", "train again"
+            f"{folder / RUN_RECORD}: not a run record ({problem})", "the file as saved", "train again"
         ) from None
 
 

@@ -53,9 +53,9 @@ def register(app: typer.Typer) -> None:
         """Tune a model to answer from your documents, and test it on questions that it did not learn from.
 
         Makes an index, questions and training rows, trains, and answers the held-out questions before and after. The tuned model
-        is recommended only if it is better by more than chance and does not refuse more; otherwise the untuned one is. The model is
-        reader, or another one that can be trained. An interrupted run resumes when the command is repeated; --out then holds
-        report.html, the models' answers and recommended.json.
+        is recommended only if it is better by more than chance and refuses no more of what it should answer; otherwise the untuned
+        one is. The model is reader, or another one that can be trained. An interrupted run resumes when the command is repeated;
+        --out then holds report.html, the models' answers and recommended.json.
         """
         import os
         import sys

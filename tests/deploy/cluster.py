@@ -50,8 +50,7 @@ class Replica:
         words = [str(self.index), f"openai:tiny@{self.model.url}", str(self.port)]
         with self.log.open("ab") as log:
             command = [sys.executable, "-P", "-m", "tests.deploy.replica", *words]
-            variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-            self.process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
         end = time.monotonic() + 120
         while not self.is_ready():
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-1000:]

@@ -1,6 +1,5 @@
 """What is public: importable at no cost, complete, typed, and refused when another file hides one of our folders."""
 
-import os
 import subprocess
 import sys
 from inspect import signature
@@ -14,10 +13,7 @@ from tests.places import ROOT
 
 
 def python(program: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-c", program], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", program], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_importing_it_imports_nothing_else() -> None:

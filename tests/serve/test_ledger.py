@@ -1,4 +1,3 @@
-import os
 import signal
 import sqlite3
 import subprocess
@@ -195,7 +194,6 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, spec, str(file)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -1,7 +1,6 @@
 """llama.cpp's server as an engine, with the GGUF file of smollm2: against transformers on the same weights, and behind `modegraph serve`."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from serve.engines import llama, open_model
 from serve.engines.child import OwnServer
 from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, is_installed, open_llama, read_llama
 from serve.engines.openai_api import OpenAIModel
-from tests.places import ROOT
 from tests.serve.http.running import until
 
 with_llama = [
@@ -104,8 +102,7 @@ def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
         "print(model.url, made[0].text, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-P", "-c", script], check=False, env=environment, capture_output=True)
+    done = subprocess.run([sys.executable, "-P", "-c", script], check=False, capture_output=True)
     url, answer = done.stdout.decode().split(" ", 1)
     assert answer.startswith(REPLY), done.stderr
 

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 
 from serve.engines.child import free_port
-from tests.places import ROOT
 
 LOGGED = """
 import logging
@@ -53,7 +52,7 @@ print("torch" in sys.modules)
 
 
 def run(program: str, *arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    variables = {**os.environ, **environment}
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
 
@@ -81,10 +80,9 @@ def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
 def test_a_new_folder_is_served_empty_and_takes_documents(tmp_path: Path) -> None:
     index, port = tmp_path / "new", free_port()
     command = [sys.executable, "-P", "-m", "modegraph", "serve", str(index), "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "no index at" in refused.stderr and not index.exists()
-    process = subprocess.Popen([*command, "--writable"], env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, "--writable"], stderr=subprocess.PIPE, text=True)
     try:
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
             wait_until_ready(client, process)

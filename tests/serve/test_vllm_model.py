@@ -1,6 +1,5 @@
 """vLLM as the model of a command: adapters of one base by name, samples that follow them, and no server left behind."""
 
-import os
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ from eval.alignment.sample_by_vllm import draw_by_vllm
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines.vllm import open_vllm
-from tests.places import ROOT
 from tests.vllm import with_vllm
 from train.model.load import load_policy
 from train.run.settings import TinySettings
@@ -100,10 +98,7 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
         "print(made[0] == made[1], made[0].completion_tokens, model.window(), model.url, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script], check=False, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], check=False, capture_output=True, text=True)
     same, tokens, window, url = done.stdout.split()
     assert same == "True" and 1 <= int(tokens) <= 8 and int(window) == 1024, done.stderr
     port = url.rpartition(":")[2].partition("/")[0]

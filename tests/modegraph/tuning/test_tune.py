@@ -366,9 +366,7 @@ def short_tune(model: Path, folder: Path) -> list[str]:
 
 def serves(words: list[str], address: str) -> bool:
     """Whether a command answers at an address within four minutes; ends it."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "modegraph", *words], env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    process = subprocess.Popen([sys.executable, "-P", "-m", "modegraph", *words])
     deadline = time.monotonic() + 240
     try:
         while process.poll() is None and time.monotonic() < deadline:

@@ -140,7 +140,7 @@ print(threads() - before, os.environ["TOKENIZERS_PARALLELISM"])
 def test_rows_are_tokenised_on_every_core(base: Path) -> None:
     """Even where the environment limits tokenizers to one core, as modegraph does; the limit is restored afterwards."""
     child = subprocess.run(
-        [sys.executable, "-P", "-c", THREADS, str(base)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-P", "-c", THREADS, str(base)], cwd=ROOT,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     more, setting = child.stdout.split()

@@ -161,7 +161,7 @@ def test_a_killed_run_ends_like_an_uninterrupted_one(
     settings = settings_of(undecided, prompts, tmp_path / "killed")
     (tmp_path / "settings.json").write_text(settings.model_dump_json())
     (tmp_path / "run.py").write_text(RUN)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, tmp_path / "run.py", moment, tmp_path / "settings.json"]
     process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     assert process.returncode == -9, process.stderr.decode()[-2000:]

@@ -329,10 +329,9 @@ def start(settings: PreferenceSettings, file: Path, *launcher: str) -> subproces
     file.write_text(settings.model_dump_json())
     script = file.with_suffix(".py")
     script.write_text(RUN)
-    root = ROOT
-    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, *launcher, str(script), str(file)]
-    return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 @pytest.mark.slow

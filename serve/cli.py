@@ -81,16 +81,8 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         max_answer_tokens: MaxAnswerTokens = 256,
     ) -> None:
         """Answer a question from an index, with citations. Without --model, show the evidence."""
-        from dataclasses import asdict
-
-        from graph.answer.support import verifier_for
         from graph.config import parse_settings
-        from graph.index.index import open_index
         from graph.retrieve.parts.query import RetrieveSettings
-        from graph.retrieve.retrieve import retrieve
-        from graph.shared.jsonl import write_json
-        from serve.pipeline import answer_from
-        from serve.show import show_answer, show_evidence, show_paths
 
         values = {
             "mode": mode,
@@ -104,8 +96,18 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         }
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace_file(trace)
-        support_verifier = verifier_for(unsupported, verifier)
         opening = open_in_background(open_model, model) if model is not None else None
+        # The model is being opened while these are imported.
+        from dataclasses import asdict
+
+        from graph.answer.support import verifier_for
+        from graph.index.index import open_index
+        from graph.retrieve.retrieve import retrieve
+        from graph.shared.jsonl import write_json
+        from serve.pipeline import answer_from
+        from serve.show import show_answer, show_evidence, show_paths
+
+        support_verifier = verifier_for(unsupported, verifier)
         language_model = cast("LanguageModel | None", opening)
         opened_index = open_index(index)
         evidence = retrieve(opened_index, question, settings, language_model)

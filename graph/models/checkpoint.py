@@ -20,6 +20,13 @@ from graph.types import AnswerForm
 
 _CPU_INFO = Path("/proc/cpuinfo")
 BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Device files that show a GPU without importing torch: NVIDIA's, AMD's, and WSL's."""
+
+
+def on_cpu() -> bool:
+    """Whether this machine shows no GPU."""
+    return not any(Path(device).exists() for device in GPU_DEVICES)
 
 
 @cache

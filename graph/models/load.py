@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
@@ -40,26 +39,6 @@ def vocabulary_rows(model: Any) -> int:
     """The number of rows of the embeddings, or of the head if it has fewer."""
     heads = [model.get_input_embeddings(), model.get_output_embeddings()]
     return min(len(head.weight) for head in heads if head is not None)
-
-
-TOKENIZER_FILE = "tokenizer.json"
-
-
-def read_light_tokenizer(folder: Path, label: str) -> Any:
-    """The fast tokenizer in a folder with its chat template; UserError if there is none, or it cannot be read."""
-    from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
-
-    if not (folder / TOKENIZER_FILE).is_file():
-        raise UserError(
-            f"{label}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it beside the model"
-        )
-    try:
-        return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)
-    except Exception as problem:  # noqa: BLE001  tokenizers raises no narrower kind for a damaged file
-        found = f"{label}: its tokenizer cannot be read ({one_line(problem)})"
-        raise UserError(
-            found, "a complete tokenizer", "copy the files of the tokenizer beside the model again"
-        ) from None
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)

@@ -13,10 +13,9 @@ from typing import Any
 from graph.errors import UserError
 from graph.models import openvino_ir
 from graph.models.catalogue import ADAPTERS, MODELS
+from graph.models.checkpoint import on_cpu
 from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message, Workers
 from graph.workers.open import THIS_PROCESS
-from serve.engines import llama
-from serve.engines.vllm import on_cpu
 from serve.types import Engine
 
 OpenEngine = Callable[[str], Engine]
@@ -151,4 +150,6 @@ def fastest_kind() -> str:
         return "hf"
     if openvino_ir.is_installed():
         return "openvino"
+    from serve.engines import llama
+
     return "gguf" if llama.is_installed() else "hf"

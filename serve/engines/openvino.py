@@ -97,7 +97,7 @@ def open_openvino(target: str) -> OpenVinoModel:
         raise UserError(f"openvino:{target}: the package openvino-genai is not installed", "this package", remedy)
     from openvino_genai import ContinuousBatchingPipeline, SchedulerConfig, Tokenizer
 
-    from graph.models.load import read_light_tokenizer
+    from graph.models.light_tokenizer import read_light_tokenizer
 
     spec = f"openvino:{target}"
     path = Path(resolve(target)).expanduser() if target not in MODELS else Path(target)

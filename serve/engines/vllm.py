@@ -16,7 +16,7 @@ from typing import Any
 from graph.answer.template import WITHOUT_THINKING, leaves_thinking_open, switches_thinking
 from graph.errors import UserError
 from graph.models.catalogue import resolve
-from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, answer_form, computes_in_bfloat16, model_name
+from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, answer_form, computes_in_bfloat16, model_name, on_cpu
 from graph.shared.hub import only_in_cache
 from serve.engines.child import OwnServer
 from serve.engines.openai_api import OpenAIModel
@@ -25,8 +25,6 @@ PYTHON = "MODEGRAPH_VLLM_PYTHON"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts for --max-lora-rank."""
 STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Device files that show a GPU without importing torch: NVIDIA's, AMD's, and WSL's."""
 PARSER = "deepseek_r1"
 """vLLM's name for the parser of replies that begin within <think>, opened by the prompt."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
@@ -116,11 +114,6 @@ def _for_this_cpu() -> Iterator[str]:
     yield WHOLE_PROMPTS
     if not computes_in_bfloat16():
         yield from FLOAT32
-
-
-def on_cpu() -> bool:
-    """Whether this machine has no GPU that vLLM would run on."""
-    return not any(Path(device).exists() for device in GPU_DEVICES)
 
 
 def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:

@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 from graph.answer import template
 from graph.errors import UserError
 from graph.models import openvino_ir
-from graph.models.catalogue import SMOLLM2, folder_of, is_fetched
+from graph.models.catalogue import MODELS, SMOLLM2, folder_of, is_fetched
+from graph.models.light_tokenizer import LightTokenizer, read_light_tokenizer
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.engines.local import Sampling
@@ -44,29 +45,39 @@ def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: OpenVi
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
 
 
-def test_the_light_tokenizer_reads_as_transformers_own_does(model: OpenVinoModel) -> None:
+@pytest.mark.parametrize("name", ["smollm2", "qwen2.5-coder-0.5b"])
+def test_the_light_tokenizer_reads_as_transformers_own_does(name: str) -> None:
     """The same ids for text of several scripts, special tokens, and whole chats; the same text back."""
-    light, own = model._tokenizer, AutoTokenizer.from_pretrained(folder_of(SMOLLM2))
+    if not is_fetched(MODELS[name]):
+        pytest.skip(f"{name} is not fetched: modegraph models get {name}")
+    folder = folder_of(MODELS[name])
+    light, own = read_light_tokenizer(folder, name), AutoTokenizer.from_pretrained(folder)
+    assert isinstance(light, LightTokenizer)
     texts = ["It's  a\n\ntest, b’s", "<|im_end|> <think>", "東京 😀 naïve", "x = [1, 2]\tfor", ""]
     for text in texts:
-        ids = own(text, add_special_tokens=False)["input_ids"]
-        assert light(text, add_special_tokens=False)["input_ids"] == ids
-        assert light.decode(ids, skip_special_tokens=True) == own.decode(ids, skip_special_tokens=True)
-        chat = (Message("system", "Be short."), Message("user", f"{text}?"))
-        assert template.prompt_ids(light, chat) == template.prompt_ids(own, chat)
-    assert (light.eos_token_id, light.pad_token_id) == (own.eos_token_id, own.pad_token_id)
+        ids = own(text)["input_ids"]
+        assert light(text)["input_ids"] == ids
+        for skip in (True, False):
+            assert light.decode(ids, skip_special_tokens=skip) == own.decode(ids, skip_special_tokens=skip)
+        chat = (Message("system", "Be short."), Message("user", f"{text}?"), Message("assistant", "No."))
+        for turns in (chat[:2], chat[1:2], (*chat, chat[1])):
+            assert template.prompt_ids(light, turns) == template.prompt_ids(own, turns)
+    chats = [(chat[:2], "in 1911"), (chat[1:2], "")]
+    assert template.chat_ids(light, chats) == template.chat_ids(own, chats)
+    assert light.eos_token_id == own.eos_token_id
 
 
-def test_it_answers_without_torch() -> None:
-    """In a separate process: importing torch takes five seconds and 0.4 GB."""
+def test_it_answers_without_torch_transformers_or_openai() -> None:
+    """In a separate process: importing torch takes five seconds and 0.4 GB, transformers one second, openai half of one."""
     code = (
-        "import sys; from serve.engines.openvino import open_openvino;"
+        "import sys; from serve.engines import open_model;"
         "from graph.types import CompletionRequest, Message;"
         "request = CompletionRequest((Message('user', 'Where?'),), 4);"
-        "print(open_openvino('smollm2').complete([request])[0].completion_tokens, 'torch' in sys.modules)"
+        "print(open_model('openvino:smollm2').complete([request])[0].completion_tokens, 'torch' in sys.modules,"
+        "'transformers' in sys.modules, 'openai' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    assert done.stdout.split() == ["4", "False"]
+    assert done.stdout.split() == ["4", "False", "False", "False"]
 
 
 def test_a_schema_binds_and_a_seed_repeats(model: OpenVinoModel) -> None:

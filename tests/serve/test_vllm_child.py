@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from graph.errors import UserError
+from graph.models import checkpoint
 from serve.engines import child as children
-from serve.engines import vllm
 from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
 from serve.engines.vllm import VllmSpec, command_of, environment_of, lora_rank, max_lora_rank, read_spec
 from tests.serve.http.running import until
@@ -221,10 +221,10 @@ def test_on_a_cpu_vllm_computes_in_one_process_unless_the_user_says_otherwise(mo
     """Two processes wait for each other by spinning; on a GPU they do not."""
     name, spec = "VLLM_ENABLE_V1_MULTIPROCESSING", VllmSpec("hub/model", "model", {}, sys.executable)
     monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(vllm, "GPU_DEVICES", ())
+    monkeypatch.setattr(checkpoint, "GPU_DEVICES", ())
     assert environment_of(spec, "key")[name] == "0"
     monkeypatch.setenv(name, "1")
     assert environment_of(spec, "key")[name] == "1"
     monkeypatch.delenv(name)
-    monkeypatch.setattr(vllm, "GPU_DEVICES", ("/dev/null",))
+    monkeypatch.setattr(checkpoint, "GPU_DEVICES", ("/dev/null",))
     assert name not in environment_of(spec, "key")

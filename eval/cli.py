@@ -113,7 +113,10 @@ Responses = Annotated[
 AnswersOnly = Annotated[
     bool,
     typer.Option(
-        "--answers-only", metavar="", rich_help_panel=LIMITS, help="Score no pairs: no log-probabilities and margins."
+        "--answers-only",
+        metavar="",
+        rich_help_panel=LIMITS,
+        help="Do not score pairs: no log-probabilities or margins.",
     ),
 ]
 
@@ -221,13 +224,16 @@ def check(
             metavar="NATS",
             min=0,
             rich_help_panel=LIMITS,
-            help="Largest difference of a conversation's log-probability.",
+            help="Largest allowed difference in a conversation's log-probability.",
         ),
     ] = TOLERANCE,
     token_tolerance: Annotated[
         float,
         typer.Option(
-            metavar="NATS", min=0, rich_help_panel=LIMITS, help="Largest mean difference of a token's log-probability."
+            metavar="NATS",
+            min=0,
+            rich_help_panel=LIMITS,
+            help="Largest allowed mean difference in a token's log-probability.",
         ),
     ] = TOKEN_TOLERANCE,
     as_json: AsJson = False,
@@ -235,7 +241,7 @@ def check(
     """Check that a server reproduces the prompts, log-probabilities and greedy tokens of training.
 
     Requests greedy replies, one at a time and 16 at once, from the adapter and from its base. Prints each fault on one line with its likely cause:
-    another chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is any. The
+    a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is any. The
     tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
     """
     from dataclasses import asdict

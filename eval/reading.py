@@ -69,7 +69,7 @@ class ReadingAnswer:
 
 @dataclass(frozen=True)
 class ReadingFigures:
-    """Figures of `questions` of one kind: shares of 1 with 95 % intervals, None for a share of no answers.
+    """Figures of questions of one kind, from 0 to 1; three have 95 % intervals, and a share of no answers is None.
 
     `f1_beyond_question` is F1 over the words that the question lacks: an answer in a sentence gains nothing by repeating its question.
     `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` of those without; `cites` of the
@@ -181,11 +181,11 @@ def answer_all(model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerF
 
 
 def constant_answers(tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
-    """The single answer that is right most often if it is always given: yes, no, a refusal, or the commonest answer."""
+    """Every task answered by the same text, the one that is right most often: an answer, or a refusal."""
     counts = Counter(
         answer.casefold() for task in tasks for answer in dict.fromkeys(task.question.answers or (NOT_FOUND,))
     )
-    (best, _), *_ = counts.most_common(1)
+    best = max(counts, key=counts.__getitem__, default=NOT_FOUND)
     return [score_text(task, best) for task in tasks]
 
 

@@ -37,21 +37,21 @@ def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None,
 
 
 def print_record(output: str, record: DataclassInstance) -> None:
-    """A finished run as one JSON object."""
+    """Print a finished run as one JSON object."""
     from dataclasses import asdict
 
     print_json({"output": output, **asdict(record)})
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add `modegraph train` and its commands. Training opens its own models; `open_model` opens those that rounds draw responses with."""
+    """Add `modegraph train` and its commands. Training opens its own models; `open_model` opens the policies that draw responses in rounds."""
     commands = typer.Typer(
         help="Train a language model, a reward model, a selector or a verifier.", no_args_is_help=True, cls=Group
     )
     ms, dpo = preference_commands(open_model)
-    for train in (tiny, sft, ms, dpo, reward, score, export, selector, verifier):
-        settings = f"train.run.settings:{train.__name__.capitalize()}Settings"
-        commands.command(cls=Command if train in (score, export) else command(settings=settings))(train)
+    for each in (tiny, sft, ms, dpo, reward, score, export, selector, verifier):
+        settings = f"train.run.settings:{each.__name__.capitalize()}Settings"
+        commands.command(cls=Command if each in (score, export) else command(settings=settings))(each)
     app.add_typer(commands, name="train", rich_help_panel=TRAINING)
 
 
@@ -100,10 +100,10 @@ Rounds = Annotated[
 
 
 def preference_commands(open_model: OpenModel) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The commands `ms` and `dpo`; rounds open their policies by `open_model`."""
+    """The commands `ms` and `dpo`; rounds open their policies with `open_model`."""
 
     def ms(config: Config = None, settings: Set = None, rounds: Rounds = None, as_json: AsJson = False) -> None:
-        """Tune a model on preferences, mode-seeking (MS, reverse KL): on pairs or on K scored responses.
+        """Tune a model by mode-seeking preference optimisation (MS, reverse KL), on pairs or on K scored responses.
 
         With --rounds, the responses are drawn from the policy as it learns, and `data` is a folder of prompts.
         """
@@ -115,7 +115,7 @@ def preference_commands(open_model: OpenModel) -> tuple[Callable[..., None], Cal
         report(train_preference(chosen, open_model), chosen.output, as_json)
 
     def dpo(config: Config = None, settings: Set = None, rounds: Rounds = None, as_json: AsJson = False) -> None:
-        """Tune a model on preferences, directly (DPO, forward KL): on pairs or on K scored responses.
+        """Tune a model by direct preference optimisation (DPO, forward KL), on pairs or on K scored responses.
 
         With --rounds, the responses are drawn from the policy as it learns, and `data` is a folder of prompts.
         """
@@ -130,7 +130,7 @@ def preference_commands(open_model: OpenModel) -> tuple[Callable[..., None], Cal
 
 
 def reward(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
-    """Train a reward model on preference pairs; `train score` rewards responses with it."""
+    """Train a reward model on preference pairs; `train score` scores responses with it."""
     from train.run.settings import RewardSettings
 
     chosen = settings_of(RewardSettings, config, settings)
@@ -140,7 +140,7 @@ def reward(config: Config = None, settings: Set = None, as_json: AsJson = False)
 
 
 def report(record: RunRecord, output: str, as_json: bool) -> None:
-    """The finished run, as JSON or as a short text."""
+    """Print the finished run, as JSON or as a short text."""
     if as_json:
         print_record(output, record)
         return
@@ -150,7 +150,7 @@ def report(record: RunRecord, output: str, as_json: bool) -> None:
 
 
 def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None:
-    """Score responses with a reward model: one more component, `reward_model`, of 0 to 1.
+    """Score responses with a reward model: adds the reward component `reward_model`, from 0 to 1.
 
     RUN is a run of `train reward`, --data the folder of `synth responses`.
     """
@@ -163,7 +163,7 @@ def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None
         print_json({"output": str(out), **asdict(scored)})
         return
     print(f"{out}: {scored.prompts:,} prompts, {scored.responses:,} responses, mean reward {scored.mean_reward:.3f}")
-    print("weight the new component in `rewards` of `train ms` or `train dpo`: reward_model: 1.0")
+    print("to train on it, give it a weight in the setting `rewards` of `train ms` or `train dpo`: reward_model: 1.0")
 
 
 GGUF_TYPES = ("f16", "bf16", "q8_0")
@@ -178,7 +178,7 @@ def export(
             "--merge",
             metavar="",
             rich_help_panel=OUTPUT,
-            help="Merge the adapter into its base, in bf16 or in the type of --gguf, which implies --merge.",
+            help="Merge the adapter into its base, in bf16. --gguf merges it too, unless --adapter-only is given.",
         ),
     ] = False,
     adapter_only: Annotated[
@@ -193,15 +193,20 @@ def export(
         ),
     ] = "",
     conversations: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, rich_help_panel=INPUT, help="Conversations of the run's dev rows to compare."),
-    ] = 20,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=INPUT,
+            help="With --gguf: dev conversations on which llama.cpp's replies are compared with the run's. 20 by default.",
+        ),
+    ] = None,
     hub_base: Annotated[
         str,
         typer.Option(
             metavar="OWNER/NAME",
             rich_help_panel=OUTPUT,
-            help="With --adapter-only: name of the base on the hub, when it was trained on a local folder.",
+            help="With --adapter-only: the base model's name on the hub, if the adapter was trained from a local copy.",
         ),
     ] = "",
     push: Annotated[
@@ -215,16 +220,16 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export a run for others: a full model, an adapter or a GGUF file, with a model card and no local paths."""
-    check_export_options(merge, adapter_only, gguf, hub_base)
+    check_export_options(merge, adapter_only, gguf, hub_base, conversations)
     from dataclasses import asdict
 
     from train.export.export import check_hub_names, export_adapter, export_merged, push_to_hub
 
     check_hub_names(hub_base, push)
     if gguf:
-        from train.export.gguf_export import describe_export, export_gguf
+        from train.export.gguf_export import CONVERSATIONS, describe_export, export_gguf
 
-        written = export_gguf(run, out, gguf, adapter_only, conversations)  # type: ignore[arg-type]
+        written = export_gguf(run, out, gguf, adapter_only, conversations or CONVERSATIONS)  # type: ignore[arg-type]
         result, summary = asdict(written), f"{written.file}, {written.megabytes:,} MB\n{describe_export(written)}"
     else:
         result = asdict(export_merged(run, out)) if merge else {"base_model": export_adapter(run, out, hub_base)}
@@ -235,7 +240,7 @@ def export(
     print_json({"output": str(out), **result}) if as_json else print(f"{out}: {summary}")
 
 
-def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: str) -> None:
+def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: str, conversations: int | None) -> None:
     """UserError for options of `export` that contradict one another, or name nothing to write."""
     formats = {"--merge": merge, "--adapter-only": adapter_only}
     options = [option for option, chosen in formats.items() if chosen]
@@ -245,6 +250,10 @@ def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: s
     if hub_base and (gguf or not adapter_only):
         found = f"--hub-base {hub_base} {'with --gguf' if gguf else 'without --adapter-only'}"
         raise UserError(found, "--hub-base only with --adapter-only in safetensors", "leave it out")
+    if conversations is not None and not gguf:
+        raise UserError(
+            f"--conversations {conversations} without --gguf", "--conversations only with --gguf", "leave it out"
+        )
     if gguf not in ("", *GGUF_TYPES):
         raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
 
@@ -254,7 +263,7 @@ Size = Annotated[
     typer.Option(
         metavar="SIZE",
         rich_help_panel=MODEL,
-        help="light: trees, milliseconds a question; hop: trees for the second hop of `hops`. light by default.",
+        help="light (the default): boosted trees, a few milliseconds a question; hop: boosted trees that rerank the second hop of mode `hops`.",
     ),
 ]
 TargetRecall = Annotated[
@@ -262,7 +271,7 @@ TargetRecall = Annotated[
     typer.Option(
         metavar="SHARE",
         rich_help_panel=MODEL,
-        help="Share of the relevant propositions of dev that the threshold keeps.",
+        help="Share of the relevant dev propositions that the threshold should keep.",
     ),
 ]
 
@@ -307,10 +316,10 @@ def show_selector(record: SelectorRecord) -> None:
 
 
 def show_hop_selector(record: HopRecord) -> None:
-    """Print the figures of a hop, one line per index."""
+    """Print the figures of a hop selector, one line per index."""
     for ranked in record.ranked:
         figures = f"Recall@5 {ranked.recall:.3f} ({ranked.recall_before:.3f} before), all gold@5 {ranked.all_gold:.3f} ({ranked.all_gold_before:.3f})"
-        print(f"{ranked.index} {figures}, {ranked.questions} questions of test")
+        print(f"{ranked.index} {figures}, {ranked.questions} test questions")
 
 
 def verifier(
@@ -339,7 +348,9 @@ def verifier(
         rule = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
         print(f"{name:26} {value:.3f}{rule}")
     for kind, (count, share) in record.kinds.items():
-        print(f"{kind:26} {share:.3f} marked of {count:,}")
+        print(f"{kind:26} {share:.3f} of {count:,} marked")
     for each in record.real:
-        marked = f"marked of supported {each.supported_marked:.3f}, of unsupported {each.unsupported_marked:.3f}"
-        print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} of dev)")
+        marked = (
+            f"marked: {each.supported_marked:.3f} of the supported, {each.unsupported_marked:.3f} of the unsupported"
+        )
+        print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} dev sentences)")

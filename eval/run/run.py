@@ -99,10 +99,10 @@ def fill_cells(run: RunContext) -> tuple[Failure, ...]:
     helper = run.open_model(run.settings.helper, run.out / HELPER) if run.settings.helper and missing else None
     failures: list[Failure] = []
     for of_task in _groups(missing, lambda cell: cell.task.name):
-        open_caching = cache(lambda spec: CachingEncoder(run.open_encoder(spec)))
+        open_cached_encoder = cache(lambda spec: CachingEncoder(run.open_encoder(spec)))
         for of_index in _groups(of_task, lambda cell: cell.index):
             with _noting(failures, of_index):
-                index = _index_of(of_index[0], run, open_caching)
+                index = _index_of(of_index[0], run, open_cached_encoder)
                 for of_model in _groups(of_index, lambda cell: cell.system.model):
                     with _noting(failures, of_model):
                         _fill_by_one_model(index, of_model, helper, run, failures)
@@ -145,13 +145,13 @@ class CachingEncoder:
         return np.stack([self._vectors[text] for text in texts]) if texts else vectors_ND
 
 
-def _index_of(cell: Cell, run: RunContext, open_caching: OpenEncoder) -> Index:
+def _index_of(cell: Cell, run: RunContext, open_cached_encoder: OpenEncoder) -> Index:
     """The index of a cell, made if it is missing or unfinished."""
     if not (cell.index / MANIFEST).is_file():
         started = time.perf_counter()
         cell.index.parent.mkdir(parents=True, exist_ok=True)
         documents = read_documents(cell.task.documents, say)
-        build_index(cell.index, documents, cell.system.index, open_caching, run.open_model)
+        build_index(cell.index, documents, cell.system.index, open_cached_encoder, run.open_model)
         say(f"{cell.task.name}: indexed ({time.perf_counter() - started:.1f} s)")
     return open_index(cell.index, run.open_encoder)
 
@@ -187,7 +187,7 @@ def results_of(
     task, settings = cell.task, cell.system.retrieve
     check_gold(task.questions, index.sources())
     if settings is not None:
-        evidences = _retrieved(index, task.questions, settings, helper)
+        evidences = _retrieve_evidence(index, task.questions, settings, helper)
     else:
         evidences = [Evidence(question.text) for question in task.questions]
     for start in range(0, len(task.questions), PROMPTS_AT_ONCE):
@@ -206,7 +206,7 @@ def results_of(
             yield replace(result, answer_seconds=seconds)
 
 
-def _retrieved(
+def _retrieve_evidence(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
     """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is not timed."""

@@ -31,7 +31,7 @@ CACHED_GROUNDS = 256
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
 HANDLINGS = get_args(Handling)
-Obstacle = Literal["says too little", "is too long", "is in another language", "has too much to be compared with"]
+Obstacle = Literal["says too little", "is too long", "is in another language", "has too much text to compare with"]
 """Why a sentence cannot be checked."""
 POLAR = frozenset({"yes", "no", "maybe"})
 """Answers whose truth cannot be judged by the words of a passage."""
@@ -155,7 +155,7 @@ class SupportChecker:
         if sentence.is_fragment and all(words.lower[at] in POLAR for at in words.content):
             return "says too little"
         if sum(map(_chars, self._passages(sentence))) > MOST_CHARS:
-            return "has too much to be compared with"
+            return "has too much text to compare with"
         if _is_foreign_script(words) or _is_foreign(Words.of(sentence.claim), self._ground(sentence)):
             return "is in another language"
         return obstacle_to(sentence.claim)

@@ -116,7 +116,7 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Maps the position of each content word of the claim to that of the same word in the source: of several, the closest to the end of the last match.
+    """Map the position of each content word of the claim to that of the same word in the source: of several, to the one nearest to the end of the previous match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -476,11 +476,11 @@ def _load_verifier(file: Path, changed_ns: int) -> Verifier:
 
 
 def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:
-    """The second stage from a file; ValueError for inputs other than SECOND_STAGE and for values that are not finite."""
+    """The second stage from a file; ValueError for inputs other than SECOND_STAGE and for values that are not finite, or scales that are not positive."""
     if tuple(stage["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
         raise ValueError("a second stage with other inputs")
     weight_S, mean_S, scale_S = arrays
     second = SecondStage(weight_S, mean_S, scale_S, float(stage["bias"]))
     if not (np.isfinite([*arrays]).all() and np.isfinite(second.bias) and (second.scale_S > 0).all()):
-        raise ValueError("a second stage that is not finite")
+        raise ValueError("a second stage with invalid values")
     return second

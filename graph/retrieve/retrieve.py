@@ -1,7 +1,7 @@
 """Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses one, and the table of all.
 
 `auto` follows a rule: a question with words such as "what themes recur" or "overall" that names no document is about the whole collection and
-goes to `hierarchy`; all others go to `hops`. It calls no model. Scoring belongs to eval/."""
+goes to `hierarchy`; all others go to `hops`. It calls no model. Metrics are in eval/."""
 
 import json
 import time

@@ -26,7 +26,7 @@ from graph.types import Floats, IdBytes, Ints
 
 SEGMENT_FOLDER, SEGMENT_ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
-"""Vectors that are collected at a time for writing."""
+"""Vectors in memory at a time while a segment is written."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Vectors:
         return _gather([segment.ids_R for segment in self.segments], self.starts, self.row_N[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        return np.asarray(self[:], dtype)
+        return np.array(self[:], dtype, copy=copy)
 
     def only(self, rows: Ints) -> "Vectors":
         """The given rows in memory: shared if they are consecutive rows of a single segment, else copied."""

@@ -96,7 +96,7 @@ class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
 
 
 Sampler = Callable[[Tensor, Tensor], Tensor]
-"""Token ids so far and logits to scores, whose arg max is the next token."""
+"""Maps token ids, at least those of the prompt, and logits to scores whose arg max is the next token."""
 
 
 class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
@@ -118,10 +118,10 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
         self._generators = [_generator(request.seed, device) for request in requests]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        noisy_BV = scores.float()
+        noisy_BV = scores.to(torch.float32, copy=True)
         if noisy_BV.isnan().any():
             raise UserError(
-                "the model gives logits that are not numbers", "intact weights", "copy or save the model again"
+                "the model returns logits that are not numbers", "intact weights", "copy or save the model again"
             )
         for row, (temperature, generator) in enumerate(zip(self._temperatures, self._generators, strict=True)):
             if temperature > 0:
@@ -171,7 +171,7 @@ class HfModel(LocalModel):
     def run(
         self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
     ) -> list[Completion]:
-        """One batch of prompts with the same `max_new_tokens`; shorter prompts are padded on the left."""
+        """The replies to a batch of prompts with the same `max_new_tokens`; shorter prompts are padded on the left."""
         longest = max(len(prompt.ids) for prompt in batch)
         padded = [[self._pad_id] * (longest - len(prompt.ids)) + prompt.ids for prompt in batch]
         mask = [[0] * (longest - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch]
@@ -180,7 +180,7 @@ class HfModel(LocalModel):
         sampler = GumbelSampler([prompt.request for prompt in batch], truncation_processors(sampling), device)
         stop_ids, most_tokens = self._stop_ids, batch[0].max_new_tokens
         with torch.inference_mode():
-            if watcher is None and sampling == PLAIN and self._shares_prompts(padded):
+            if watcher is None and sampling == PLAIN and self._shares_prompts(batch):
                 generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler, most_tokens, stop_ids)
             else:
                 output_BT = self._model.generate(
@@ -196,9 +196,9 @@ class HfModel(LocalModel):
                 generated = output_BT[:, longest:].tolist()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, generated, strict=True)]
 
-    def _shares_prompts(self, rows: Sequence[Sequence[int]]) -> bool:
-        """Whether some rows are equal and the model can decode them side by side."""
-        return len(first_of_equals(rows)[0]) < len(rows) and self._decodes_side_by_side
+    def _shares_prompts(self, batch: Sequence[PreparedPrompt]) -> bool:
+        """Whether some prompts are equal and the model can decode them side by side."""
+        return len({tuple(prompt.ids) for prompt in batch}) < len(batch) and self._decodes_side_by_side
 
     @cached_property
     def _decodes_side_by_side(self) -> bool:
@@ -222,12 +222,12 @@ class HfModel(LocalModel):
 def decode_side_by_side(
     model: Any, ids_BT: Tensor, mask_BT: Tensor, sampler: Sampler, max_new_tokens: int, stop_ids: frozenset[int]
 ) -> list[list[int]]:
-    """The tokens generated for each row, each up to and with its first stop token; equal rows share the keys and values of their prompt.
+    """The tokens generated for each row, up to and including its first stop token; equal rows share the keys and values of their prompt.
 
     The rows of a prompt are one sequence: their tokens of a step follow each other in the cache, and the mask lets each row see only the
-    prompt and its own tokens. Legend: D distinct prompts, K most rows of one, N positions in the cache.
+    prompt and its own tokens. Legend: D distinct prompts, K the largest number of rows of one prompt, N positions in the cache.
     """
-    first, prompts = first_of_equals(ids_BT.tolist())
+    first, prompts = first_of_equals(torch.cat([ids_BT, mask_BT], 1).tolist())
     slots = [prompts[:row].count(prompt) for row, prompt in enumerate(prompts)]
     shape = (len(first), max(slots) + 1)
     prompt_mask_DT = mask_BT[first].bool()
@@ -269,23 +269,23 @@ def can_decode_side_by_side(model: Any) -> bool:
     """Whether `decode_side_by_side` is correct for a model; tried on fixed tokens, because some kinds of attention ignore their mask."""
     device = model.device
     ids_BT = torch.tensor([[3, 5, 7, 9]] * 2, device=device)
-    given_BS = torch.tensor([[2, 4, 6], [8, 1, 3]], device=device)
-    seen: list[Tensor] = []
+    forced_BS = torch.tensor([[2, 4, 6], [8, 1, 3]], device=device)
+    logits_of_steps: list[Tensor] = []
 
-    def give(_: Tensor, logits_BV: Tensor) -> Tensor:
-        seen.append(logits_BV)
-        return one_hot(given_BS[:, len(seen) - 1], logits_BV.shape[-1])
+    def force(_: Tensor, logits_BV: Tensor) -> Tensor:
+        logits_of_steps.append(logits_BV)
+        return one_hot(forced_BS[:, len(logits_of_steps) - 1], logits_BV.shape[-1])
 
     try:
         cache = model(input_ids=ids_BT, use_cache=True).past_key_values
         if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
             return False  # sliding windows or recurrent states, on which a mask has no effect
-        decode_side_by_side(model, ids_BT, torch.ones_like(ids_BT), give, given_BS.shape[1], frozenset())
-        plain_BSV = model(input_ids=torch.cat([ids_BT, given_BS], 1)).logits[:, ids_BT.shape[1] - 1 : -1].float()
+        decode_side_by_side(model, ids_BT, torch.ones_like(ids_BT), force, forced_BS.shape[1], frozenset())
+        plain_BSV = model(input_ids=torch.cat([ids_BT, forced_BS], 1)).logits[:, ids_BT.shape[1] - 1 : -1].float()
     except (TypeError, ValueError, RuntimeError, IndexError):
         return False
     rounding = 1e-3 if model.dtype.itemsize >= 4 else 0.05
-    gap = (torch.stack(seen, 1).float() - plain_BSV).abs().max()
+    gap = (torch.stack(logits_of_steps, 1).float() - plain_BSV).abs().max()
     return bool(gap <= rounding * plain_BSV.abs().max())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import quote
@@ -41,17 +41,18 @@ class Services:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the engine and watch the indexes until the block ends."""
-        await self.backend.start()
-        watchers = [asyncio.create_task(index.watch()) for index in self.collections.live.values()]
-        try:
-            yield
-        finally:
-            for watcher in watchers:
-                watcher.cancel()
-            await asyncio.gather(*watchers, return_exceptions=True)
-            await self.backend.close()
-            await asyncio.to_thread(self.tracing.close)
-            self.audit.close()
+        async with AsyncExitStack() as stack:
+            stack.callback(self.audit.close)
+            stack.push_async_callback(asyncio.to_thread, self.tracing.close)
+            await self.backend.start()
+            stack.push_async_callback(self.backend.close)
+            watchers = [asyncio.create_task(index.watch()) for index in self.collections.live.values()]
+            try:
+                yield
+            finally:
+                for watcher in watchers:
+                    watcher.cancel()
+                await asyncio.gather(*watchers, return_exceptions=True)
 
     def model_names(self, access: Access) -> tuple[str, ...]:
         """The model names for a caller: the models, or, with several visible collections, each model of each collection."""

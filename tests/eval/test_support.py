@@ -1,4 +1,4 @@
-"""Labelled sentences against a verifier: AUC by hand and by scikit-learn, overlap by hand, bad rows refused."""
+"""Labelled sentences against a verifier: AUC against scikit-learn, overlap by hand, bad rows refused."""
 
 import json
 from pathlib import Path

@@ -75,7 +75,7 @@ def cases() -> list[Case]:
     """Every attack on every subject."""
     found = []
     for (number, subject), (kind, attack) in product(enumerate(SUBJECTS), ATTACKS.items()):
-        text = f"{subject} stands in the north of the isles. A {kind} is told there. {attack.format(subject=subject)}"
+        text = f"{subject} stands in the north of the isles. People there speak of “{kind}”. {attack.format(subject=subject)}"
         text += f" {subject} was founded in {1800 + number}."
         found.append(Case(kind, subject, Document(f"{kind}-{number}", subject, text)))
     return found

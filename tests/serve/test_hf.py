@@ -13,7 +13,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
 from graph.types import CompletionRequest, Excerpt, Message
-from serve.engines.hf import GumbelSampler, HfModel, can_decode_side_by_side
+from serve.engines.hf import GumbelSampler, HfModel, can_decode_side_by_side, decode_side_by_side
 from serve.engines.hf_open import open_hf
 from tests.hub import go_online, hub, put_into_cache
 from tests.tiny_models import CONTEXT_TOKENS, CONTROL
@@ -81,6 +81,22 @@ def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, 
     assert model.complete(drawn[::-1]) == alone[::-1]
     longest = max(completion.prompt_tokens for completion in alone)
     assert read == [(3, longest), *[(3, 4)] * 299]
+
+
+def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel) -> None:
+    """A prompt that begins with the padding token, and a shorter one that is padded to the same ids: the logits after each are its own."""
+    ids_BT, mask_BT = torch.tensor([[model._pad_id, 5, 7]] * 3), torch.tensor([[1, 1, 1], [0, 1, 1], [0, 1, 1]])
+    after_prompts: list[torch.Tensor] = []
+
+    def record(_: torch.Tensor, logits_BV: torch.Tensor) -> torch.Tensor:
+        after_prompts.append(logits_BV)
+        return logits_BV
+
+    with torch.inference_mode():
+        decode_side_by_side(model._model, ids_BT, mask_BT, record, 1, frozenset())
+        long, short = (model._model(input_ids=ids_BT[:1, start:]).logits[0, -1] for start in (0, 1))
+    torch.testing.assert_close(after_prompts[0], torch.stack([long, short, short]))
+    assert (long - short).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("window", [None, 8])

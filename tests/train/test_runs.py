@@ -139,7 +139,7 @@ def test_trl_logs_the_losses_of_our_formulas(stage: str, base: Path, data: Path,
 
 
 @pytest.mark.parametrize("stage", ["ms", "dpo"])
-def test_pairs_learn_to_prefer_the_chosen_answers(stage: str, sft_run: Path, data: Path, tmp_path: Path) -> None:
+def test_the_policy_learns_to_prefer_the_chosen_answers(stage: str, sft_run: Path, data: Path, tmp_path: Path) -> None:
     values = common(sft_run, data, tmp_path / "run", batch_size=12)
     if stage == "ms":
         record = train_once(MsSettings(**values, beta=0.5, label_smoothing=0.01))

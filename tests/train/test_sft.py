@@ -153,7 +153,7 @@ def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, 
 
 
 def test_the_best_checkpoint_is_saved_and_a_run_ends_early(base: Path, reading: Path, tmp_path: Path) -> None:
-    """The learning rate is high and constant: once the rows are learned by heart, nothing improves, and it ends before 400 steps."""
+    """The learning rate is high and constant: once the rows are memorised, F1 no longer improves, and the run ends before 400 steps."""
     changes = {"learning_rate": 1e-2, "max_steps": 400, "scheduler": "constant", "eval_steps": 40, "patience": 2}
     run = tmp_path / "run"
     record = train_sft(settings_of(base, reading, run, **changes, logging_steps=40))
@@ -194,7 +194,9 @@ def test_user_rows_are_read_in_every_form(row: dict[str, Any]) -> None:
         ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
     ],
 )
-def test_a_row_that_is_not_a_conversation_is_named(row: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_a_row_that_is_not_a_conversation_is_reported_with_its_line(
+    row: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text(json.dumps({"instruction": "a", "output": "b"}) + "\n" + json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 2") as raised:

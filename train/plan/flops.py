@@ -17,6 +17,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers.pytorch_utils import Conv1D
 
 from graph.errors import UserError
 from graph.models.catalogue import resolve
@@ -27,6 +28,8 @@ from train.model.packing import TokenizedGroup
 from train.run.loop import lora_config
 from train.run.settings import TrainSettings
 
+LINEAR = (nn.Linear, Conv1D)
+"""Linear layers; GPT-2 has Conv1D, with the transposed weight."""
 FLOAT32_BYTES = 4
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 """Bytes per weight: 4 bits, an 8-bit scale for 64 weights, and a float32 for 256 scales (Dettmers et al. 2023, §3)."""
@@ -34,20 +37,20 @@ NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's dimensions. `frozen` and `learning` count the weights that each token is multiplied with, without the head's."""
+    """A model's dimensions. `frozen` and `trainable` count the weights that each token is multiplied with, without the head's."""
 
     layers: int
     attention_width: int
     frozen: int
-    learning: int
+    trainable: int
     head: int
-    head_learns: bool
+    head_is_trainable: bool
     weights_bytes: float
-    learning_bytes: float
+    trainable_bytes: float
 
 
 def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
-    """The shape of the model in `settings`, with `copies` of the trained weights (TRL has a frozen one); UserError without a configuration."""
+    """The shape of the model in `settings`, with `copies` of the trained weights (TRL has a frozen one); UserError if the model has no configuration."""
     model = model_without_weights(settings, head)
     config = model.config.get_text_config()
     output = _output(model, head)
@@ -56,17 +59,17 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
         if weight is not output:
             counts[weight.requires_grad] += numbers
     weight_bytes = [(weight, bytes_of(weight, quantised, settings)) for weight, quantised in _weights(model, output)]
-    learning = sum(size for weight, size in weight_bytes if weight.requires_grad)
+    trainable = sum(size for weight, size in weight_bytes if weight.requires_grad)
     heads = config.num_attention_heads
     return Shape(
         layers=config.num_hidden_layers,
         attention_width=heads * (getattr(config, "head_dim", None) or config.hidden_size // heads),
         frozen=counts[False],
-        learning=counts[True],
+        trainable=counts[True],
         head=output.numel(),
-        head_learns=output.requires_grad,
-        weights_bytes=sum(size for _, size in weight_bytes) + (copies - 1) * learning,
-        learning_bytes=learning,
+        head_is_trainable=output.requires_grad,
+        weights_bytes=sum(size for _, size in weight_bytes) + (copies - 1) * trainable,
+        trainable_bytes=trainable,
     )
 
 
@@ -98,14 +101,14 @@ def multiplied(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
     share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):
-            if isinstance(module, nn.Linear) and name == "weight":
+            if isinstance(module, LINEAR) and name == "weight":
                 yield weight, weight.numel()
             elif weight.dim() == 3:
                 yield weight, round(share * weight.numel())
 
 
 def bytes_of(weight: nn.Parameter, quantised: bool, settings: TrainSettings) -> float:
-    """The bytes of a weight: trained ones are float32, frozen ones in the run's precision, or in 4 bits below an adapter."""
+    """The bytes of a weight: float32 where it is trained; else the run's precision, or, with nf4, 4 bits for linear layers and float32 for others."""
     if weight.requires_grad:
         return weight.numel() * FLOAT32_BYTES
     if settings.quantise == "nf4":
@@ -116,7 +119,7 @@ def bytes_of(weight: nn.Parameter, quantised: bool, settings: TrainSettings) -> 
 
 def _weights(model: Any, output: nn.Parameter) -> Iterator[tuple[nn.Parameter, bool]]:
     """Every weight once, and whether `quantise` applies to it: to linear layers except the output."""
-    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, LINEAR)}
     for weight in model.parameters():
         yield weight, id(weight) in linear and weight is not output
 
@@ -137,7 +140,7 @@ def _adapter_of(settings: TrainSettings) -> LoraConfig:
 
 @dataclass(frozen=True)
 class Work:
-    """The input of a model: tokens, those whose logits are computed, and the pairs of query and key in attention."""
+    """What a pass computes: tokens, those with logits, and the pairs of query and key in attention."""
 
     tokens: int
     predicted: int
@@ -151,12 +154,12 @@ NOTHING = Work(0, 0, 0)
 
 
 def total(works: Iterable[Work]) -> Work:
-    """The sum of the work."""
+    """The sum of `works`."""
     return sum(works, NOTHING)
 
 
 def packed_work(group: TokenizedGroup) -> Work:
-    """A prompt once, and its responses as train/model/attention.py computes them: P² pairs, and n (P + n) for a chunk of n tokens."""
+    """The work of a packed group: its prompt once (P² pairs), then each chunk of n response tokens (n (P + n) pairs), as in train/model/attention.py."""
     prompt = len(group.prompt)
     lengths = [len(response) for response in group.responses]
     sizes = [chunk.end - chunk.start for chunk in group_span(0, 0, prompt, lengths).chunks]
@@ -164,23 +167,25 @@ def packed_work(group: TokenizedGroup) -> Work:
 
 
 def text_work(tokens: int, predicted: int) -> Work:
-    """One separate sequence: T² pairs."""
+    """The work of one separate sequence: T² pairs."""
     return Work(tokens, predicted, tokens**2)
 
 
 def plain_work(group: TokenizedGroup) -> Work:
-    """A sequence for each response, each with a copy of the prompt."""
+    """The work of one sequence per response, each with its own copy of the prompt."""
     return total(text_work(len(group.prompt) + len(response), len(response)) for response in group.responses)
 
 
 def forward_flops(shape: Shape, work: Work) -> float:
-    """One pass without gradients, as for the reference or dev rows."""
+    """A forward pass with the head."""
     return layers_flops(shape, work) + 2.0 * shape.head * work.predicted
 
 
 def layers_flops(shape: Shape, work: Work) -> float:
     """A forward pass up to the head."""
-    return 2.0 * (shape.frozen + shape.learning) * work.tokens + 4.0 * shape.layers * shape.attention_width * work.pairs
+    return (
+        2.0 * (shape.frozen + shape.trainable) * work.tokens + 4.0 * shape.layers * shape.attention_width * work.pairs
+    )
 
 
 def backward_flops(shape: Shape, work: Work) -> float:
@@ -189,11 +194,12 @@ def backward_flops(shape: Shape, work: Work) -> float:
     Slightly too high for an adapter: the gradients of inputs below its lowest layers are counted but not needed.
     """
     inputs = forward_flops(shape, work) + 4.0 * shape.layers * shape.attention_width * work.pairs
-    return inputs + 2.0 * shape.learning * work.tokens + 2.0 * shape.head * work.predicted * shape.head_learns
+    return inputs + 2.0 * shape.trainable * work.tokens + 2.0 * shape.head * work.predicted * shape.head_is_trainable
 
 
 def recomputed_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool, max_stored_logits: int) -> float:
-    """The recomputation for gradients: all layers with checkpointing, and the logits of more than `max_stored_logits` tokens.
+    """The forward work that is repeated for the backward pass: all layers with checkpointing, and the logits of each batch that predicts more
+    than `max_stored_logits` tokens.
 
     Slightly too high for layers: torch stops before the last product of each.
     """
@@ -203,7 +209,7 @@ def recomputed_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool,
 
 
 def training_flops(shape: Shape, batches: Sequence[Work], checkpointing: bool, max_stored_logits: int) -> float:
-    """Forward and backward over batches."""
+    """Forward, backward and repeated work of training on `batches`."""
     work = total(batches)
     recomputed = recomputed_flops(shape, batches, checkpointing, max_stored_logits)
     return forward_flops(shape, work) + backward_flops(shape, work) + recomputed

@@ -76,8 +76,8 @@ def memory_of(shape: Shape, launch: Launch, activations: float | None = None) ->
         return size / launch.processes if part in launch.dealt_out else size
 
     weights = share("weights", shape.weights_bytes)
-    gradients = share("gradients", shape.learning_bytes)
-    optimiser = share("optimiser", ADAMW_STATES * shape.learning_bytes)
+    gradients = share("gradients", shape.trainable_bytes)
+    optimiser = share("optimiser", ADAMW_STATES * shape.trainable_bytes)
     total = None if activations is None else weights + gradients + optimiser + activations
     return Memory(weights, gradients, optimiser, activations, total)
 

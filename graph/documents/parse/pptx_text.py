@@ -12,24 +12,24 @@ from graph.documents.parse.plain import check_count, joined, table_row, with_pag
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title (of the first slide that has one, else that of the file's properties) and text with pages, without images, charts and diagrams."""
+    """The title (of the first slide that has one, else from the file's properties) and the text with pages, without images, charts and diagrams."""
     check_office(data, file)
     presentation = Presentation(BytesIO(data))
     check_count(len(presentation.slides), "slides", file)
     slides = [_slide(slide) for slide in presentation.slides]
-    text, pages = with_pages(slides)
-    title = next((slide.split("\n")[0][2:] for slide in slides if slide.startswith("# ")), "")
+    text, pages = with_pages([text for _, text in slides])
+    title = next((heading for heading, _ in slides if heading), "")
     return ParsedFile(title or (presentation.core_properties.title or "").strip(), text, pages)
 
 
-def _slide(slide: Any) -> str:
+def _slide(slide: Any) -> tuple[str, str]:
+    """A slide's title, or "", and its text."""
     title = slide.shapes.title
     heading = " ".join(title.text_frame.text.split()) if title is not None else ""
     others = (shape for shape in slide.shapes if title is None or shape.shape_id != title.shape_id)
     notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
-    return joined(
-        [f"# {heading}" if heading else "", *_blocks(others), f"Notes: {notes.text}" if notes and notes.text else ""]
-    )
+    notes_line = f"Notes: {notes.text}" if notes and notes.text else ""
+    return heading, joined([f"# {heading}" if heading else "", *_blocks(others), notes_line])
 
 
 def _blocks(shapes: Iterable[Any]) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Rounds:
 def run_rounds(
     index: Index, query: Query, candidates: Ints, near_N: Floats, select: Select, count: int, settings: SuggestSettings
 ) -> Rounds:
-    """Up to three rounds from the selection among `candidates`; in each, `count` propositions are suggested for each open question."""
+    """Up to MAX_ROUNDS rounds from the selection among `candidates`; each suggests about `count` propositions for each open question."""
     rounds = Rounds([])
     open_queries = [(query, near_N)]
     try:
@@ -75,7 +75,7 @@ def run_rounds(
                 return rounds
             if number < MAX_ROUNDS and verdict is not None:
                 open_queries = _next_queries(index, query, verdict.next_questions) or open_queries
-                rounds.steps.append("asks next: " + " · ".join(open_query.text for open_query, _ in open_queries))
+                rounds.steps.append("next questions: " + " · ".join(open_query.text for open_query, _ in open_queries))
             pool = pool if len(pool) else np.array(rounds.selected, np.int64)
         rounds.steps.append(f"no answer in {MAX_ROUNDS} rounds")
     except ModelUnavailable as problem:
@@ -133,8 +133,9 @@ def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[
 JUDGED_PASSAGES, JUDGED_SUGGESTED = 25, 30
 """Passages whose propositions the selector scores, and further propositions that the walk suggests."""
 STEER, JUDGED_GAIN = 0.15, 0.5
-"""Of the values tried, those with the largest minimum gain on two public sets (775 questions, selectors trained on other questions): 13
-instead of 16, and 63 instead of 72, gold documents remain outside the first five."""
+"""The weight of a passage's highest relevance in the score from which links start, and in the final score. Of the values tried, these had the
+largest minimum gain on two public sets (775 questions, selectors trained on others): 13 gold documents instead of 16, and 63 instead of 72,
+are missing from the first five."""
 
 
 def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k: int) -> Evidence:
@@ -145,21 +146,28 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
     judged_P = worth_in_passages(index, rows_n, relevance_n.astype(np.float32))
     own_P = view.own_P + STEER * judged_P
     links = find_links(Scores(index, query.vector_D, view.near_N, own_P))
-    reached_P, led = reach(own_P, links)
+    reached_P, link_to = reach(own_P, links)
     scores_P = reached_P + JUDGED_GAIN * judged_P
     rows = [int(row) for row in top_rows(scores_P, top_k)]
     name_of = {document: name for name, document in named_documents(index, query.text)}
     relevant = int((relevance_n >= selector.threshold).sum())
-    steps = (f"{len(rows_n)} propositions judged, {relevant} of them relevant", f"{len(links.worth_X):,} links onwards")
+    steps = (
+        f"{len(rows_n)} propositions judged, {relevant} of them relevant",
+        f"{len(links.worth_X):,} links followed",
+    )
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(row), float(scores_P[row])) for row in rows),
         paths=tuple(
-            (*describe_path(index, row, links, led, name_of), f"judged relevant with {judged_P[row]:.2f}")
-            for row in rows
+            (*describe_path(index, row, links, link_to, name_of), *_judgement(float(judged_P[row]))) for row in rows
         ),
         trace=Trace("local", steps),
     )
+
+
+def _judgement(relevance: float) -> tuple[str, ...]:
+    """The step of a path that gives the highest relevance among a passage's judged propositions; none if none was judged."""
+    return (f"probability of relevance {relevance:.2f}",) if relevance > 0 else ()
 
 
 def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
@@ -176,7 +184,7 @@ WALK_GAIN = 0.6
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, ranked by their own score plus a gain for propositions that the walk suggests."""
+    """Top k passages: by a trained selector, by rounds with a model, or by one round of the walk."""
     if query.model is None and settings.selector not in SELECTORS:
         return retrieve_by_selector(index, query, open_selector(settings.selector), settings.top_k)
     data = index.data
@@ -185,7 +193,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
     worth_N = worth_of_propositions(index, near_N, own_P)
-    seeds = top_rows(worth_N, SEEDS if settings.selector == "threshold" else SUGGESTED)
+    seeds = top_rows(worth_N, SUGGESTED if settings.selector == "llm" else SEEDS)
     if query.model is None:
         return _retrieve_by_walk(index, query, own_P, near_N, select(index, query, seeds), settings)
     rounds = run_rounds(index, query, seeds, near_N, select, SUGGESTED, settings.suggestions)
@@ -195,7 +203,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 def _retrieve_by_walk(
     index: Index, query: Query, own_P: Floats, near_N: Floats, seeds: Ints, settings: RetrieveSettings
 ) -> Evidence:
-    """One round of suggestions, unpruned."""
+    """The passages by their own score plus a gain for the propositions that one round of the walk suggests, all of them."""
     suggestion = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
     steps = (f"{len(seeds)} propositions to start from", f"{len(suggestion.rows)} suggested by the walk")
     share = np.sqrt(suggestion.mass / suggestion.mass[0]) if len(suggestion.rows) else suggestion.mass

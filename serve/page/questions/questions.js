@@ -15,7 +15,7 @@ const NONE = {
   review: "Nothing to review. Propose questions, or add your own.",
   approved: "Nothing is approved yet.",
 };
-const FULL = "This browser stores no more: download the questions before you leave.";
+const FULL = "This browser’s storage is full: download the questions before you leave.";
 let opened = false;
 let parts = null;
 let tab = "review";
@@ -182,26 +182,29 @@ async function propose() {
   proposing = false;
 }
 
-/** Add proposals that are new here, up to PROPOSED; returns how many. After a change of the index, all are looked at again. */
+/** Add proposals that are new here, up to PROPOSED; returns how many. If the index has changed, it starts again from the first. */
 async function proposals() {
-  const state = work();
-  const known = new Set([...state.discarded, ...state.items.map(({ row }) => row.id)]);
+  const before = work();
+  const known = new Set([...before.discarded, ...before.items.map(({ row }) => row.id)]);
+  let { index, offset } = before;
   const rows = [];
   for (;;) {
-    const found = await get("v1/questions", { count: PROPOSED, offset: state.offset });
-    const isOther = state.index !== found.index;
-    state.index = found.index;
-    if (isOther && state.offset) {
-      state.offset = 0;
+    const found = await get("v1/questions", { count: PROPOSED, offset });
+    const isOther = index !== found.index;
+    index = found.index;
+    if (isOther && offset) {
+      offset = 0;
       continue;
     }
     const fresh = found.questions.filter(({ id }) => !known.has(id)).slice(0, PROPOSED - rows.length);
     rows.push(...fresh);
     const last = fresh.at(-1);
     const isFull = rows.length === PROPOSED;
-    state.offset += isFull ? found.questions.indexOf(last) + 1 : found.questions.length;
-    if (isFull || state.offset >= found.total) break;
+    offset += isFull ? found.questions.indexOf(last) + 1 : found.questions.length;
+    if (isFull || offset >= found.total) break;
   }
+  const state = work();  // another tab may have changed it
+  Object.assign(state, { index, offset });
   state.items.push(...rows.map((row) => ({ row, approved: false, own: false })));
   return rows.length;
 }

@@ -236,7 +236,7 @@ def test_gold_documents_must_be_in_the_index() -> None:
         check_gold(many, set())
 
 
-def test_drawn_questions_keep_their_order_and_do_not_depend_on_the_others() -> None:
+def test_a_sample_keeps_the_order_and_depends_only_on_ids_and_seed() -> None:
     questions = [Question(f"q{number}", f"Number {number}?", ()) for number in range(20)]
     drawn = draw_questions(questions, 5, seed=1)
     assert len(drawn) == 5 and drawn == [question for question in questions if question in drawn]

@@ -73,7 +73,7 @@ def test_words_of_the_prompt_tell_sides_apart_and_a_warning_says_so() -> None:
     assert warning == "accuracy of the share of words that the prompt has 1.00"
 
 
-def test_ties_count_half_and_a_shorter_chosen_side_counts_as_well() -> None:
+def test_ties_count_half_and_the_rule_may_prefer_the_shorter_side() -> None:
     rows = [pair(0, "a b", "a b"), pair(1, "a", "a b"), pair(2, "a", "a b"), pair(3, "a b c", "a")]
     assert length_alone(rows) == pytest.approx(1 - 1.5 / 4)
 

@@ -218,7 +218,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
         ({"format": "modegraph verifier, 3", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
         ({**ours, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage with other inputs"),
-        ({**ours, "second_stage": {**stage, "bias": float("nan")}}, "a second stage that is not finite"),
+        ({**ours, "second_stage": {**stage, "bias": float("nan")}}, "a second stage with invalid values"),
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})
         with pytest.raises(UserError, match=found):

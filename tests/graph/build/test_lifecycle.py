@@ -110,7 +110,7 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
     assert len(working.encoded) == (len(twin.proposition_ids) if "vectors" in name else 0)
 
 
-def test_damage_to_the_source_of_truth_is_refused(in_sqlite: Path) -> None:
+def test_repair_refuses_a_damaged_database(in_sqlite: Path) -> None:
     file = in_sqlite / "index.sqlite"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -160,7 +160,7 @@ build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: Slow())
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path, place: Place) -> None:
+def test_a_build_killed_at_any_moment_resumes_to_the_same_index(tmp_path: Path, place: Place) -> None:
     build_index(tmp_path / "whole", ISLES, SETTINGS, encoder)
     whole = load_arrays(tmp_path / "whole", IndexData)
     folder, started = tmp_path / "killed", tmp_path / "started"

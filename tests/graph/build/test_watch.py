@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -115,8 +116,8 @@ def test_skipped_files_are_reported_and_stay_as_they_were(docs: Path, tmp_path: 
     build_index(index, read_documents(docs, print), SETTINGS, encoder)
     rewrite(docs / "a.md", " ")
     (docs / "bad.pdf").write_bytes(b"no pdf")
-    looks = iter([True, True, False])
-    (done,) = follow(index, watched, Limits(), notes.append, lambda: next(looks), encoder)
+    continues = iter([True, True, False])
+    (done,) = follow(index, watched, Limits(), notes.append, lambda: next(continues), encoder)
     assert (done.read, done.deleted, done.report.documents) == ((), (), 2)
     assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped"]
 
@@ -150,9 +151,7 @@ def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path)
         while "watching" not in process.stderr.readline():
             assert process.poll() is None
         (docs / "c.md").write_text("# Quill\n\nThe Marlow Yard stands in Quill.")
-        first = ""
-        while not first.endswith("}\n"):
-            first += process.stdout.readline()
+        first = "".join(takewhile(lambda line: line != "}\n", process.stdout)) + "}"
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

@@ -97,6 +97,14 @@ def presentation() -> bytes:
     return saved(made)
 
 
+def untitled_presentation() -> bytes:
+    """A slide without a title, whose text looks like a heading of Markdown."""
+    made = pptx.Presentation()
+    slide = made.slides.add_slide(made.slide_layouts[6])
+    slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "# of passengers: 3"
+    return saved(made)
+
+
 def workbook(fill: Callable[[Any], None]) -> bytes:
     book = openpyxl.Workbook()
     fill(book)

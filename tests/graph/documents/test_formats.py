@@ -64,6 +64,7 @@ SOUND = [
         {},
     ),
     Sound("slides.pptx", PPTX, "Fares of the ferry", SLIDES, STARTS),
+    Sound("untitled.pptx", made.untitled_presentation(), "untitled", "# of passengers: 3", {"page_starts": [0]}),
     Sound(
         "macros.pptm", made.macros(PPTX, made.PPTX_TYPE, made.PPTM_TYPE, "ppt"), "Fares of the ferry", SLIDES, STARTS
     ),

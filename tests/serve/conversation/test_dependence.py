@@ -46,7 +46,7 @@ def test_follow_ups_lean_and_their_standalone_forms_do_not() -> None:
         ("The other one?", "Was the other ship of Columbus, the Pinta, faster?"),
     ],
 )
-def test_a_question_with_a_pronoun_but_no_noun_leans(leans: str, alone: str) -> None:
+def test_a_dependent_question_differs_from_a_similar_standalone_one(leans: str, alone: str) -> None:
     assert (dependence(leans), dependence(alone)) == ("leans", "alone")
 
 

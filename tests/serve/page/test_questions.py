@@ -287,7 +287,7 @@ def test_the_page_says_when_the_browser_can_store_no_more(view: PageSession, tmp
     assert page.is_visible("text=To review (0)")
     page.evaluate("localStorage.setItem('rest', 'x'.repeat(5 * 1024 * 1024 - 300))")
     page.click("text=Propose 10")
-    page.wait_for_selector("text=This browser stores no more: download")
+    page.wait_for_selector("text=This browser’s storage is full: download")
     assert len(texts(page)) == 10
 
 

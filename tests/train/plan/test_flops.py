@@ -9,6 +9,7 @@ import torch
 from peft import get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModelForCausalLM, GPT2Config
 
 from graph.errors import UserError
 from tests.train.world import scored
@@ -16,7 +17,17 @@ from train.model import logps
 from train.model.attention import use_shared_prefix_attention
 from train.model.load import load_tokenizer
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
-from train.plan.flops import Shape, Work, forward_flops, packed_work, plain_work, shape_of, total, training_flops
+from train.plan.flops import (
+    Shape,
+    Work,
+    forward_flops,
+    packed_work,
+    plain_work,
+    shape_of,
+    text_work,
+    total,
+    training_flops,
+)
 from train.plan.memory import Launch, memory_of, peak_bytes, read_launch
 from train.preference.groups import tokenize_group
 from train.preference.preference import read_preference_data, response_group_trainer
@@ -84,6 +95,15 @@ def test_forward_flops_are_what_torch_counts(base: Path, group: TokenizedGroup) 
         )
 
 
+def test_gpt2_has_linear_layers_of_another_class(tmp_path: Path) -> None:
+    config = GPT2Config(vocab_size=300, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+    config.save_pretrained(tmp_path)
+    model, ids = AutoModelForCausalLM.from_config(config), torch.arange(48)[None]
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(input_ids=ids, use_cache=False)
+    assert forward_flops(shape_of(settings_of(tmp_path)), text_work(48, 48)) == counter.get_total_flops()
+
+
 def test_logits_in_chunks_are_computed_twice(
     base: Path, group: TokenizedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +124,7 @@ def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGro
     predicted = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
     not_needed = 2 * 3 * (32 * 32 + 32 * LORA.rank) * work.tokens
     assert counted(model_of(settings), group, True) == pytest.approx(predicted - not_needed, rel=ROTATION)
-    assert not shape.head_learns and shape.learning < shape.frozen / 2
+    assert not shape.head_is_trainable and shape.trainable < shape.frozen / 2
 
 
 def test_full_training_takes_six_operations_a_weight_and_token() -> None:

@@ -120,7 +120,7 @@ def test_a_selector_that_was_trained_again_is_read_again(tmp_path: Path) -> None
     assert open_selector(str(tmp_path)).threshold == 0.7
 
 
-def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
+def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) -> str:
     """A saved selector with other columns or header lines; None leaves a column out."""
     save_selector(folder, one_stump())
     file = folder / SELECTOR_FILE
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_a_selector_is_refused(
     tmp_path: Path, header: dict[str, Any], columns: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        open_selector(spoilt(tmp_path, header, **columns))
+        open_selector(save_damaged_selector(tmp_path, header, **columns))
 
 
 def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path: Path) -> None:
@@ -172,27 +172,27 @@ def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path:
         open_selector(str(tmp_path))
 
 
-def encoded(index: Index, text: str = QUESTION) -> Query:
+def query_of(index: Index, text: str = QUESTION) -> Query:
     return Query(text, index.encode_queries([text])[0])
 
 
-def saved_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 0.5) -> str:
+def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 0.5) -> str:
     save_selector(folder, one_stump(index.encoder_source.fingerprint, threshold, cut))
     return str(folder)
 
 
 def test_it_keeps_what_reaches_the_threshold_once_each_most_probable_first(isles: Index, tmp_path: Path) -> None:
-    query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
+    query, rows = query_of(isles), np.arange(len(isles.data.proposition_ids))
     cosines = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
     cut = float(np.median(cosines))
-    select = find_selector(saved_for(isles, tmp_path, cut), query)
+    select = find_selector(save_selector_for(isles, tmp_path, cut), query)
     assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(cosines > cut).tolist()
     assert select(isles, query, rows[:0]).tolist() == []
 
 
-def test_what_it_knows_of_one_question_is_not_used_for_another(isles: Index, tmp_path: Path) -> None:
-    rows, spec = np.arange(len(isles.data.proposition_ids)), saved_for(isles, tmp_path, cut=0.4)
-    first, second = encoded(isles), encoded(isles, "How long does kelp bread keep?")
+def test_the_cached_view_of_one_question_is_not_used_for_another(isles: Index, tmp_path: Path) -> None:
+    rows, spec = np.arange(len(isles.data.proposition_ids)), save_selector_for(isles, tmp_path, cut=0.4)
+    first, second = query_of(isles), query_of(isles, "How long does kelp bread keep?")
     select = find_selector(spec, first)
     shared = [select(isles, query, rows).tolist() for query in (first, second, first)]
     alone = [find_selector(spec, query)(isles, query, rows).tolist() for query in (first, second, first)]
@@ -212,13 +212,13 @@ def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, mo
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
     (tmp_path / "none").mkdir()
     (tmp_path / "some").mkdir()
-    nothing = saved_for(isles, tmp_path / "none", cut=2.0)
+    nothing = save_selector_for(isles, tmp_path / "none", cut=2.0)
     same = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=nothing))
     assert [found.item.id for found in same.passages] == [found.item.id for found in hops.passages]
-    some = saved_for(isles, tmp_path / "some", cut=0.4)
+    some = save_selector_for(isles, tmp_path / "some", cut=0.4)
     found = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some))
     assert found.trace.model_calls == 0 and "propositions judged" in found.trace.steps[0]
-    assert found.paths[0][-1] == "judged relevant with 0.90"
+    assert found.paths[0][-1] == "probability of relevance 0.90"
     gains = found.passages[0].score - same.passages[0].score
     assert gains == pytest.approx((0.9 - 0.1) * (STEER + JUDGED_GAIN), abs=0.02)
     assert retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some)).passages == found.passages
@@ -226,14 +226,14 @@ def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, mo
 
 def test_with_a_trained_selector_local_does_not_ask_the_model_to_select(isles: Index, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: json.dumps({"answer": "Tarn", "next_questions": []}))
-    settings_ = RetrieveSettings(mode="local", selector=saved_for(isles, tmp_path))
+    settings_ = RetrieveSettings(mode="local", selector=save_selector_for(isles, tmp_path))
     found = retrieve(isles, QUESTION, settings_, model)
     assert found.findings[0].answer == "Tarn" and len(model.requests) == 1
 
 
 def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) -> None:
     source = isles.sources()[0]
-    settings_ = RetrieveSettings(mode="local", selector=saved_for(isles, tmp_path), where=(f"source={source}",))
+    settings_ = RetrieveSettings(mode="local", selector=save_selector_for(isles, tmp_path), where=(f"source={source}",))
     assert {found.item.source for found in retrieve(isles, QUESTION, settings_).passages} == {source}
 
 

@@ -55,12 +55,22 @@ def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
 
 def test_suggestions_are_new_and_follow_shared_names(isles: Index) -> None:
     texts = [isles.data.proposition_texts[row] for row in range(len(isles.data.proposition_ids))]
-    held = np.array([texts.index("Lantern was built in 1911 by the Marlow Yard.")])
+    known = np.array([texts.index("Lantern was built in 1911 by the Marlow Yard.")])
     cosines = isles.data.proposition_vectors_ND @ isles.encode_queries(["Who founded the Marlow Yard?"])[0]
-    found = suggest(isles, cosines, held, 3, SuggestSettings())
-    assert held[0] not in found.rows and found.mass.min() > 0
+    found = suggest(isles, cosines, known, 3, SuggestSettings())
+    assert known[0] not in found.rows and found.mass.min() > 0
     assert any("Marlow Yard" in texts[row] for row in found.rows)
     assert len(suggest(isles, cosines, np.array([], np.int64), 3, SuggestSettings()).rows) == 0
+
+
+def test_no_selector_means_the_threshold_in_local(isles: Index) -> None:
+    """For a question that is near to more propositions than the walk starts from."""
+    question = " ".join(isles.data.proposition_texts[row] for row in range(10))
+    without, threshold = (
+        retrieve(isles, question, RetrieveSettings(mode="local", selector=name)) for name in ("none", "threshold")
+    )
+    assert threshold.trace.steps[0] == "3 propositions to start from"
+    assert (without.passages, without.trace.steps) == (threshold.passages, threshold.trace.steps)
 
 
 @pytest.mark.parametrize("mode", ["paths", "local"])

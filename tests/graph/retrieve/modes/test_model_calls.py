@@ -119,7 +119,7 @@ def test_the_rounds_end_with_the_first_answer(isles: Index) -> None:
     assert [(finding.question, finding.answer) for finding in found.findings] == [(QUESTION, "Ada Marlow")]
     assert next(answers) == "someone else"
     assert "round 2: answered" in found.trace.steps and found.trace.stopped == ""
-    assert "asks next: Who founded the Marlow Yard?" in found.trace.steps
+    assert "next questions: Who founded the Marlow Yard?" in found.trace.steps
     kinds = [kind_of(request) for request in model.requests]
     assert kinds == ["selected", "selected", "answer", "selected", "answer"]
     assert "Question: Who founded the Marlow Yard?" in model.requests[3].messages[1].content

@@ -31,7 +31,7 @@ from trl import DPOConfig, DPOTrainer
 from benchmarks.report import Check, print_report
 from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
-from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
 from train.preference.groups import hard_label
 from train.preference.losses import dpo_loss, mode_seeking_loss
 from train.run.loop import completion_logits_only, quiet_libraries
@@ -130,7 +130,7 @@ def our_steps(
     groups = random_groups(PROMPTS[size][responses], responses, model.config.vocab_size)
     rewards_QK = torch.rand(len(groups), responses, generator=torch.Generator().manual_seed(1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
-    if packed and (reason := can_pack(model)):
+    if packed and (reason := packing_problem(model)):
         raise SystemExit(reason)
     row_tokens = groups[0].tokens
 

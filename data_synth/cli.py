@@ -37,7 +37,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
 
 
 MAX_SHOWN_ROWS = 20
-Share = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
+Count = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
 FEEDBACK = "feedback"
 READING = "reading"
 SUPPORT = "support"
@@ -94,7 +94,7 @@ def register_data(data: typer.Typer) -> None:
 
         `feedback` is what `modegraph serve --feedback` stored: entries with consent become the folders preferences and relevance
         below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support` makes claims
-        of sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
+        from sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
         """
         from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder, write_or_preview
@@ -163,21 +163,21 @@ def show_feedback(index: Path, out: Path, as_json: bool) -> None:
     from data_synth.feedback import import_feedback
     from graph.index.index import open_index
 
-    made = import_feedback(open_index(index), out)
+    summaries = import_feedback(open_index(index), out)
     if as_json:
-        print_json({"out": str(out), **{name: asdict(summary) for name, summary in made.items()}})
+        print_json({"out": str(out), **{name: asdict(summary) for name, summary in summaries.items()}})
     else:
-        print("\n\n".join(show_summary(summary, out / name) for name, summary in made.items()))
-    if not any(summary.rows for summary in made.values()):
+        print("\n\n".join(show_summary(summary, out / name) for name, summary in summaries.items()))
+    if not any(summary.rows for summary in summaries.values()):
         raise typer.Exit(1)
 
 
 def split(
     questions: Questions,
     out: Out,
-    train: Share = 0,
-    dev: Share = 0,
-    test: Share = 0,
+    train: Count = 0,
+    dev: Count = 0,
+    test: Count = 0,
     seed: Seed = 0,
     anew: Annotated[
         bool, typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits stated in the file.")

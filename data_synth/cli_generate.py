@@ -108,10 +108,10 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
                 f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "drop one of the two"
             )
         settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
-        opened = open_index(index)
+        opened_index = open_index(index)
         ledger = ledger_of(out, preview)
         models = [open_model(spec, ledger) if spec else None for spec in (writer, judge)]
-        limit, required = count or MAX_QUESTIONS, count or min(MAX_QUESTIONS, len(opened.sources()))
+        limit, required = count or MAX_QUESTIONS, count or min(MAX_QUESTIONS, len(opened_index.sources()))
         spec = QuestionSpec(min(limit, preview or limit), tuple(hops or (1, 2, 3, 4)), seed, unanswerable)
         origin = {
             "Index": index.name,
@@ -122,11 +122,11 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Share of unanswerable ones": f"{unanswerable:g}",
             "Seed": str(seed),
         }
-        rows = list(question_rows(opened, spec, models[0], models[1], settings))
-        made = [row for row in rows if isinstance(row, QuestionRow)]
+        rows = list(question_rows(opened_index, spec, models[0], models[1], settings))
+        usable = [row for row in rows if isinstance(row, QuestionRow)]
         dropped = [row for row in rows if isinstance(row, Dropped)]
-        ok = write_or_preview([*made, *dropped], QUESTIONS, origin, out, preview, as_json)
-        problem = shortage(min(required, spec.count), len(made), dropped, models[0].name if models[0] else None)
+        ok = write_or_preview([*usable, *dropped], QUESTIONS, origin, out, preview, as_json)
+        problem = shortage(min(required, spec.count), len(usable), dropped, models[0].name if models[0] else None)
         if problem:
             say(f"modegraph: {problem}")
         if problem or not ok:
@@ -271,8 +271,8 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         support_verifier = open_verifier(verifier)
         picked = draw_questions(pick_questions(read_questions(questions), split or []), limit, seed)
         distinct, twins = without_twins(picked[:preview])
-        opened = open_index(index)
-        check_gold(distinct, frozenset(opened.sources()))
+        opened_index = open_index(index)
+        check_gold(distinct, frozenset(opened_index.sources()))
         ledger = ledger_of(out, preview)
         model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
         judge_model = open_model(judge, ledger) if judge else None
@@ -288,7 +288,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         }
         marks_of = partial(judge_responses, model=judge_model) if judge_model else None
         rows = response_rows(
-            opened, distinct, settings, model, sampling, context_size or [], marks_of, support_verifier
+            opened_index, distinct, settings, model, sampling, context_size or [], marks_of, support_verifier
         )
         # Count rows, not questions: questions are read in batches, before the model is called.
         rows = (

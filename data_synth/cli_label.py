@@ -122,13 +122,13 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         gold = keep_earlier_splits(read_gold_questions(questions), earlier.questions)
         if distil_from is None:
             gold = with_sentences(gold, corpus or questions.parent / CORPUS)
-        opened = open_index(index)
-        check_sources(gold, opened.sources())
+        opened_index = open_index(index)
+        check_sources(gold, opened_index.sources())
         ledger = ledger_of(out, preview)
         model = open_model(distil_from, ledger) if distil_from else None
         origin = {
             "Index": index.name,
-            "Encoder": opened.encoder_source.fingerprint,
+            "Encoder": opened_index.encoder_source.fingerprint,
             "Questions": questions.name,
             "Labelled by": model.name if model else "the questions' gold",
             "Hard negatives for a question": str(negatives),
@@ -136,9 +136,9 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
             SPLIT_BY: split_by,
             "Kept apart from": ", ".join(folder.name for folder in beside or []) or "no other dataset",
         }
-        split = exclude_overlap(make_split(opened, gold, seed, split_by), opened, earlier.propositions)
+        split = exclude_overlap(make_split(opened_index, gold, seed, split_by), opened_index, earlier.propositions)
         tracked = gold if preview is not None else track(gold, "questions", len(gold))
-        rows = relevance_rows(opened, tracked, split, negatives, model)
+        rows = relevance_rows(opened_index, tracked, split, negatives, model)
         if not write_or_preview(rows, RELEVANCE, origin, out, preview, as_json):
             raise typer.Exit(1)
 
@@ -172,9 +172,9 @@ def register_claims(synth: typer.Typer) -> None:
         from graph.index.index import open_index
 
         ledger_of(out, preview)
-        opened = open_index(index)
+        opened_index = open_index(index)
         origin = {"Index": index.name, "Claims per passage": str(per_passage), "Seed": str(seed)}
         if not write_or_preview(
-            claim_rows(passages_of(opened), per_passage, seed), CLAIMS, origin, out, preview, as_json
+            claim_rows(passages_of(opened_index), per_passage, seed), CLAIMS, origin, out, preview, as_json
         ):
             raise typer.Exit(1)

@@ -68,13 +68,13 @@ def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collecti
 
     Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages.
     """
-    made = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
-    if not made:
+    used_sizes = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
+    if not used_sizes:
         return [Dropped(NO_PASSAGES)]
     answer = quote(question.answers[0]) if question.answers else ""
     if not answer:
-        return [Dropped(NO_ANSWER) for _ in made]
-    return [Draft(question, answer, shuffled(question.id, excerpts[:size])) for size in made]
+        return [Dropped(NO_ANSWER) for _ in used_sizes]
+    return [Draft(question, answer, shuffled(question.id, excerpts[:size])) for size in used_sizes]
 
 
 def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:

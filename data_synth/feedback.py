@@ -1,7 +1,7 @@
 """`modegraph data import feedback`: readers' feedback on answers (graph/feedback), as preference and relevance rows.
 
 The steps: the last entry of each reader, if it has consent; which of two answers is better; preference rows; questions with gold passages;
-both datasets, in one split. An answer without reasoning gets, by rules, the sentence closest to question and answer as its reasoning."""
+both datasets, with the same split. An answer without reasoning gets, by rules, the sentence closest to question and answer as its reasoning."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ READER_MODEL = "a reader"
 
 @dataclass(frozen=True)
 class AnswerPair:
-    """The better and the worse of two answers to `question` over the same passages; `passage_ids`: those that a reader gave for the better one."""
+    """The better and the worse of two answers to `question` over the same passages; `passage_ids`: the passages that a reader gave for the better answer."""
 
     question: str
     chosen: GivenAnswer
@@ -100,22 +100,22 @@ class AnswerPair:
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
     """Each pair of answers once, the better one being the choice of most readers; the pairs are in the order of their first comparison."""
-    stated, dropped = _stated_pairs(entries)
+    pairs, dropped = _pairs_of(entries)
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
-    for pair in stated:
+    for pair in pairs:
         answers = frozenset((answer_key(pair.chosen), answer_key(pair.rejected)))
         groups[question_key(pair.question), answers].append(pair)
-    better: list[AnswerPair] = []
+    judged: list[AnswerPair] = []
     for group in groups.values():
         sides = Counter(answer_key(pair.chosen) for pair in group).most_common()
         if len(sides) == 2 and sides[0][1] == sides[1][1]:
             dropped.append(Dropped(DISPUTED))
         else:
-            better.append(next(pair for pair in group if answer_key(pair.chosen) == sides[0][0]))
-    return better, dropped
+            judged.append(next(pair for pair in group if answer_key(pair.chosen) == sides[0][0]))
+    return judged, dropped
 
 
-def _stated_pairs(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
+def _pairs_of(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
     pairs: list[AnswerPair] = []
     dropped: list[Dropped] = []
     votes: list[tuple[str, Vote]] = []
@@ -172,7 +172,7 @@ def net_votes(votes: Iterable[Vote]) -> Mapping[tuple[object, ...], int]:
 
 PASSAGE_GONE = "a passage that is no longer in the index"
 MALFORMED = "not usable for training: "
-_READ = "read"
+_ALL_PASSAGES = "read"
 """A source that stands for all the passages that reasoning by rules may quote."""
 
 
@@ -210,18 +210,18 @@ def question_id(question: str) -> str:
 
 
 def preference_rows(
-    better: Iterable[AnswerPair], lookup: Lookup, split: Mapping[str, str], gold: Mapping[str, Sequence[str]]
+    pairs: Iterable[AnswerPair], lookup: Lookup, split: Mapping[str, str], gold: Mapping[str, Sequence[str]]
 ) -> Iterator[PreferenceRow | Dropped]:
     """A row for each pair; `split` and the `gold` documents are keyed by question id."""
-    for pair in better:
+    for pair in pairs:
         found = [lookup.excerpt(item_id) for item_id in pair.chosen.context_ids]
         excerpts = [excerpt for excerpt in found if excerpt is not None]
-        cited = [lookup.passage(passage_id) for passage_id in pair.passage_ids]
-        if len(excerpts) < len(found) or None in cited:
+        right = [lookup.passage(passage_id) for passage_id in pair.passage_ids]
+        if len(excerpts) < len(found) or None in right:
             yield Dropped(PASSAGE_GONE)
             continue
         key = question_id(pair.question)
-        passages = [passage for passage in cited if passage is not None]
+        passages = [passage for passage in right if passage is not None]
         question = Question(key, pair.question, (quote(pair.chosen.text),), tuple(gold.get(key, ())), split=split[key])
         yield pair_row(pair, Draft(question, question.answers[0], tuple(excerpts)), passages)
 
@@ -255,9 +255,9 @@ def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> Pre
 
 def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
     """The sentence closest to question and answer, of `passages` or else of the context; cited if it is in the context."""
-    context = [Passage(one.id, _READ, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
+    context = [Passage(one.id, _ALL_PASSAGES, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
     query = f"{draft.question.text} {draft.answer}"
-    statements = closest_statements(query, (_READ,), lambda _: passages or context)
+    statements = closest_statements(query, (_ALL_PASSAGES,), lambda _: passages or context)
     return " ".join(cite_statement(one, draft.excerpts) for one in statements) or Dropped(UNSUPPORTED)
 
 
@@ -334,9 +334,9 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
     lookup = Lookup(index)
     questions, gone = gold_questions(latest, lookup)
     split = make_split(index, questions, SEED).questions if questions else {}
-    better, unpaired = judge_answers(latest)
+    pairs, unpaired = judge_answers(latest)
     gold = {one.question.id: one.gold_sources for one in questions}
-    known = [replace(one, stated_split=split[one.question.id]) for one in questions if one.gold_sources]
+    with_gold = [replace(one, stated_split=split[one.question.id]) for one in questions if one.gold_sources]
     origin = {
         "Index": index.folder.name,
         "Encoder": index.encoder_source.fingerprint,
@@ -344,18 +344,18 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
         "Seed": str(SEED),
     }
     rows: dict[str, Iterable[Any]] = {
-        "preferences": chain(superseded, unpaired, preference_rows(better, lookup, split, gold)),
-        "relevance": chain(gone, _passage_labelled_rows(index, known)),
+        "preferences": chain(superseded, unpaired, preference_rows(pairs, lookup, split, gold)),
+        "relevance": chain(gone, _passage_labelled_rows(index, with_gold)),
     }
-    more = {"relevance": {SPLIT_BY: "passages"}}
+    extra_origin = {"relevance": {SPLIT_BY: "passages"}}
     return {
-        name: write_dataset(out / name, rows[name], form, {**origin, **more.get(name, {})})
+        name: write_dataset(out / name, rows[name], form, {**origin, **extra_origin.get(name, {})})
         for name, form in DATASETS.items()
     }
 
 
-def _passage_labelled_rows(index: Index, known: Sequence[GoldQuestion]) -> Iterator[RelevanceRow | Dropped]:
+def _passage_labelled_rows(index: Index, questions: Sequence[GoldQuestion]) -> Iterator[RelevanceRow | Dropped]:
     """Relevance rows labelled by passage, as each quote is a whole gold passage."""
-    if known:
-        for row in relevance_rows(index, known, make_split(index, known, SEED), NEGATIVES):
+    if questions:
+        for row in relevance_rows(index, questions, make_split(index, questions, SEED), NEGATIVES):
             yield row if isinstance(row, Dropped) else replace(row, labelled_by="passage")

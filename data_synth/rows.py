@@ -103,7 +103,7 @@ class PreferenceRow:
 
 @dataclass(frozen=True)
 class ReadingRow:
-    """One question over passages and the answer to learn. `gold_ids` are the passages of the context that contain it, none for "not in the documents"."""
+    """One question over passages and the answer to learn. `gold_ids` are the gold passages in the context, none for "not in the documents"."""
 
     id: str
     prompt: tuple[Message, ...]
@@ -121,7 +121,7 @@ class ReadingRow:
 class Sampling:
     """How the responses of a row were sampled from the policy: `samples` is their number, `max_tokens` the limit of each, `seed` the base of their seeds.
 
-    `as_drawn`: repeated and cut responses are among them, as a policy in training draws them.
+    `as_drawn`: repeated and cut responses are included, as in the rounds of training.
     """
 
     samples: int

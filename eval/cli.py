@@ -49,7 +49,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
-    """`modegraph eval …`."""
+    """Add `modegraph eval` and its commands."""
     from eval.cli_measure import add_alignment, add_judge, add_reading, add_retrieval, add_selector, add_support
     from eval.run.cli import add_run
     from eval.tasks.cli import register as add_tasks
@@ -75,7 +75,7 @@ def run_command(app: typer.Typer, command: Sequence[str]) -> int:
 
 
 def add_demo(app: typer.Typer) -> None:
-    """`modegraph demo`, which runs the other commands of `app`."""
+    """Add `modegraph demo`, which runs the other commands of `app`."""
 
     @app.command(cls=Command, rich_help_panel=EVALUATION)
     def demo(out: Out = Path("demo-run"), fresh: Fresh = False, as_json: AsJson = False) -> None:
@@ -90,7 +90,7 @@ def add_demo(app: typer.Typer) -> None:
             print_json(demo_json(result))
             return
         print(counts_text(json.loads((result.report.parent / "report.json").read_text(encoding="utf-8"))), end="\n\n")
-        print("\n\n".join(each.as_text() for each in result.shown))
+        print("\n\n".join(each.as_text() for each in result.answers))
         print(f"\nReport: {result.report}")
 
 
@@ -168,8 +168,8 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
         if as_json:
             print_json(comparison_json(comparison) | (appendix.data if appendix else {}))
             return
-        shown = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
-        print("\n\n".join(as_text(table) for table in (*shown, *(appendix.tables if appendix else ()))))
+        tables = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
+        print("\n\n".join(as_text(table) for table in (*tables, *(appendix.tables if appendix else ()))))
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search, including its subfolders.")]
@@ -178,7 +178,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search
 def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     """List training and evaluation runs, finished or not, with their state, figures and settings.
 
-    Only reads files. A run is `running` while its process lives, and `stopped` if that ended without finishing:
+    Only reads files. A run is `running` while its process lives, and `stopped` if the process ended without finishing:
     a run with `save_steps`, or of `eval run`, resumes when its command is repeated.
     """
     from dataclasses import asdict
@@ -187,8 +187,8 @@ def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     from eval.tables import as_text
     from graph.shared.runs import find_runs
 
-    listed = find_runs(folder)
-    print_json({"runs": [asdict(run) for run in listed]}) if as_json else print(as_text(runs_table(listed)))
+    all_runs = find_runs(folder)
+    print_json({"runs": [asdict(run) for run in all_runs]}) if as_json else print(as_text(runs_table(all_runs)))
 
 
 TOLERANCE, TOKEN_TOLERANCE = 0.05, 0.01

@@ -89,12 +89,14 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         settings = {
             mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
         }
-        opened = open_index(index)
-        selected = select_questions(read_questions(questions), split, opened.sources())
-        allowed = opened.where(settings[modes[0]].conditions)
+        opened_index = open_index(index)
+        selected = select_questions(read_questions(questions), split, opened_index.sources())
+        allowed = opened_index.where(settings[modes[0]].conditions)
         selected = (reachable_questions(selected, allowed.sources()) if where else selected)[:limit]
         helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
-        retrievers = {mode: partial(retrieve, opened, settings=each, model=helper) for mode, each in settings.items()}
+        retrievers = {
+            mode: partial(retrieve, opened_index, settings=each, model=helper) for mode, each in settings.items()
+        }
         report = evaluate_retrieval(selected, retrievers, top_k, seed)
         if out is not None:
             write_retrieval(report, out)
@@ -146,14 +148,14 @@ def add_selector(commands: typer.Typer, open_model: OpenModel) -> None:
             name: parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "selector": name}, "eval selector")
             for name in selectors
         }
-        opened = open_index(index)
-        selected = select_questions(read_with_sentences(questions), split, opened.sources())[:limit]
+        opened_index = open_index(index)
+        selected = select_questions(read_with_sentences(questions), split, opened_index.sources())[:limit]
         helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
 
         def retrieve_with(name: str) -> Retrieve:
-            return partial(retrieve, opened, settings=settings[name], model=helper if name == "llm" else None)
+            return partial(retrieve, opened_index, settings=settings[name], model=helper if name == "llm" else None)
 
-        report = compare_selectors(opened, selected, selectors, retrieve_with, helper, top_k, seed)
+        report = compare_selectors(opened_index, selected, selectors, retrieve_with, helper, top_k, seed)
         if out is not None:
             write_selectors(report, mode, out)
         if as_json:
@@ -189,13 +191,13 @@ OverIndex = Annotated[
         help="Read passages retrieved from this index instead of the gold ones.",
     ),
 ]
-Others = Annotated[
+DistractorCount = Annotated[
     int,
     typer.Option(
         "--distractors", metavar="N", min=0, rich_help_panel=INPUT, help="Other passages to mix with the gold ones."
     ),
 ]
-Unread = Annotated[
+NoPassages = Annotated[
     bool,
     typer.Option(
         "--no-passages",
@@ -220,11 +222,11 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         folder: Folder,
         models: Models,
         split: SomeSplit = None,
-        distractors: Others = 3,
+        distractors: DistractorCount = 3,
         index: OverIndex = None,
         mode: ModeName = "auto",
         top_k: TopK = 5,
-        no_passages: Unread = False,
+        no_passages: NoPassages = False,
         form: FormOption = "cited",
         limit: Limit = None,
         seed: Seed = 0,
@@ -322,7 +324,7 @@ class Sampler(StrEnum):
 SamplerName = Annotated[
     Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm.")
 ]
-Measured = Annotated[
+MeasuredFolder = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
@@ -362,7 +364,7 @@ def add_alignment(commands: typer.Typer) -> None:
         out: Out = Path("alignment"),
         as_json: AsJson = False,
         sampler: SamplerName = Sampler.hf,
-        measured: Measured = None,
+        measured: MeasuredFolder = None,
         reward: Rewards = None,
         equal_within: EqualWithin = None,
         limit: Limit = None,
@@ -382,7 +384,7 @@ def add_alignment(commands: typer.Typer) -> None:
         records = [read_run(folder) for folder in runs]
         all_half = all(one.settings.get("precision") == "bfloat16" for one in records)
         precision: Precision = "bfloat16" if all_half else "float32"
-        drawing = SamplingSettings(samples, max_answer_tokens, seed)
+        sampling = SamplingSettings(samples, max_answer_tokens, seed)
         load = partial(load_policy, precision=precision)
         if sampler is Sampler.vllm:
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
@@ -390,7 +392,7 @@ def add_alignment(commands: typer.Typer) -> None:
             from eval.alignment.sample import draw_here as draw
         rewards = reward_weights(reward or ())
         report = align_runs(
-            runs, data, split, limit, drawing, load, draw, measured or out / "measured", rewards, equal_within
+            runs, data, split, limit, sampling, load, draw, measured or out / "measured", rewards, equal_within
         )
         write_alignment(report, out)
         if as_json:
@@ -418,7 +420,7 @@ def reward_weights(options: Sequence[str]) -> dict[str, float] | None:
 AnswersA = Annotated[
     Path, typer.Argument(metavar="A.jsonl", help='Answers of one system, lines of {"id", "question", "answer"}.')
 ]
-AnswersB = Annotated[Path, typer.Argument(metavar="B.jsonl", help="Answers of the other to the same questions.")]
+AnswersB = Annotated[Path, typer.Argument(metavar="B.jsonl", help="Answers of the other system to the same questions.")]
 
 
 def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:

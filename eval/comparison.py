@@ -31,16 +31,16 @@ def select_rows(
     rows: Sequence[PreferenceRow], context_sizes: Collection[int], limit: int | None, seed: int
 ) -> list[PreferenceRow]:
     """The rows of these context sizes (none: all sizes) of at most `limit` questions, drawn by `seed`, in file order."""
-    sized = [row for row in rows if not context_sizes or row.context_size in context_sizes]
-    if not sized:
+    candidates = [row for row in rows if not context_sizes or row.context_size in context_sizes]
+    if not candidates:
         found = "".join(f" --context-size {size}" for size in context_sizes).strip()
         sizes = ", ".join(str(size) for size in sorted({row.context_size for row in rows}))
         raise UserError(f"{found}: no such rows", f"one of {sizes}", "change the value")
-    questions = list(dict.fromkeys(row.question_id for row in sized))
+    questions = list(dict.fromkeys(row.question_id for row in candidates))
     if limit is not None and limit < len(questions):
         questions = random.Random(seed).sample(questions, limit)
     selected = set(questions)
-    return [row for row in sized if row.question_id in selected]
+    return [row for row in candidates if row.question_id in selected]
 
 
 def unique_prompts(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
@@ -130,7 +130,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class ChoiceScore:
-    """Accuracy over yes/no/maybe questions: of a policy, or of the constant answer `name` describes."""
+    """Accuracy over yes/no/maybe questions: of a policy, or of the constant answer that `name` describes."""
 
     name: str
     accuracy: float

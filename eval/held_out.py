@@ -16,28 +16,30 @@ from train.run.record import read_run
 
 
 def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
-    """UserError naming a row of `file` whose prompt, or whose question, is in the training data of a run or of one that it started from."""
+    """UserError naming a row of `file` whose prompt, or whose question, is in the training data of a run or of a run that it started from."""
     first_run: dict[Path, str] = {}
     for run, data in training_data(runs):
         first_run.setdefault(data, str(run))
     check_unseen([(run, data) for data, run in first_run.items()], rows, file)
 
 
-def check_unseen(trained: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
+def check_unseen(
+    training_folders: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path
+) -> None:
     """`check_held_out` for pairs of (name of what was trained, folder of its training data)."""
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}
-    for run, data in trained:
-        trained_on = data / "train.jsonl"
-        if not trained_on.is_file():
-            say(f"{run}: no {trained_on}, so {file} is not checked against it")
+    for run, data in training_folders:
+        train_file = data / "train.jsonl"
+        if not train_file.is_file():
+            say(f"{run}: no {train_file}, so {file} is not checked against it")
             continue
-        for line, values in read_jsonl(trained_on):
+        for line, values in read_jsonl(train_file):
             question = (values.get("question_id"), values.get("question"))
             row = prompts.get(prompt_contents(values)) or questions.get(question)  # type: ignore[arg-type]
             if row is not None:
                 raise UserError(
-                    f"{file}: row {row!r} is in the training data of {run} ({trained_on} line {line})",
+                    f"{file}: row {row!r} is in the training data of {run} ({train_file} line {line})",
                     "rows that no run was trained on",
                     "measure on another split, or train again without these rows",
                 )

@@ -84,7 +84,7 @@ class SystemAnswer:
 
 
 def read_answers(file: Path) -> dict[str, SystemAnswer]:
-    """All answers by question id, in order; UserError naming line and field for a missing, empty or repeated one."""
+    """All answers by question id, in order; UserError naming line and field for a missing or empty text, and for a repeated id."""
     answers: dict[str, SystemAnswer] = {}
     for line, row in read_jsonl(file):
         for field in ANSWER_FIELDS:
@@ -120,8 +120,8 @@ def judge_pairs(pairs: Sequence[AnswerPair], model: LanguageModel) -> list[Judge
 
 def request_of(pair: AnswerPair, swapped: bool) -> CompletionRequest:
     """The judge's prompt; `swapped` shows B as answer 1."""
-    shown = (pair.second, pair.first) if swapped else (pair.first, pair.second)
-    text = fill("eval/judge.txt", question=quote(pair.question), first=quote(shown[0]), second=quote(shown[1]))
+    answers = (pair.second, pair.first) if swapped else (pair.first, pair.second)
+    text = fill("eval/judge.txt", question=quote(pair.question), first=quote(answers[0]), second=quote(answers[1]))
     return CompletionRequest((Message("user", text),), MAX_REPLY_TOKENS, seed=0, schema=VERDICTS_SCHEMA)
 
 
@@ -183,10 +183,10 @@ def fit_logistic(wins_V: NDArray[np.float64], length_V: NDArray[np.float64]) -> 
     design_V2 = np.column_stack([np.ones_like(length_V), length_V])
     weights = np.zeros(2)
     for _ in range(NEWTON_STEPS):
-        chance_V = expit(design_V2 @ weights)
-        slope = design_V2.T @ (chance_V - wins_V) / len(wins_V) + RIDGE * weights
-        curve = (design_V2.T * (chance_V * (1 - chance_V))) @ design_V2 / len(wins_V) + RIDGE * np.eye(2)
-        step = np.linalg.solve(curve, slope)
+        probability_V = expit(design_V2 @ weights)
+        gradient = design_V2.T @ (probability_V - wins_V) / len(wins_V) + RIDGE * weights
+        hessian = (design_V2.T * (probability_V * (1 - probability_V))) @ design_V2 / len(wins_V) + RIDGE * np.eye(2)
+        step = np.linalg.solve(hessian, gradient)
         weights = weights - step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < 1e-10:
             break

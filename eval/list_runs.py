@@ -11,7 +11,7 @@ from graph.shared.console import duration
 from graph.shared.runs import FoundRun
 
 SHOWN_FIGURES, SHOWN_SETTINGS = 3, 6
-SHOWN_ALWAYS = ("model", "data")
+ONLY_RUN_SETTINGS = ("model", "data")
 """Settings shown for the only run of a stage."""
 UNINFORMATIVE = ("output",)
 """Settings that differ for every run and so say nothing."""
@@ -23,9 +23,9 @@ def runs_table(runs: Sequence[FoundRun]) -> Table:
     """One row per run."""
     rows = []
     for run in runs:
-        alike = [other for other in runs if other.stage == run.stage]
+        same_stage = [other for other in runs if other.stage == run.stage]
         rows.append(
-            (run.name, run.stage, state_text(run), time_text(run), figures_text(run), settings_text(run, alike))
+            (run.name, run.stage, state_text(run), time_text(run), figures_text(run), settings_text(run, same_stage))
         )
     note = "Settings are those in which runs of one stage differ; --json has all settings and figures. Times are UTC."
     return Table(f"{len(runs):,} runs", ("run", "stage", "state", "written", "figures", "settings"), tuple(rows), note)
@@ -35,9 +35,9 @@ def state_text(run: FoundRun) -> str:
     """The state, with the progress or the duration."""
     if run.state == "finished":
         return "finished" if run.seconds is None else f"finished in {duration(run.seconds)}"
-    how_far = f" at {run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else ""
+    progress = f" at {run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else ""
     left = f", about {duration(run.seconds_left)} left" if run.state == "running" and run.seconds_left else ""
-    return f"{run.state}{how_far}{left}"
+    return f"{run.state}{progress}{left}"
 
 
 def time_text(run: FoundRun) -> str:
@@ -50,32 +50,32 @@ def figures_text(run: FoundRun) -> str:
     names = sorted(
         run.figures, key=lambda name: FIRST_FIGURES.index(name) if name in FIRST_FIGURES else len(FIRST_FIGURES)
     )
-    shown = [f"{name} {run.figures[name]:.4g}" for name in names[:SHOWN_FIGURES]]
-    more = len(names) - len(shown)
-    return ", ".join(shown + [f"{more:,} more"] * (more > 0)) or NONE
+    texts = [f"{name} {run.figures[name]:.4g}" for name in names[:SHOWN_FIGURES]]
+    more = len(names) - len(texts)
+    return ", ".join(texts + [f"{more:,} more"] * (more > 0)) or NONE
 
 
-def settings_text(run: FoundRun, alike: Sequence[FoundRun]) -> str:
+def settings_text(run: FoundRun, same_stage: Sequence[FoundRun]) -> str:
     """The settings in which this run differs from another of its stage; for the only one, its model and data."""
-    flat = [dict(flattened(other.settings)) for other in alike]
-    settings = dict(flattened(run.settings))
+    flat = [dict(flatten(other.settings)) for other in same_stage]
+    settings = dict(flatten(run.settings))
     names = [
         name
         for name in dict.fromkeys(name for other in flat for name in other)
         if name not in UNINFORMATIVE and any(other.get(name, "") != settings.get(name, "") for other in flat)
-    ] or [name for name in SHOWN_ALWAYS if name in settings]
-    shown = [f"{name}={settings[name]}" for name in names if name in settings][:SHOWN_SETTINGS]
-    return ", ".join(shown) or NONE
+    ] or [name for name in ONLY_RUN_SETTINGS if name in settings]
+    texts = [f"{name}={settings[name]}" for name in names if name in settings][:SHOWN_SETTINGS]
+    return ", ".join(texts) or NONE
 
 
-def flattened(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its key; nested keys are joined by dots.
 
-    >>> dict(flattened({"lora": {"rank": 8}, "seed": 0}))
+    >>> dict(flatten({"lora": {"rank": 8}, "seed": 0}))
     {'lora.rank': 8, 'seed': 0}
     """
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from flattened(value, f"{before}{key}.")
+            yield from flatten(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value

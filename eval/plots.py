@@ -44,8 +44,8 @@ def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
     for mode in quality.values:
         x, y = (bootstrap_mean(measure.values[mode], measure.clusters) for measure in (seconds, quality))
         whiskers = [[[interval.mean - interval.low], [interval.high - interval.mean]] for interval in (x, y)]
-        drawn = axes.errorbar([x.mean], [y.mean], xerr=whiskers[0], yerr=whiskers[1], fmt="o", capsize=3, label=mode)
-        colour = drawn.lines[0].get_color()
+        bars = axes.errorbar([x.mean], [y.mean], xerr=whiskers[0], yerr=whiskers[1], fmt="o", capsize=3, label=mode)
+        colour = bars.lines[0].get_color()
         label = axes.annotate(mode, (x.mean, y.mean), (6, 6), textcoords="offset points", color=colour, fontsize=9)
         label.set_path_effects([withStroke(linewidth=3, foreground="white")])
     axes.set_xscale("log")

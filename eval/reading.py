@@ -72,8 +72,8 @@ class ReadingFigures:
     """Figures of questions of one kind, from 0 to 1; three have 95 % intervals, and a share of no answers is None.
 
     `f1_beyond_question` is F1 over the words that the question lacks: an answer in a sentence gains nothing by repeating its question.
-    `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` of those without; `cites` of the
-    answers that do not refuse; `cites_gold` of the right ones; `supported` of the answers that cite.
+    `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` that of questions without one;
+    `cites` is a share of the answers that do not refuse, `cites_gold` of the right answers, `supported` of the answers that cite.
     """
 
     questions: int
@@ -93,15 +93,15 @@ def pick_questions(source: ReadingSet, split: str | None, limit: int | None, see
     if not candidates:
         splits = ", ".join(sorted({question.split for question in source.questions}))
         raise UserError(f"{source.name}: no questions of split {split!r}", f"one of {splits}", "choose another --split")
-    drawn = sorted(candidates, key=lambda question: content_id(str(seed), question.id))[:limit]
+    sample = sorted(candidates, key=lambda question: content_id(str(seed), question.id))[:limit]
     order = {question.id: index for index, question in enumerate(source.questions)}
-    return sorted(drawn, key=lambda question: order[question.id])
+    return sorted(sample, key=lambda question: order[question.id])
 
 
 def over_gold(
     source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
 ) -> list[ReadingTask]:
-    """Each question over its gold passages among `distractors` others, shuffled; an unanswerable question over passages that it may be asked about.
+    """Each question over its gold passages among `distractors` others, shuffled; an unanswerable question over passages on its topic.
 
     If there are enough, half of the others come from the same document or retrieval, and half are those that BM25 ranks first; none contains the answer.
     """
@@ -115,7 +115,7 @@ def over_gold(
             gold = list(question.gold_ids or question.context_ids[:1])
             near = [passage_id for passage_id in near if passage_id not in gold]
         rng.shuffle(near)
-        ids = [*gold, *mixed(near, [passage_id for passage_id in lexical if passage_id not in gold], distractors)]
+        ids = [*gold, *interleave(near, [passage_id for passage_id in lexical if passage_id not in gold], distractors)]
         rng.shuffle(ids)
         tasks.append(ReadingTask(question, tuple(source.passages[passage_id] for passage_id in ids)))
     return tasks
@@ -134,28 +134,28 @@ def over_distractors(
         rng = random.Random(content_id("without gold", str(seed), question.id))
         near, lexical = finder.candidates(question)
         rng.shuffle(near)
-        ids = mixed(near, lexical, distractors)
+        ids = interleave(near, lexical, distractors)
         rng.shuffle(ids)
         if ids and question.is_answerable and not finder.recurs(question):
-            unanswered = replace(question, answers=(), gold_ids=())
-            tasks.append(ReadingTask(unanswered, tuple(source.passages[passage_id] for passage_id in ids)))
+            unanswerable = replace(question, answers=(), gold_ids=())
+            tasks.append(ReadingTask(unanswerable, tuple(source.passages[passage_id] for passage_id in ids)))
     return tasks
 
 
-def mixed(one: Sequence[str], other: Sequence[str], count: int) -> list[str]:
+def interleave(one: Sequence[str], other: Sequence[str], count: int) -> list[str]:
     """The first `count` distinct items of two lists, about as many of each while both last.
 
-    >>> mixed(["a", "b"], ["c", "d"], 3), mixed([], ["d", "e"], 3)
+    >>> interleave(["a", "b"], ["c", "d"], 3), interleave([], ["d", "e"], 3)
     (['a', 'c', 'b'], ['d', 'e'])
     """
-    pools, taken = [list(one), list(other)], list[str]()
-    while len(taken) < count and any(pools):
+    pools, items = [list(one), list(other)], list[str]()
+    while len(items) < count and any(pools):
         pools.sort(key=len)
-        pool = pools[-1] if not pools[0] or len(taken) % 2 else pools[0]
+        pool = pools[-1] if not pools[0] or len(items) % 2 else pools[0]
         item = pool.pop(0)
-        if item not in taken:
-            taken.append(item)
-    return taken
+        if item not in items:
+            items.append(item)
+    return items
 
 
 def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings) -> list[ReadingTask]:
@@ -163,10 +163,10 @@ def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: Ret
     from graph.answer.context import build_context
     from graph.retrieve.retrieve import retrieve_many
 
-    evidences = retrieve_many(index, [question.text for question in questions], settings)
+    all_evidence = retrieve_many(index, [question.text for question in questions], settings)
     return [
         ReadingTask(question, build_context(evidence, settings.top_k))
-        for question, evidence in zip(questions, evidences, strict=True)
+        for question, evidence in zip(questions, all_evidence, strict=True)
     ]
 
 

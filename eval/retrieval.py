@@ -39,12 +39,12 @@ def untimed_note(count: int) -> str:
 
 Retrieve = Callable[[str], Evidence]
 OfRanking = Callable[[Sequence[str], Sequence[str]], float]
-COMPARED = "Recall@5"
+MAIN_MEASURE = "Recall@5"
 LEDGER = "ledger.sqlite"
 SECONDS = "s/query without encoder"
 MEASURES: tuple[tuple[str, OfRanking], ...] = (
     ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
-    (COMPARED, lambda ranked, gold: recall_at(ranked, gold, 5)),
+    (MAIN_MEASURE, lambda ranked, gold: recall_at(ranked, gold, 5)),
     ("Recall@10", lambda ranked, gold: recall_at(ranked, gold, 10)),
     ("all gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5)),
     ("MRR", reciprocal_rank),
@@ -87,21 +87,21 @@ def evaluate_retrieval(
 
     Each mode answers one question before the clock starts, so that loading the encoder is not timed.
     """
-    evaluated = tuple(question for question in questions if question.gold_sources)
-    if not evaluated:
+    with_gold = tuple(question for question in questions if question.gold_sources)
+    if not with_gold:
         raise UserError(
             f"none of {len(questions)} questions names gold_ids", "questions with gold documents", "add them"
         )
     rankings: dict[str, tuple[Ranking, ...]] = {}
     for mode, retrieve in retrievers.items():
-        retrieve(evaluated[0].text)
+        retrieve(with_gold[0].text)
         rankings[mode] = tuple(
-            rank_sources(question, retrieve) for question in track(evaluated, f"{mode}: questions", len(evaluated))
+            rank_sources(question, retrieve) for question in track(with_gold, f"{mode}: questions", len(with_gold))
         )
-    measures = measures_of(evaluated, rankings)
-    compared = measure_named(measures, COMPARED)
-    differences = differences_of([compared], next(iter(retrievers)), seed)[COMPARED]
-    return RetrievalReport(evaluated, rankings, measures, differences, len(questions) - len(evaluated), top_k)
+    measures = measures_of(with_gold, rankings)
+    main_measure = measure_named(measures, MAIN_MEASURE)
+    differences = differences_of([main_measure], next(iter(retrievers)), seed)[MAIN_MEASURE]
+    return RetrievalReport(with_gold, rankings, measures, differences, len(questions) - len(with_gold), top_k)
 
 
 def select_questions(questions: Sequence[Question], split: str | None, sources: Collection[str]) -> list[Question]:
@@ -114,7 +114,7 @@ def select_questions(questions: Sequence[Question], split: str | None, sources: 
 
 
 def reachable_questions(questions: Sequence[Question], sources: Collection[str]) -> list[Question]:
-    """The questions whose gold documents are all among `sources`, which a filter lets through; UserError if there are none."""
+    """The questions whose gold documents are all among `sources`, those that a filter admits; UserError if there are none."""
     allowed = set(sources)
     reachable = [question for question in questions if allowed.issuperset(question.gold_sources)]
     if not reachable:
@@ -166,10 +166,10 @@ def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[R
         )
         for name, of in MEASURES
     ]
-    without = {mode: tuple(r.seconds for r in ranked) for mode, ranked in rankings.items()}
+    without_encoder = {mode: tuple(r.seconds for r in ranked) for mode, ranked in rankings.items()}
     total = {mode: tuple(r.seconds + r.encoder_seconds for r in ranked) for mode, ranked in rankings.items()}
     tokens = {mode: tuple(float(r.tokens) for r in ranked) for mode, ranked in rankings.items()}
-    costs = [(SECONDS, without), ("s/query", total), ("tokens/query", tokens)]
+    costs = [(SECONDS, without_encoder), ("s/query", total), ("tokens/query", tokens)]
     return (*quality, *(Measure(name, ids, values, share=False) for name, values in costs))
 
 
@@ -180,7 +180,7 @@ def retrieval_table(report: RetrievalReport) -> Table:
     for mode in report.rankings:
         means = [figure(measure.mean(mode), measure.share) for measure in report.measures]
         rows.append((mode, *means, interval_text(report.differences[mode], 1) if mode != first else ""))
-    header = ("mode", *(measure.name for measure in report.measures), f"{COMPARED} minus {first}")
+    header = ("mode", *(measure.name for measure in report.measures), f"{MAIN_MEASURE} minus {first}")
     note = (
         f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
@@ -211,7 +211,7 @@ def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
             mode: sum(ranking.untimed for ranking in rankings) for mode, rankings in report.rankings.items()
         },
         "differences_from": next(iter(report.rankings)),
-        f"{COMPARED} differences": {mode: asdict(interval) for mode, interval in report.differences.items()},
+        f"{MAIN_MEASURE} differences": {mode: asdict(interval) for mode, interval in report.differences.items()},
     }
 
 
@@ -227,7 +227,7 @@ def write_retrieval(report: RetrievalReport, out: Path) -> None:
     write_jsonl(out / "rankings.jsonl", rows)
     write_json(out / "retrieval.json", retrieval_json(report))
     plot = out / "retrieval.png"
-    draw_retrieval(measure_named(report.measures, SECONDS), measure_named(report.measures, COMPARED), plot)
+    draw_retrieval(measure_named(report.measures, SECONDS), measure_named(report.measures, MAIN_MEASURE), plot)
     say(f"wrote {out / 'retrieval.json'}, {plot} and {out / 'rankings.jsonl'}")
 
 

@@ -18,7 +18,7 @@ from eval.compare.measures import differences_of
 from eval.comparison import Measure
 from eval.metrics.ranking import average_precision
 from eval.report import markdown_table
-from eval.retrieval import COMPARED, RetrievalReport, Retrieve, evaluate_retrieval, replay_summary, write_retrieval
+from eval.retrieval import MAIN_MEASURE, RetrievalReport, Retrieve, evaluate_retrieval, replay_summary, write_retrieval
 from eval.statistics import Interval
 from eval.tables import NONE, Table, figure, interval_text
 from graph.documents.questions import Question
@@ -63,7 +63,7 @@ def compare_selectors(
     top_k: int,
     seed: int,
 ) -> SelectorReport:
-    """Run every selector on every question with gold documents; differences are from the first one. UserError as in `eval retrieval`."""
+    """Run every selector on every question with gold documents; differences are from the first selector. UserError as in `eval retrieval`."""
     counters = {name: CallCounter(retrieve_with(name)) for name in selectors}
     retrieval = evaluate_retrieval(questions, counters, top_k, seed)
     ids = tuple(question.id for question in retrieval.questions)
@@ -94,24 +94,24 @@ def measure_selection(
     index: Index, questions: Sequence[Question], selectors: Sequence[str], model: LanguageModel | None
 ) -> Measure | None:
     """The average precision of each selector's choice among the same candidates; None if no question has gold among them."""
-    measured: list[Question] = []
+    with_gold: list[Question] = []
     values: dict[str, list[float]] = {name: [] for name in selectors}
-    quoted = [question for question in questions if question.evidence]
-    for question in track(quoted, "selection: questions", len(quoted)):
+    with_quotes = [question for question in questions if question.evidence]
+    for question in track(with_quotes, "selection: questions", len(with_quotes)):
         vector_D = index.encode_queries([question.text])[0]
         rows = candidates_of(index, Query(question.text, vector_D))
         gold = np.intersect1d(gold_rows(index, question)[0], rows)
         if len(gold) == 0:
             continue
-        measured.append(question)
+        with_gold.append(question)
         for name in selectors:
             query = Query(question.text, vector_D, Caller(model) if model is not None and name == "llm" else None)
             chosen = find_selector(name, query)(index, query, rows)
             values[name].append(average_precision(np.isin(chosen, gold).tolist(), len(gold)))
-    if not measured:
+    if not with_gold:
         return None
     precisions = {name: tuple(scores) for name, scores in values.items()}
-    return Measure(SELECTION, tuple(question.id for question in measured), precisions, share=False)
+    return Measure(SELECTION, tuple(question.id for question in with_gold), precisions, share=False)
 
 
 def candidates_of(index: Index, query: Query) -> Ints:
@@ -121,7 +121,7 @@ def candidates_of(index: Index, query: Query) -> Ints:
     return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), CANDIDATES)
 
 
-QUALITY_MEASURES = ("Recall@2", COMPARED, "all gold@5")
+QUALITY_MEASURES = ("Recall@2", MAIN_MEASURE, "all gold@5")
 COST_MEASURES = ("tokens/query", "s/query without encoder")
 REPORT, JSON = "selectors.md", "selectors.json"
 
@@ -149,8 +149,12 @@ def selector_table(report: SelectorReport, mode: str) -> Table:
         differences = [report.retrieval.differences, *([report.selection_differences] if with_selection else [])]
         cells = [interval_text(intervals[name], 1) if name != first else NONE for intervals in differences]
         rows.append((name, *means, *cells))
-    compared = [COMPARED, *([SELECTION] if with_selection else [])]
-    header = ("selector", *(measure.name for measure in measures), *(f"{name} minus {first}" for name in compared))
+    difference_names = [MAIN_MEASURE, *([SELECTION] if with_selection else [])]
+    header = (
+        "selector",
+        *(measure.name for measure in measures),
+        *(f"{name} minus {first}" for name in difference_names),
+    )
     return Table(f"Selectors in {mode}", header, tuple(rows), table_note(report))
 
 
@@ -165,7 +169,7 @@ def table_note(report: SelectorReport) -> str:
     if report.selection is None:
         return note
     return note + (
-        f" {SELECTION}: average precision of the selected ones, in their order, among the same {CANDIDATES} propositions; over "
+        f" {SELECTION}: average precision of the selected propositions, in their order, among the same {CANDIDATES}; over "
         f"{len(report.selection.clusters)} questions with a gold sentence among these."
     )
 
@@ -181,7 +185,9 @@ def selector_json(report: SelectorReport, mode: str) -> dict[str, Any]:
         "top_k": report.retrieval.top_k,
         "selectors": {name: {m.name: m.mean(name) for m in measures} for name in report.retrieval.rankings},
         "differences_from": first,
-        f"{COMPARED} differences": {name: asdict(interval) for name, interval in report.retrieval.differences.items()},
+        f"{MAIN_MEASURE} differences": {
+            name: asdict(interval) for name, interval in report.retrieval.differences.items()
+        },
         f"{SELECTION} differences": {name: asdict(interval) for name, interval in report.selection_differences.items()},
     }
 

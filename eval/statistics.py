@@ -18,7 +18,7 @@ from graph.errors import UserError
 
 RESAMPLES = 2000
 LEVEL = 0.05
-MOST_DRAWN = 1_000_000
+MOST_DRAWS = 1_000_000
 """Largest number of draws held in memory at once."""
 MOST_SEEDS = 20
 """Largest number of seeds whose 2^S sign flips are enumerated."""
@@ -165,7 +165,7 @@ def expanded_level(seeds: int) -> float:
 def sign_flip_test(difference_S: Sequence[float]) -> float:
     """Exact two-sided p of a mean of paired differences: the share of all 2^S flips of their signs whose mean is at least as far from 0.
 
-    Fisher's randomisation test (1935, §21). S seeds give at least 2^(1 − S), so one gives 1; ValueError for none, or above MOST_SEEDS.
+    Fisher's randomisation test (1935, §21). S seeds give a p of at least 2^(1 − S), so one seed gives 1; ValueError for none, or above MOST_SEEDS.
 
     >>> sign_flip_test([0.1, 0.2, 0.3]), sign_flip_test([5.0]), sign_flip_test([1.0, 1.0, -1.0])
     (0.25, 1.0, 1.0)
@@ -194,14 +194,14 @@ def equality_test(difference_S: Sequence[float], margin: float) -> float:
     """
     if len(difference_S) < 2:
         return 1.0
-    mean, spread = float(np.mean(difference_S)), float(np.std(difference_S, ddof=1))
-    if spread == 0:
+    mean, deviation = float(np.mean(difference_S)), float(np.std(difference_S, ddof=1))
+    if deviation == 0:
         return float(abs(mean) >= margin)
-    return float(t.sf((margin - abs(mean)) / (spread / math.sqrt(len(difference_S))), len(difference_S) - 1))
+    return float(t.sf((margin - abs(mean)) / (deviation / math.sqrt(len(difference_S))), len(difference_S) - 1))
 
 
 def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
-    """Exact two-sided p of this many questions better and worse under a fair coin; equal ones do not count (Dixon & Mood 1946).
+    """Exact two-sided p of this many questions better and worse under a fair coin; ties do not count (Dixon & Mood 1946).
 
     On right-or-wrong values this is McNemar's exact test: both toss a coin for each question on which one side alone is right.
 
@@ -283,13 +283,13 @@ def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> Non
         if unpaired:
             lacking = baseline if unpaired[0] in own else name
             raise UserError(
-                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it ({name}: {_listed(own)}; {baseline}: {_listed(seeds[baseline])})",
+                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it ({name}: {_seeds_text(own)}; {baseline}: {_seeds_text(seeds[baseline])})",
                 "the same seeds for every system, because seeds are compared in pairs",
                 "train the missing runs, or leave out the others of that seed",
             )
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def _seeds_text(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(seeds)))
 
 
@@ -317,11 +317,11 @@ def _resampled_means(
     """Means of `resamples` draws of clusters with replacement: float64[B]."""
     sums_C, sizes_C = _cluster_sums(difference_Q, clusters if clusters is not None else range(len(difference_Q)))
     rng = np.random.default_rng(seed)
-    at_once = max(1, MOST_DRAWN // len(sums_C))
+    at_once = max(1, MOST_DRAWS // len(sums_C))
     means = []
     for start in range(0, resamples, at_once):
-        drawn_BC = rng.integers(len(sums_C), size=(min(at_once, resamples - start), len(sums_C)))
-        means.append(sums_C[drawn_BC].sum(axis=1) / sizes_C[drawn_BC].sum(axis=1))
+        clusters_BC = rng.integers(len(sums_C), size=(min(at_once, resamples - start), len(sums_C)))
+        means.append(sums_C[clusters_BC].sum(axis=1) / sizes_C[clusters_BC].sum(axis=1))
     return np.concatenate(means)
 
 

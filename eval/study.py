@@ -1,4 +1,4 @@
-"""`modegraph plan study`: the runs and hours of a study of training, the smallest difference that it can show, and faults that would spoil it.
+"""`modegraph plan study`: the runs and hours of a study of training, the smallest difference that it can show, and faults that would invalidate it.
 
 A study trains several systems (arms) with the same seeds and tests one contrast by the exact sign-flip test over seeds
 (eval/statistics.py), in one look or in several, whose levels add up to the study's. Legend: B draws, S seeds, F flips of signs."""
@@ -21,7 +21,7 @@ from graph.errors import UserError
 from graph.shared.console import SECONDS_AN_HOUR
 from train.run.data import read_responses
 
-POWER, DRAWS, TRIALS = 0.8, 2000, 24
+POWER, DRAWS, BISECTIONS = 0.8, 2000, 24
 
 
 class ArmSettings(Settings):
@@ -44,7 +44,7 @@ class LookSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _can_show_something(self) -> LookSettings:
+    def _check_level(self) -> LookSettings:
         least = 2.0 ** (1 - self.seeds)
         if self.level < least:
             raise ValueError(
@@ -82,7 +82,7 @@ class StudySettings(Settings):
     test: str = Field("", description="file of the rows to measure on, which must not be among those of `train`")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> StudySettings:
+    def _check_parts(self) -> StudySettings:
         for name in self.contrast:
             if name not in self.arms:
                 raise ValueError(f"contrast names {name!r}, which is none of the arms {', '.join(self.arms)}")
@@ -128,36 +128,41 @@ class StudyPlan:
 
 def plan_study(study: StudySettings, time_update: Callable[[ArmSettings], float]) -> StudyPlan:
     """The plan; `time_update` measures the seconds of an update for an arm without `seconds_per_update`."""
-    pace = {name: arm.seconds_per_update or time_update(arm) for name, arm in study.arms.items()}
-    prompts = study.train_prompts * study.train_samples + study.test_prompts * study.test_samples
-    sampling = (prompts + study.dev_prompts * study.test_samples) * study.seconds_per_sample
+    update_seconds = {name: arm.seconds_per_update or time_update(arm) for name, arm in study.arms.items()}
+    samples = study.train_prompts * study.train_samples + study.test_prompts * study.test_samples
+    sampling = (samples + study.dev_prompts * study.test_samples) * study.seconds_per_sample
     trial = sum(
         study.trial_rates
         * (study.updates * seconds + study.dev_prompts * study.test_samples * study.seconds_per_sample)
-        for seconds in pace.values()
+        for seconds in update_seconds.values()
     )
-    measuring = study.checkpoints * study.test_prompts * study.test_samples * study.seconds_per_sample
-    run = {name: study.updates * seconds + measuring for name, seconds in pace.items()}
-    spread = difference_sd(study.seed_sd, study.prompt_sd, study.test_prompts)
-    runs, seconds, before = len(pace) * study.trial_rates, sampling + trial, 0
+    measuring_seconds = study.checkpoints * study.test_prompts * study.test_samples * study.seconds_per_sample
+    run_seconds = {name: study.updates * seconds + measuring_seconds for name, seconds in update_seconds.items()}
+    deviation = difference_sd(study.seed_sd, study.prompt_sd, study.test_prompts)
+    runs, seconds, seeds_before = len(update_seconds) * study.trial_rates, sampling + trial, 0
     looks: list[LookPlan] = []
     for look in study.looks:
-        trained = study.contrast if looks else tuple(pace)
-        runs += len(trained) * (look.seeds - before)
-        seconds += sum(run[name] for name in trained) * (look.seeds - before)
-        before = look.seeds
+        arms = study.contrast if looks else tuple(update_seconds)
+        runs += len(arms) * (look.seeds - seeds_before)
+        seconds += sum(run_seconds[name] for name in arms) * (look.seeds - seeds_before)
+        seeds_before = look.seeds
         looks.append(
             LookPlan(
                 look.seeds,
                 look.level,
                 runs,
                 seconds / SECONDS_AN_HOUR,
-                spread * smallest_difference(look.seeds, look.level),
-                equality_power(look.seeds, study.equal_within / spread, look.level),
+                deviation * smallest_difference(look.seeds, look.level),
+                equality_power(look.seeds, study.equal_within / deviation, look.level),
             )
         )
     return StudyPlan(
-        pace, sampling / SECONDS_AN_HOUR, len(pace) * study.trial_rates, trial / SECONDS_AN_HOUR, spread, tuple(looks)
+        update_seconds,
+        sampling / SECONDS_AN_HOUR,
+        len(update_seconds) * study.trial_rates,
+        trial / SECONDS_AN_HOUR,
+        deviation,
+        tuple(looks),
     )
 
 
@@ -179,15 +184,15 @@ def smallest_difference(seeds: int, level: float, power: float = POWER) -> float
     signs_FS = sign_flips(seeds).astype(np.float32)
     sums_FB, shifts_F1 = signs_FS @ draws_SB, signs_FS.sum(axis=1, keepdims=True)
 
-    def share_found(difference: float) -> float:
-        moved_FB = np.abs(sums_FB + np.float32(difference) * shifts_F1)
-        p_values_B = (moved_FB >= moved_FB[0] * np.float32(1 - 1e-5)).mean(axis=0)
+    def power_at(difference: float) -> float:
+        shifted_FB = np.abs(sums_FB + np.float32(difference) * shifts_F1)
+        p_values_B = (shifted_FB >= shifted_FB[0] * np.float32(1 - 1e-5)).mean(axis=0)
         return float((p_values_B <= level).mean())
 
     low, high = 0.0, 16.0
-    for _ in range(TRIALS):
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if share_found(middle) >= power else (middle, high)
+        low, high = (low, middle) if power_at(middle) >= power else (middle, high)
     return high
 
 

@@ -35,7 +35,7 @@ RESAMPLES = 1000
 class SupportFigures:
     """How well a scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold.
 
-    Shares are of all sentences; sentences that are not checked are never marked.
+    Shares count all sentences; those that are not checked are never marked.
     """
 
     auc: Interval
@@ -63,25 +63,25 @@ def read_support(file: Path, split: str | None = None, limit: int | None = None,
 def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 0) -> dict[str, SupportFigures]:
     """The figures of the verifier and of the overlap of words and of stems."""
     supported_n = np.array([row.supported for row in rows])
-    started = time.process_time()
+    start = time.process_time()
     probability_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
-    milliseconds = (time.process_time() - started) * 1000 / len(rows)
+    milliseconds = (time.process_time() - start) * 1000 / len(rows)
     checked_n = np.array([can_be_checked(row.claim) for row in rows])
     marked_n = checked_n & (probability_n >= verifier.threshold)
-    marked = float(marked_n[supported_n].mean()), float(marked_n[~supported_n].mean())
-    balanced = (1 - marked[0] + marked[1]) / 2
+    shares = float(marked_n[supported_n].mean()), float(marked_n[~supported_n].mean())
+    balanced = (1 - shares[0] + shares[1]) / 2
     figures = {
         "verifier": SupportFigures(
             auc_interval(-probability_n, supported_n, seed),
-            *marked,
+            *shares,
             balanced,
             1 - float(checked_n.mean()),
             milliseconds,
         )
     }
-    for name, overlap in (("share of words", str), ("share of stems", form_of)):
-        shares_n = np.array([share_found(row, overlap) for row in rows])
-        figures[name] = SupportFigures(auc_interval(shares_n, supported_n, seed))
+    for name, form in (("share of words", str), ("share of stems", form_of)):
+        overlap_n = np.array([word_overlap(row, form) for row in rows])
+        figures[name] = SupportFigures(auc_interval(overlap_n, supported_n, seed))
     return figures
 
 
@@ -91,12 +91,12 @@ def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
     return float(judge_claims(verifier, [row.claim], ground)[0])
 
 
-def share_found(row: SupportRow, form: Callable[[str], str]) -> float:
+def word_overlap(row: SupportRow, form: Callable[[str], str]) -> float:
     """The share of the claim's words, without function words, that occur in its passages; 1 for a claim without such words.
 
-    >>> share_found(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), str)
+    >>> word_overlap(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), str)
     0.3333333333333333
-    >>> round(share_found(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), form_of), 2)
+    >>> round(word_overlap(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), form_of), 2)
     0.67
     """
     passage_words = {form(term) for passage in row.passages for term in terms_of(passage)}
@@ -117,12 +117,12 @@ def auc(scores_n: Floats64, supported_n: NDArray[np.bool_]) -> float:
 
 def auc_interval(scores_n: Floats64, supported_n: NDArray[np.bool_], seed: int = 0) -> Interval:
     """The AUC and its 95 % interval: each class resampled separately (stratified bootstrap)."""
-    values_B = np.sort(list(_resampled(scores_n, supported_n, np.random.default_rng(seed))))
+    values_B = np.sort(list(_resampled_aucs(scores_n, supported_n, np.random.default_rng(seed))))
     low, high = np.quantile(values_B, (0.025, 0.975))
     return Interval(auc(scores_n, supported_n), float(low), float(high))
 
 
-def _resampled(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.random.Generator) -> Iterator[float]:
+def _resampled_aucs(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.random.Generator) -> Iterator[float]:
     positive, negative = scores_n[supported_n], scores_n[~supported_n]
     labels_n = np.repeat([True, False], [len(positive), len(negative)])
     for _ in range(RESAMPLES):

@@ -104,7 +104,7 @@ def seed_table(comparison: Comparison) -> Table:
     count = len(comparison.systems[first])
     note = (
         f"Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over seeds, which are paired, and questions, and p of "
-        f"the exact sign-flip test over the {count} seeds, after Holm over the systems of a row; {count} seeds give at least {2.0 ** (1 - count):.2g}. * marks a difference that test and interval "
+        f"the exact sign-flip test over the {count} seeds, after Holm over the systems of a row; {count} seeds give a p of at least {2.0 ** (1 - count):.2g}. * marks a difference that test and interval "
         "both show."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
@@ -145,11 +145,11 @@ def as_text(table: Table) -> str:
     """The table for a terminal: columns aligned, figures on the right."""
     lines = [table.header, *table.rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
-    rendered = [_aligned(line, widths) for line in lines]
+    rendered = [_align(line, widths) for line in lines]
     rendered.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join([table.title, *rendered])
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+def _align(line: Sequence[str], widths: Sequence[int]) -> str:
     cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
     return "  ".join(cells).rstrip()

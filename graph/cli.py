@@ -71,7 +71,7 @@ Watch = Annotated[
         "--watch",
         metavar="",
         rich_help_panel=INPUT,
-        help="Keep running and apply files added, changed or removed in the folder to the index, until Ctrl-C.",
+        help="Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C.",
     ),
 ]
 POLL_S = 2.0
@@ -307,8 +307,8 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
 
         settings = _own_settings(index, extractor_model, summary_model)
         with open_workers(engine, ray_address) as workers:
-            opening = partial(open_model, workers=workers)
-            documents = len(resume_build(index, open_encoder, opening, settings, workers).document_sources)
+            open_in_workers = partial(open_model, workers=workers)
+            documents = len(resume_build(index, open_encoder, open_in_workers, settings, workers).document_sources)
         if as_json:
             print_json({"index": str(index), "documents": documents})
         else:
@@ -336,11 +336,11 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         retried = retry_failed(
             index, open_encoder, open_model, _own_settings(index, extractor_model, summary_model, settings)
         )
-        left = index_status(index).quarantined
+        remaining = index_status(index).quarantined
         if as_json:
-            print_json({"index": str(index), "retried": retried, "quarantined": left})
+            print_json({"index": str(index), "retried": retried, "quarantined": remaining})
         else:
-            print(f"{index}: {retried:,} passages retried, {left:,} still in quarantine")
+            print(f"{index}: {retried:,} passages retried, {remaining:,} still in quarantine")
         _exit_if_quarantined(index)
 
 
@@ -358,11 +358,11 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.build.lifecycle import delete_documents
         from graph.models.encoder import open_encoder
 
-        left = len(delete_documents(index, sources, open_encoder, open_model).document_sources)
+        remaining = len(delete_documents(index, sources, open_encoder, open_model).document_sources)
         if as_json:
-            print_json({"index": str(index), "deleted": sources, "documents": left})
+            print_json({"index": str(index), "deleted": sources, "documents": remaining})
         else:
-            print(f"{index}: {len(sources):,} removed, {left:,} documents left")
+            print(f"{index}: {len(sources):,} removed, {remaining:,} documents left")
 
     @app.command(cls=Command, rich_help_panel=INDEXING)
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
@@ -409,12 +409,13 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
     damage = verify_index(index)
     if as_json:
         print_json({"index": str(index), "damage": [asdict(found) for found in damage]})
-    for found in damage if not as_json else []:
-        print(f"{index}/{found.file}: {found.problem}; fix it with: {found.repair}")
+    elif damage:
+        for found in damage:
+            print(f"{index}/{found.file}: {found.problem}; fix it with: {found.repair}")
+    else:
+        print(f"{index}: every byte is as it was written")
     if damage:
         raise typer.Exit(1)
-    if not as_json:
-        print(f"{index}: every byte is as it was written")
 
 
 def _own_settings(

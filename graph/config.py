@@ -273,13 +273,13 @@ def as_yaml(kind: type[Settings], title: str) -> str:
         *outer, name = line.key.split(".")
         mark, indent = "# " if line.commented else "", "  " * len(outer)
         value = "" if line.default == REQUIRED else f" {line.default}" if line.default else ""
-        lines += [*_comment(line.meaning, "" if line.commented else indent, indent if line.commented else "")]
-        lines += [f"{mark}{indent}{name}:{value}"]
+        lines += _comment(line.meaning, "" if line.commented else indent, indent if line.commented else "")
+        lines.append(f"{mark}{indent}{name}:{value}")
     return "\n".join(lines) + "\n"
 
 
 def print_settings(path: str) -> None:
-    """The settings of `module:Class` as a table, below the help page of a command."""
+    """Print the settings of `module:Class` as a table, below the help page of a command."""
     from rich.console import Console
     from rich.panel import Panel
     from rich.table import Table
@@ -325,9 +325,9 @@ def _meaning(field: FieldInfo) -> str:
     parts = [f"{first}{text[1:].removesuffix('.')}." if text else ""]
     if choices := _choices(field.annotation):
         parts.append(f"One of {', '.join(map(str, choices))}.")
-    if any(getattr(one, "min_length", 0) for one in field.metadata):
+    if any(getattr(each, "min_length", 0) for each in field.metadata):
         parts.append("Not empty.")
-    bounds = {name: getattr(one, name) for one in field.metadata for name in BOUNDS if hasattr(one, name)}
+    bounds = {name: getattr(each, name) for each in field.metadata for name in BOUNDS if hasattr(each, name)}
     if {"ge", "le"} <= bounds.keys():
         parts.append(f"From {bounds.pop('ge'):g} to {bounds.pop('le'):g}.")
     if phrases := [f"{BOUNDS[name]} {bound:g}" for name, bound in bounds.items()]:

@@ -18,14 +18,14 @@ _OWN_SENTENCE = re.compile(r"did you mean|\w+ should ")
 _COMMANDS = ("pip", "modegraph")
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
-    """The known name most similar to `given`, as a whole or in one of its words; "" if none is similar.
+def nearest(text: str, known: Iterable[str]) -> str:
+    """The known name most similar to `text`, as a whole or in one of its words; "" if none is similar.
 
     >>> nearest("hosp", ["hops", "paths"]), nearest("--bas", ["--base-name", "--bind"]), nearest("graph", ["hierarchy", "paths"])
     ('hops', '--base-name', '')
     """
     scores = {
-        name: (max(_likeness(given, part) for part in (name, *_WORD.findall(name))), _likeness(given, name))
+        name: (max(_likeness(text, part) for part in (name, *_WORD.findall(name))), _likeness(text, name))
         for name in known
     }
     best = max(scores, key=scores.__getitem__, default="")
@@ -54,7 +54,7 @@ class UserError(Exception):
 
 
 class Unavailable(UserError):
-    """A failure of the operator's machines, not of the user, such as a database that is down or refuses. A server hides the details from clients."""
+    """A failure of the operator's machines, not of the user, such as a database that is down or refuses connections. A server hides the details from clients."""
 
 
 class DiskFull(Unavailable):
@@ -86,8 +86,8 @@ def _capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:] if first.isalpha() and first not in _COMMANDS else sentence
 
 
-def _likeness(given: str, name: str) -> float:
-    matcher = SequenceMatcher(None, name.strip("-").casefold(), given.strip("-").casefold())
+def _likeness(text: str, name: str) -> float:
+    matcher = SequenceMatcher(None, name.strip("-").casefold(), text.strip("-").casefold())
     return matcher.ratio() if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= MIN_LIKENESS else 0.0
 
 

@@ -1,8 +1,8 @@
 """Why a question retrieves a passage, or does not: its rank in each mode, the words and names it shares, and the links to it in `hops`.
 
 Each mode runs as for any question, only deeper; a mode whose ranking depends on the depth is run no deeper than its own limit. Links of
-`hops` are computed from every passage that could have one, not only from the few with the best own scores.
-Legend: P passages, N propositions, E entities, S passages that could lead, X links."""
+`hops` are computed from the MAX_LINKING_PASSAGES best passages that could have one, not only from the few whose links `hops` follows.
+Legend: P passages, N propositions, E entities, S passages with possible links, X links."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from graph.retrieve.parts.words import best_terms, known_terms
 from graph.retrieve.retrieve import retrieve
 from graph.shared.ids import shown_id
 from graph.shared.modes import Mode
-from graph.store.columns.moved import taken
+from graph.store.columns.moved import take_rows
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import Evidence, Floats, Ints, Passage, Scored
@@ -90,8 +90,8 @@ class Explanation:
     """Why a question retrieves a passage, or does not.
 
     `standings` has one entry per mode, that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
-    `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's nearest to
-    it. `own_rank` and `own_score` are what `hops` gives the passage without links; `lift` is the part of that score that comes from the
+    `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are those of the passage nearest
+    to it. `own_rank` and `own_score` are what `hops` gives the passage without links; `lift` is the part of that score that comes from the
     question's words, and `lifted_by` are the words that contribute to it (largest first; without function words and the words of a name
     that is a document's title); `leads` are the best links to the passage.
     """
@@ -122,7 +122,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
     """
     explained = index.passage(find_passage(index, passage))
     scope = index.where(settings.conditions)
-    row = next((row for row, each in enumerate(scope.data.passage_ids) if each == explained.id), None)
+    row = row_of(scope.data, "passage", explained.id)
     if row is None:
         raise UserError(
             f"passage {passage!r}: its document, {explained.source!r}, does not meet {', '.join(settings.where)}",
@@ -155,7 +155,8 @@ def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
     """The terms of the question, as in mode `lexical`, without function words; the rarest first."""
     block_WP, texts = index.data.term_count_WP, index.data.term_texts
     passages = {
-        texts[term]: taken(block_WP, np.array([term])).indices.astype(np.int64) for term in known_terms(index, question)
+        texts[term]: take_rows(block_WP, np.array([term])).indices.astype(np.int64)
+        for term in known_terms(index, question)
     }
     terms = [term for term in terms_of(question) if term not in FUNCTION_WORDS]
     return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms}, row)
@@ -243,20 +244,23 @@ def rank_in_mode(found: Evidence, deep: Evidence, passage_id: str) -> ModeRank:
     )
 
 
-COULD_LEAD = 50
-"""The number of passages whose links are computed: those with the best own scores among the candidates."""
+MAX_LINKING_PASSAGES = 50
+"""The maximum number of passages whose links are computed: those with the best own scores."""
 
 
 def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int) -> tuple[Lead, ...]:
     """The `count` best links to the passage in `row`, at most one from each passage."""
-    seeds_S = could_lead(index, row, alone.own_P)
+    seeds_S = linking_passages(index, row, alone.own_P)
     candidates = [_best_lead(index, query, alone, row, int(seed)) for seed in seeds_S]
     leads = [lead for lead in candidates if lead is not None]
     return tuple(sorted(leads, key=lambda lead: (-lead.worth, lead.rank))[:count])
 
 
-def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
-    """Passages of other documents that mention a title of this passage's document, or a rare entity that this passage also mentions."""
+def linking_passages(index: Index, row: int, own_P: Floats) -> Ints:
+    """Passages of other documents that mention a title of this passage's document, or a rare entity that this passage also mentions.
+
+    At most MAX_LINKING_PASSAGES, those with the best own scores.
+    """
     data = index.data
     document = int(data.passage_document_P[row])
     title_E = np.flatnonzero(np.diff(data.entity_document_EU[:, [document]].indptr))
@@ -266,7 +270,7 @@ def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
     _, propositions = expand_rows(index.entity_proposition_EN, np.union1d(title_E, rare_E))
     passages = np.unique(expand_rows(index.proposition_passage_NP, np.unique(propositions))[1])
     others: Ints = passages[data.passage_document_P[passages] != document]
-    return others[top_rows(own_P[others], COULD_LEAD)]
+    return others[top_rows(own_P[others], MAX_LINKING_PASSAGES)]
 
 
 def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int) -> Lead | None:

@@ -23,27 +23,34 @@ MOST_DOCUMENTS = 300
 """Documents that are read, evenly spread: enough for a few questions, whatever the size of the collection."""
 PASSAGES_READ = 2
 """Passages that are read from each document: later ones rely on the text before them."""
-LONGEST = 90
+MAX_QUESTION_CHARS = 90
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _PLAIN_NAME = re.compile(r"[^\W_][\w .,'’&-]*")
 _DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}, \d{{4}}|(?:{MONTHS}) \d{{4}}|[12]\d{{3}})(?![\w–-])"
 _WITHIN = r"(?:(?! and | but | or |[.,;:]).){0,60}?"
 """A few more words of the same clause."""
-_MADE = "built founded designed written painted discovered described made invented composed established drawn cast developed created"
-_PASTS = {"written": "wrote", "drawn": "drew"}
-_HAPPENED = f"""
-{_MADE} born opened closed introduced adopted passed completed rebuilt electrified destroyed installed launched lit printed published
+_CREATION_VERBS = "built founded designed written painted discovered described made invented composed established drawn cast developed created"
+_PAST_TENSES = {"written": "wrote", "drawn": "drew"}
+_EVENT_VERBS = f"""
+{_CREATION_VERBS} born opened closed introduced adopted passed completed rebuilt electrified destroyed installed launched lit printed published
 released renamed abolished formed signed elected restored demolished
 """
 _BASES = {"opened": "open", "closed": "close", "died": "die", "began": "begin", "ended": "end", "sank": "sink"}
-_AGENTS = {"led": "leads", "run": "runs", "managed": "manages", "chaired": "chairs", "edited": "edits", "owned": "owns"}
+_AGENT_VERBS = {
+    "led": "leads",
+    "run": "runs",
+    "managed": "manages",
+    "chaired": "chairs",
+    "edited": "edits",
+    "owned": "owns",
+}
 _SUBJECT = r"(?P<subject>(?:The|An?) [a-z][a-z-]+(?: [a-z-]+){0,3})"
 _VAGUE = re.compile(
     r"\b(?:first|second|third|last|other|same|next|former|latter|only|rest|result|one|above|following|has|have|had|is|was|will|may|can|"
     r"must|not|which|who|that)\b"
 )
-_LIVED = re.compile(r"\b[Hh]e\b|\b[Hh]is\b|\bborn\b|\(\d{4} ?[–-] ?\d{4}\)")
+_PERSON_SIGNS = re.compile(r"\b[Hh]e\b|\b[Hh]is\b|\bborn\b|\(\d{4} ?[–-] ?\d{4}\)")
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,9 @@ def _templates(*pairs: tuple[str, str]) -> tuple[Template, ...]:
 
 
 _NAMED = _templates(
-    (rf"(?P<be>was|were) (?P<first>first )?(?P<done>{'|'.join(_HAPPENED.split())})\b{_WITHIN} (?:in|on) {_DATE}", "When {be} {subject} {first}{done}?"),
+    (rf"(?P<be>was|were) (?P<first>first )?(?P<done>{'|'.join(_EVENT_VERBS.split())})\b{_WITHIN} (?:in|on) {_DATE}", "When {be} {subject} {first}{done}?"),
     (rf"(?P<past>{'|'.join(_BASES)})\b{_WITHIN} (?:in|on) {_DATE}", "When did {subject} {base}?"),
-    (rf"(?P<be>was|were) (?P<done>{'|'.join(_MADE.split())})\b{_WITHIN} by (?:the )?[^\W\d_a-z]", "Who {made} {subject}?"),
+    (rf"(?P<be>was|were) (?P<done>{'|'.join(_CREATION_VERBS.split())})\b{_WITHIN} by (?:the )?[^\W\d_a-z]", "Who {made} {subject}?"),
     (r"(?P<be>is|are) held\b[^.;]* (?:on the|on|every|each|once|twice) ", "When {be} {subject} held?"),
     (r"is (?:about |some )?\d[\d.,]* [a-z]+ (?P<how>long|high|tall|wide|deep)\b", "How {how} is {subject}?"),
     (r"(?P<stands>stands|lies) (?:in|on|at|above|near|between|beside|off|behind) ", "Where is {subject}?"),
@@ -70,7 +77,7 @@ _NAMED = _templates(
 """For statements about a document's own subject, the most informative first."""
 _DESCRIBED = _templates(
     (rf"{_SUBJECT} is (?P<person>[^\W\d_a-z][\w'’-]+ [^\W\d_a-z][\w'’-]+)(?=[.,;]| and )", "Who is {subject}?"),
-    (rf"{_SUBJECT} is (?P<done>{'|'.join(_AGENTS)}) by ", "Who {agent} {subject}?"),
+    (rf"{_SUBJECT} is (?P<done>{'|'.join(_AGENT_VERBS)}) by ", "Who {agent} {subject}?"),
     (rf"{_SUBJECT} (?P<verb>open|close|start|begin|leave|meet)s (?:at|on|every) ", "When does {subject} {verb}?"),
     (rf"{_SUBJECT} costs? [£$€]?\d", "How much does {subject} cost?"),
     (rf"{_SUBJECT} (?P<verb>last|take)s (?:about )?(?:\d[\d.]*|an?|two|three|half) [a-z]+", "How long does {subject} {verb}?"),
@@ -84,7 +91,7 @@ _DESCRIBED = _templates(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A question, the document that answers it, what it asks about, and the rank of its template, best first."""
+    """A question, the document that answers it, what it asks about, and the rank of its template (0 is best)."""
 
     question: str
     document: int
@@ -94,16 +101,18 @@ class Candidate:
 
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
     """At most `count` questions that the index answers, from different documents and of different kinds where possible; always the same for an index."""
-    count_D = len(index.data.document_sources)
-    documents = np.unique(np.linspace(0, count_D - 1, min(count_D, MOST_DOCUMENTS)).astype(np.int64))
+    document_count = len(index.data.document_sources)
+    documents = np.unique(np.linspace(0, document_count - 1, min(document_count, MOST_DOCUMENTS)).astype(np.int64))
     candidates = [each for document in documents.tolist() for each in _candidates(index.data, document)]
     documents_of = Counter(subject for subject, _ in {(each.subject, each.document) for each in candidates})
-    rest = [each for each in candidates if documents_of[each.subject] == 1 and len(each.question) <= LONGEST]
-    rest.sort(key=lambda each: (each.rank, content_id(each.question)))
+    usable = [
+        each for each in candidates if documents_of[each.subject] == 1 and len(each.question) <= MAX_QUESTION_CHARS
+    ]
+    usable.sort(key=lambda each: (each.rank, content_id(each.question)))
     chosen: list[Candidate] = []
-    for fresh in (_of_another_kind, _of_another_document):
-        for each in rest:
-            if len(chosen) < count and all(fresh(each, other) for other in chosen):
+    for differs in (_of_another_kind, _of_another_document):
+        for each in usable:
+            if len(chosen) < count and all(differs(each, other) for other in chosen):
                 chosen.append(each)
     return tuple(each.question for each in chosen)
 
@@ -126,9 +135,10 @@ def _candidates(data: IndexData, document: int) -> Iterator[Candidate]:
     name = subject_name(title, opening)
     for statement in dict.fromkeys(statements):
         text = statement.removeprefix(f"{_BRACKETS.sub('', title)}: ")
-        made = ask_named(text, name, opening) if name else ask_described(text)
-        if made is not None:
-            yield Candidate(made[0], document, made[1].casefold(), made[2])
+        result = ask_named(text, name, opening) if name else ask_described(text)
+        if result is not None:
+            question, subject, rank = result
+            yield Candidate(question, document, subject.casefold(), rank)
 
 
 def subject_name(title: str, opening: str) -> str:
@@ -151,7 +161,7 @@ def subject_name(title: str, opening: str) -> str:
 
 
 def ask_named(text: str, name: str, opening: str) -> tuple[str, str, int] | None:
-    """The question that a statement about a document's own subject answers, the subject, and the rank of its template; None without one.
+    """The question that a statement about a document's own subject answers, the subject, and the rank of its template; None if no template fits.
 
     >>> ask_named("Lantern was built in 1911 by the Marlow Yard.", "the Lantern", "")
     ('When was the Lantern built?', 'the Lantern', 0)
@@ -159,14 +169,14 @@ def ask_named(text: str, name: str, opening: str) -> tuple[str, str, int] | None
     ('Who was Ada Marlow?', 'Ada Marlow', 6)
     """
     bare = name.removeprefix("the ")
-    said = re.match(rf"(?:The )?{re.escape(bare)}(?:\s*\([^()]*\))? ", text, re.IGNORECASE)
-    if said is None:
+    subject = re.match(rf"(?:The )?{re.escape(bare)}(?:\s*\([^()]*\))? ", text, re.IGNORECASE)
+    if subject is None:
         return None
     what = "What"
     if may_be_person(bare) and not name.startswith("the "):
-        what = "Who" if _LIVED.search(opening) else ""
+        what = "Who" if _PERSON_SIGNS.search(opening) else ""
     for rank, template in enumerate(_NAMED):
-        match = template.pattern.match(text, said.end())
+        match = template.pattern.match(text, subject.end())
         if match is None or ("{what}" in template.question and not what):
             continue
         return template.question.format(**_parts(match, name), what=what), name, rank
@@ -199,7 +209,7 @@ def _parts(match: re.Match[str], subject: str) -> dict[str, str]:
     done = found.get("done", "")
     verbs = {
         "base": _BASES.get(found.get("past", ""), ""),
-        "made": _PASTS.get(done, done),
-        "agent": _AGENTS.get(done, ""),
+        "made": _PAST_TENSES.get(done, done),
+        "agent": _AGENT_VERBS.get(done, ""),
     }
     return {**found, **verbs, "subject": subject}

@@ -151,14 +151,14 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
     """Power iteration of one column [V] or of many [V, Q]."""
     leaking = np.flatnonzero(chain.missing_V > ROUNDING)
     missing = np.float32(damping) * chain.missing_V[leaking]
-    starting = np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1))
-    starts, rate = restart[starting], np.float32(damping)
+    start_rows = np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1))
+    start_mass, rate = restart[start_rows], np.float32(damping)
     mass = restart
     threshold = last_change(damping, tolerance)
     for count in range(1, most_steps(damping, tolerance) + 1):
         stepped = chain.pull_VV @ mass
         stepped *= rate
-        stepped[starting] += (missing @ mass[leaking] + (1 - rate)) * starts
+        stepped[start_rows] += (missing @ mass[leaking] + (1 - rate)) * start_mass
         settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < threshold
         mass = stepped
         if settled:
@@ -191,7 +191,9 @@ def restart_at(rows: Ints, vertices: int) -> Floats:
     if len(rows) == 0:
         raise ValueError("a walk needs at least one seed")
     if min(rows) < 0 or max(rows) >= vertices:
-        raise ValueError(f"seeds {min(rows)} to {max(rows)}: a graph of {vertices} vertices has rows from 0")
+        raise ValueError(
+            f"seeds {min(rows)} to {max(rows)}: a graph of {vertices} vertices has rows 0 to {vertices - 1}"
+        )
     restart_V1 = np.zeros((vertices, 1), np.float32)
     restart_V1[rows, 0] = 1 / len(rows)
     return restart_V1

@@ -65,7 +65,7 @@ def save_forest(
     forest: Forest,
     further: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> None:
-    """Write a file with one forest: its arrays and `further` ones, and under `key` of the header the facts with its base and depth."""
+    """Write a file with one forest: its arrays and the `further` ones, and under `key` of the header the facts with its base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
     save_file({**{name: getattr(forest, name) for name in FOREST_ARRAYS}, **further}, file, {key: json.dumps(header)})
 
@@ -106,7 +106,7 @@ def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest
             raise ValueError(f"{name} points outside")
     per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
     if any(column.shape != (nodes,) for column in per_node) or not 0 <= forest.depth <= MAX_DEPTH:
-        raise ValueError("columns of different lengths, or trees without end")
+        raise ValueError(f"columns of different lengths, or a depth outside 0 to {MAX_DEPTH}")
     return forest
 
 

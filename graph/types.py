@@ -31,7 +31,7 @@ class Prompts:
 class Encoder(Protocol):
     """A sentence encoder: `encode` for texts of an index, `encode_queries` for questions; no texts give [0, D].
 
-    `fingerprint` changes whenever the same text could get another vector, so also with the `prompts`.
+    `fingerprint` changes whenever the same text could get another vector, for example when the `prompts` change.
     """
 
     @property
@@ -282,7 +282,7 @@ class Workers(Protocol):
 class OpenModel(Protocol):
     """Opens a model by its SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`); the command line passes one in.
 
-    Several SPECs are servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
+    Several SPECs name servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
     an in-process model is opened and run by them.
     """
 

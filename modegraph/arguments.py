@@ -34,7 +34,7 @@ def documents_of(documents: Documents, limits: Limits, note: Note) -> Iterator[D
     return documents_of_rows(rows, note, "the documents given")
 
 
-def log_skipped() -> SkipLog:
+def skip_log() -> SkipLog:
     """A log of skipped documents that also warns about each through the logger "modegraph"."""
     return SkipLog(lambda line: LOG.warning("%s", redact(line)))
 

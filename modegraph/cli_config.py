@@ -22,7 +22,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of setting
 def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
     """Add `config show` and `config check`; `root_command` returns the root of the command tree."""
     config = typer.Typer(
-        help="Show the settings of a command, and check files of them.", no_args_is_help=True, cls=Group
+        help="Show the settings of a command, and check files of settings.", no_args_is_help=True, cls=Group
     )
     app.add_typer(config, name="config", rich_help_panel=SETTINGS)
 
@@ -30,7 +30,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
     def show(command: Words) -> None:
         """Print all settings of a command with their defaults, as YAML with comments.
 
-        Save it, fill in the required settings, delete any others you like, and pass the file with `--config`.
+        Save the output, fill in the required settings, delete any others you like, and pass the file with `--config`.
         """
         from graph.config import as_yaml, settings_class
 
@@ -42,7 +42,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
     def check(file: File, as_json: AsJson = False) -> None:
         """Report problems in a file of settings, and the command that takes it.
 
-        Exits with 1 if there are any. Required settings that are missing can still be given with `--set`.
+        Exits with 1 if there are problems. Required settings that are missing can still be given with `--set`.
         """
         from graph.config import read_yaml
         from modegraph.config_files import check_settings
@@ -58,10 +58,10 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
                 }
             )
         else:
-            takes = " or ".join(f"`modegraph {name}`" for name in verdict.commands)
+            commands = " or ".join(f"`modegraph {name}`" for name in verdict.commands)
             print(
                 "\n".join(
-                    [*verdict.problems, f"{file}: {'closest to ' if verdict.problems else ''}settings of {takes}"]
+                    [*verdict.problems, f"{file}: {'closest to ' if verdict.problems else ''}settings of {commands}"]
                 )
             )
             if verdict.missing:

@@ -45,7 +45,7 @@ Steps = Annotated[
 
 
 def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
-    """Add `plan train`; `known` returns the commands with settings: `module:Class` by full name."""
+    """Add `plan train` and `plan study`; `known` returns the commands with settings: `module:Class` by full name."""
 
     @app.command("plan train", cls=command(settings="train.run.settings:TrainSettings"), rich_help_panel=TRAINING)
     def plan_train(

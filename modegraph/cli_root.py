@@ -1,4 +1,4 @@
-"""The root command: --version with its output, completion, and how a wrong command line is reported."""
+"""The root command: --version with its output, and how a wrong command line is reported."""
 
 import platform
 from typing import Annotated

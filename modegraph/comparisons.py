@@ -28,7 +28,7 @@ class Comparison(eval.comparison.Comparison):
         return [*tables_of(self), *(self.appendix.tables if self.appendix else ())]
 
     def to_frames(self) -> dict[str, Any]:
-        """Two pandas tables: `measures` (one row per measure, one column per policy) and `differences` (policy minus the first, interval)."""
+        """Two pandas tables: `measures` (one row per measure, one column per policy) and `differences` (each policy minus the first, with its interval)."""
         import pyarrow as pa
 
         means = [{"measure": m.name, **{name: m.mean(name) for name in m.values}} for m in self.measures]

@@ -37,11 +37,10 @@ def check_settings(where: str, values: Mapping[str, Any], known: Mapping[str, st
         return unknown, wrong, Path(where).stem.partition("-")[0] not in last_words, len(problems) - wrong
 
     best = min(problems_by_class, key=distance)
-    equal = [path for path in problems_by_class if not problems_to_fix(problems_by_class[path])] or [best]
-    takes = sorted(equal, key=distance)
+    fitting = [path for path in problems_by_class if not problems_to_fix(problems_by_class[path])] or [best]
     missing = [problem.key for problem in problems_by_class[best] if problem.missing]
     return FileCheck(
-        [name for path in takes for name, class_path in known.items() if class_path == path],
+        [name for path in sorted(fitting, key=distance) for name, class_path in known.items() if class_path == path],
         problems_to_fix(problems_by_class[best]),
         missing,
     )

@@ -24,7 +24,7 @@ from graph.shared.home import local_path
 from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE, Mode
 from graph.types import LanguageModel
 from modegraph.answers import Answer, Evidence, public_answer, public_evidence
-from modegraph.arguments import Documents, Model, documents_of, log_skipped, model_of, show_progress
+from modegraph.arguments import Documents, Model, documents_of, model_of, show_progress, skip_log
 from modegraph.notebook import index_html
 from serve.engines import open_model as open_engine
 from serve.pipeline import answer_from
@@ -65,12 +65,13 @@ class Index:
         """The evidence for a question; a language model is only called if one is given and the mode can use it.
 
         `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, layers,
-        suggestions, max_context_tokens, and abstain. With abstain, the evidence has the probability that the documents do not answer
-        the question (`absence`); from the set probability on, `ask` abstains without calling the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
+        suggestions, max_context_tokens, and abstain. With `abstain`, the evidence has the probability that the documents do not answer
+        the question (`absence`); if it reaches `abstain`, `ask` abstains without calling the model. UserError for an unknown setting, an
+        empty question, and conditions that no document meets.
         """
         chosen = _retrieve_settings("retrieve", mode, top_k, where, settings)
-        opened = None if model is None else model_of(model)
-        return public_evidence(retrieve(self.current(), question, chosen, opened))
+        language_model = None if model is None else model_of(model)
+        return public_evidence(retrieve(self.current(), question, chosen, language_model))
 
     def explain(
         self, question: str, passage: str, *, mode: Mode = DEFAULT_MODE, top_k: int = 5, where: str | Sequence[str] = ()
@@ -102,8 +103,7 @@ class Index:
         the documents” and the model is not called.
 
         `verifier` finds sentences that the passages do not support (`unsupported`), and names those that it cannot judge
-        (`not_checked`): a folder or hub name, "" for the one included
-        in modegraph, None for none.
+        (`not_checked`): a folder or hub name, "" for the one included in modegraph, None for none.
 
         UserError as in `retrieve`, for a model that cannot be opened or refuses, and when the model becomes unavailable.
         """
@@ -161,7 +161,7 @@ class Index:
         read, leaving the index unchanged; and, after the documents are added, if passages were lost to a model's unusable replies.
         """
         with show_progress(progress):
-            new_documents = list(documents_of(documents, LIMITS, log_skipped()))
+            new_documents = list(documents_of(documents, LIMITS, skip_log()))
             results = edit_index(self.folder, lambda: [Edit(add=new_documents)], self._fresh.open_encoder, open_engine)
         _raise_if_lost(self.folder)
         return results[0].report
@@ -263,7 +263,7 @@ def index(
         models = reading_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
-        skipped = log_skipped()
+        skipped = skip_log()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         documents_read = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
         build_index(folder, documents_read, chosen, open_encoder, open_engine)

@@ -205,7 +205,7 @@ def index_html(status: IndexStatus) -> str:
     return notebook_view(
         tag("p", tag("strong", text(status.folder))),
         text(summary, "soft"),
-        table(("holds", "rows"), rows),
+        table(("table", "rows"), rows),
         *([tag("p", text(status.unfinished))] if status.unfinished else []),
     )
 

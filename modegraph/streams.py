@@ -41,12 +41,12 @@ async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
 
 
 def _backend_in_memory(model: Model) -> ChatBackend:
-    opened = model_of(model)
-    if isinstance(opened, OwnLlamaModel):
-        return OwnLlamaBackend(opened)
-    if not isinstance(opened, LocalModel):
-        raise UserError(f"{opened.name} does not stream", STREAMING_MODELS, "use ask, or give the model's SPEC")
-    return LocalBackend({opened.name: opened})
+    language_model = model_of(model)
+    if isinstance(language_model, OwnLlamaModel):
+        return OwnLlamaBackend(language_model)
+    if not isinstance(language_model, LocalModel):
+        raise UserError(f"{language_model.name} does not stream", STREAMING_MODELS, "use ask, or give the model's SPEC")
+    return LocalBackend({language_model.name: language_model})
 
 
 Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]

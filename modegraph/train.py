@@ -1,6 +1,6 @@
 """Training, one function per stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
 
-Every function takes the settings of the command of its name, validated the same way: from a YAML file or a mapping (`config`), overridden
+Every function takes the settings of the command of the same name, validated the same way: from a YAML file or a mapping (`config`), overridden
 by keyword arguments. `out` is where the run is saved, a folder that must not exist yet (the setting `output`). A run is accepted
 wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
 
@@ -80,7 +80,7 @@ def reward(config: Config = None, *, out: str | Path | None = None, progress: bo
 
 
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A selector of propositions (`retrieve(…, selector=str(run))`), trained on folders of relevance `data`."""
+    """A selector of propositions (`retrieve(…, selector=str(run))`), trained on the relevance data in the folders `data`."""
     from train.run.settings import SelectorSettings
 
     chosen: SelectorSettings = settings_of(SelectorSettings, "train.selector", config, out, settings)
@@ -90,7 +90,7 @@ def selector(config: Config = None, *, out: str | Path | None = None, progress: 
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A verifier that marks sentences which passages do not support (`ask(…, verifier=str(run))`), trained on folders of claims `data`."""
+    """A verifier that marks sentences which passages do not support (`ask(…, verifier=str(run))`), trained on the claims in the folders `data`."""
     from train.run.settings import VerifierSettings
 
     chosen: VerifierSettings = settings_of(VerifierSettings, "train.verifier", config, out, settings)
@@ -100,11 +100,11 @@ def verifier(config: Config = None, *, out: str | Path | None = None, progress: 
 
 
 def settings_of(kind: type[S], call: str, config: Config, out: str | Path | None, keywords: Mapping[str, Any]) -> S:
-    """The settings in `config`, overridden by those given as keywords; UserError as the command's, naming the file or the call."""
+    """The settings in `config`, overridden by those given as keywords; UserError like the command's, naming the file or the call."""
     overrides = {**keywords, **({} if out is None else {"output": out})}
-    from_file = isinstance(config, str | Path)
-    values = read_yaml(Path(config)) if isinstance(config, str | Path) else dict(config or {})
-    return parse_settings(kind, merge_settings(values, overrides), str(config) if from_file else call)
+    if isinstance(config, str | Path):
+        return parse_settings(kind, merge_settings(read_yaml(Path(config)), overrides), str(config))
+    return parse_settings(kind, merge_settings(config or {}, overrides), call)
 
 
 def merge_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,8 +116,10 @@ def merge_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
     merged = {key: _plain(value) for key, value in values.items()}
     for key, value in overrides.items():
         base = merged.get(key)
-        both = isinstance(base, dict) and isinstance(value, Mapping)
-        merged[key] = merge_settings(base, value) if both and base is not None else _plain(value)
+        if isinstance(base, dict) and isinstance(value, Mapping):
+            merged[key] = merge_settings(base, value)
+        else:
+            merged[key] = _plain(value)
     return merged
 
 

@@ -65,7 +65,7 @@ def open_tracing(endpoint: str | None) -> Tracing:
     return OtlpTracing(endpoint)
 
 
-DESCRIPTION = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."
+DESCRIPTION = "Answers from an index of documents, through an OpenAI-compatible API; a program checks the citations."
 MODEL_ROUTERS = (chat_router, responses_router, messages_router)
 INDEX_ROUTERS = (
     retrieval_router,
@@ -140,10 +140,10 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     ring = KeyRing(services.settings.keys) if services.settings.keys is not None else None
     describe_key(app, services.settings.api_key is not None or ring is not None)
     services.tracing.watch(app)
-    admitted = AdmissionMiddleware(app, services.settings, services.metrics)
-    authenticated = AuthMiddleware(admitted, services.settings.api_key, ring)
-    logged = AccessLogMiddleware(FramingMiddleware(PageMiddleware(authenticated)), services.metrics)
-    return OverflowMiddleware(logged, admitted, services.metrics)
+    admission = AdmissionMiddleware(app, services.settings, services.metrics)
+    auth = AuthMiddleware(admission, services.settings.api_key, ring)
+    access_log = AccessLogMiddleware(FramingMiddleware(PageMiddleware(auth)), services.metrics)
+    return OverflowMiddleware(access_log, admission, services.metrics)
 
 
 def _lifespan(services: Services, mcp: McpRoute):  # type: ignore[no-untyped-def]

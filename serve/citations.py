@@ -12,7 +12,7 @@ from graph.types import Excerpt
 
 
 def citation(number: int, cited: Citation) -> dict[str, Any]:
-    """A citation in JSON form: number, title, source, start, end, page, text and (for a summary) members of the excerpt; `attributed` and `quotes`."""
+    """A citation in JSON form: its number, the fields of the excerpt, `attributed` and `quotes`."""
     return {"number": number, **asdict(cited)}
 
 

@@ -265,7 +265,6 @@ def register_mcp(app: typer.Typer) -> None:
         The tools are search, fetch and explain; --model adds ask, --writable adds add_document. Documents are resources.
         `modegraph serve` offers the same at /mcp, with its other routes; with --http this server offers only /mcp.
         """
-        import os
         import sys
         from contextlib import redirect_stdout
 
@@ -301,5 +300,5 @@ def register_mcp(app: typer.Typer) -> None:
             )
             server_of(build_app(services, only_mcp=True), services).run()
         else:
-            say(f"modegraph: {folders} is ready for one MCP client, on standard input and output")
+            say(f"modegraph: ready for one MCP client of {folders}, on standard input and output")
             serve_stdio(services)

@@ -32,9 +32,9 @@ from graph.store.ledger_file import (
     LEDGER_TABLE,
     CallRow,
     decode,
-    is_cut,
     is_damage,
     is_intact,
+    is_truncated,
     ledger_damage,
     renew_ledger,
     row_hash,
@@ -72,7 +72,7 @@ class SqliteCalls:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        if is_cut(file):
+        if is_truncated(file):
             self._renew()
             return
         try:
@@ -159,7 +159,7 @@ def _as_user_error(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _CachedCall:
-    """A finished call and its seconds, in a batch its share of the batch's; None if unknown."""
+    """A finished call and its seconds: in a batch, an equal share of the batch's time; None if unknown."""
 
     completion: Completion
     seconds: float | None
@@ -185,7 +185,7 @@ class Ledger:
         return self._model.form
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests, from the file where stored; the other calls run concurrently, as many as suit the engine."""
+        """Completions in the order of the requests, from the file if stored; the other calls run concurrently, as many at once as the engine takes."""
         keys = [call_key(self.name, request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
@@ -235,7 +235,7 @@ class Ledger:
         return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), seconds)
 
     def _store(self, key: str, completion: Completion, seconds: float) -> _CachedCall:
-        """Commit a finished call, unless an equal one is stored; returns the stored one, with the time of this one."""
+        """Commit a finished call, unless an equal call is stored; returns the stored call, with the time of this one."""
         if completion.finish_reason != "stop":
             return _CachedCall(completion, seconds)
         fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)
@@ -267,7 +267,7 @@ def parallel_seconds(seconds: Sequence[float], at_once: int) -> float:
 
 
 def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], at_once: int) -> list[Completion]:
-    """The completions; those not marked in `is_new` become replays, which share the time that they add to that of the others."""
+    """The completions; those not marked in `is_new` become replays, and the time that they add to the new calls is divided among them."""
     seconds = [call.seconds or 0.0 for call in calls]
     added = parallel_seconds(seconds, at_once) - parallel_seconds(list(compress(seconds, is_new)), at_once)
     replayed = sum(duration for duration, new in zip(seconds, is_new, strict=True) if not new)

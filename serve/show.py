@@ -176,7 +176,7 @@ def show_explanation(explanation: Explanation) -> str:
             *(
                 ()
                 if explanation.leads
-                else ("- nothing: no other document shares a rare entity with it, or mentions its own",)
+                else ("- nothing: no other document mentions its title or shares a rare entity with it",)
             ),
         ],
         [f"What {explanation.mode} finds before it", *_ranked_before(explanation)],
@@ -201,7 +201,7 @@ def _path(mode_rank: ModeRank) -> Iterator[str]:
     for step in mode_rank.steps:
         yield wrapped(step, "- ")
     if mode_rank.rank is None:
-        yield "- and it is not among what this mode ranks"
+        yield "- this mode does not rank it"
     else:
         yield wrapped(" → ".join(("question", *(mode_rank.path or ("its own score",)))), "- ")
 
@@ -220,13 +220,13 @@ def _nearest_propositions(explanation: Explanation) -> Iterator[str]:
 def _word_bonus(explanation: Explanation) -> Iterator[str]:
     if explanation.lift > 0:
         yield wrapped(
-            f"{explanation.lift:.3f} of this is by words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
+            f"{explanation.lift:.3f} of this comes from words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
             "- ",
         )
 
 
 def _lead(lead: Lead) -> str:
-    how = "as this one is called" if lead.by_title else "of which this one says more"
+    how = "a title of this passage" if lead.by_title else "which this passage also mentions"
     followed = "followed" if lead.followed else f"not followed: only the first {SEEDS} lead on"
     location = f"no. {lead.rank:,} by itself, {lead.passage.title} · {location_of(lead.passage)}"
     return f"{location}: “{lead.proposition}” mentions “{lead.entity}”, {how}; worth {lead.worth:.3f}, {followed}"

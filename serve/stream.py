@@ -52,8 +52,8 @@ class MessageDelta(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark is empty, and is where
-    the statement ends.
+    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark is empty, at the end of
+    the statement.
     """
 
     mark: Mark
@@ -200,7 +200,7 @@ class PlainParts:
         return []
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
-        """The next piece."""
+        """The text of the next piece, unchanged."""
         return MessageDelta(*reasoning_and_text(piece))
 
     def finish(self) -> MessageDelta:
@@ -271,7 +271,7 @@ class _Field:
         return self._keep(rest if self._support is None else rest + self._support.finish())
 
     def append_fallback(self, text: str) -> str:
-        """Append a text that is not the model's, so that no verifier reads it."""
+        """Append a text that is not the model's; no verifier reads it."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
         self._fallback_marks = tuple(mark.shifted(len(self.shown)) for mark in gate.marks)

@@ -17,7 +17,7 @@ class Engine(LanguageModel, Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one part of an answer: calls of the language model, their tokens, and seconds with encoder and model.
+    """The cost of one part of an answer: calls of the language model, their tokens, and the seconds it took, encoder and model included.
 
     `replayed` of the calls were answered from a ledger and count with their original cost; the time of `untimed` ones is unknown.
     """

@@ -23,7 +23,7 @@ QUESTION, SOURCE = "Who bred the blue quince?", "petra-olavson.md"
 
 
 def main() -> None:
-    """Build, install and try; exits at the first step that fails."""
+    """Build the wheel, install it and try it; exits at the first step that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--extras", default="offline", help="extras of the wheel to install")
     parser.add_argument("--keep", type=Path, help="folder to leave sdist and wheel in")
@@ -31,7 +31,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         sdist, wheel = build(work)
-        if absent := missing(wheel):
+        if absent := missing_files(wheel):
             sys.exit(f"{wheel.name} lacks {', '.join(sorted(absent))}")
         print(f"{sdist.name} and {wheel.name}: {len(zipfile.ZipFile(wheel).namelist())} files", flush=True)
         print(try_installed(wheel, options.extras, work), flush=True)
@@ -41,7 +41,7 @@ def main() -> None:
                 shutil.copy(archive, options.keep)
 
 
-def tracked() -> list[str]:
+def tracked_files() -> list[str]:
     """Every file of the repository that git tracks."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [name for name in listed.splitlines() if (ROOT / name).exists()]
@@ -50,7 +50,7 @@ def tracked() -> list[str]:
 def build(work: Path) -> tuple[Path, Path]:
     """(sdist, wheel) below `work`, from tracked files only; the wheel is built from the sdist, which must therefore be complete."""
     source, out = work / "source", work / "dist"
-    for name in tracked():
+    for name in tracked_files():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
     sdist = _backend(source, "build_sdist", out)
@@ -60,9 +60,9 @@ def build(work: Path) -> tuple[Path, Path]:
     return sdist, _backend(unpacked, "build_wheel", out)
 
 
-def missing(wheel: Path) -> set[str]:
+def missing_files(wheel: Path) -> set[str]:
     """Files of the packages, including prompts, templates and page assets, that the wheel lacks."""
-    expected = {name for name in tracked() if name.startswith(tuple(f"{package}/" for package in PACKAGES))}
+    expected = {name for name in tracked_files() if name.startswith(tuple(f"{package}/" for package in PACKAGES))}
     return expected - set(zipfile.ZipFile(wheel).namelist())
 
 
@@ -99,7 +99,7 @@ def try_installed(wheel: Path, extras: str, work: Path) -> str:
 
 
 def _backend(source: Path, hook: str, out: Path) -> Path:
-    """The path that a setuptools build hook makes from a source folder."""
+    """The archive that a setuptools build hook makes from a source folder."""
     out.mkdir(exist_ok=True)
     call = f"import sys; from setuptools.build_meta import {hook} as make; print(make(sys.argv[1]), file=sys.stderr)"
     done = subprocess.run(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **options: Any) -> S:
-    """The settings in `config`, overridden by `--set`, overridden by the command's own options (paths as text)."""
+    """The settings in `config`, overridden by `--set`, and both by the command's own options (paths as text)."""
     from graph.config import load_settings
 
     option_overrides = [
@@ -229,8 +229,8 @@ def export(
     if gguf:
         from train.export.gguf_export import CONVERSATIONS, describe_export, export_gguf
 
-        written = export_gguf(run, out, gguf, adapter_only, conversations or CONVERSATIONS)  # type: ignore[arg-type]
-        result, summary = asdict(written), f"{written.file}, {written.megabytes:,} MB\n{describe_export(written)}"
+        exported = export_gguf(run, out, gguf, adapter_only, conversations or CONVERSATIONS)  # type: ignore[arg-type]
+        result, summary = asdict(exported), f"{exported.file}, {exported.megabytes:,} MB\n{describe_export(exported)}"
     else:
         result = asdict(export_merged(run, out)) if merge else {"base_model": export_adapter(run, out, hub_base)}
         values = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in result.items()}

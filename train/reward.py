@@ -37,7 +37,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class ScoredData:
-    """The scored data: numbers of prompts and responses, and the mean reward."""
+    """The numbers of prompts and responses that were scored, and their mean reward."""
 
     prompts: int
     responses: int
@@ -81,7 +81,7 @@ def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path
 
 
 def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
-    """Write the scored responses of `data` again, file by file, with the component `reward_model` (an earlier one is replaced).
+    """Copy the scored responses of `data`, file by file, to `output`, with the component `reward_model` added, or replaced.
 
     UserError if `output` exists, if `data` has no responses, or as in `score_texts`; then nothing is written.
     """

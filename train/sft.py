@@ -1,7 +1,7 @@
 """Supervised fine-tuning on the answers of conversations: teaches reading and the answer form, and provides the reference of preference training.
 
 Rows may have any of the formats of train/run/conversations.py. Adjacent rows over the same passages are one group, whose common prompt is
-computed once (train/model/packing.py). The loss is −log π of the answers' tokens, including end tokens, the mean over the tokens of a batch."""
+computed once (train/model/packing.py). The loss is the mean of −log π over the answer tokens of a batch, end tokens included."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def spread(rows: Sequence[Any], count: int) -> list[Any]:
-    """`count` evenly spaced rows, because the first ones may all belong to one set.
+    """`count` evenly spaced rows, because the first rows may all belong to one set.
 
     >>> spread("abcdefg", 3), spread("ab", 3)
     (['a', 'c', 'e'], ['a', 'b'])
@@ -176,7 +176,7 @@ class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
 
 def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
     """The number of answer tokens in some groups."""
-    return sum(group.written_tokens for group in groups)
+    return sum(group.scored_tokens for group in groups)
 
 
 def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
@@ -226,7 +226,8 @@ def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequen
     scores = []
     while order:
         longest = prompts[order[-1]].prompt_tokens
-        batch, order = order[-max(1, MEASURED_TOKENS // longest) :], order[: -max(1, MEASURED_TOKENS // longest)]
+        size = max(1, MEASURED_TOKENS // longest)
+        batch, order = order[-size:], order[:-size]
         batch_prompts = [prompts[row_number].ids[: prompts[row_number].prompt_tokens] for row_number in batch]
         for row_number, ids in zip(batch, greedy_answers(model, tokenizer, batch_prompts, limit), strict=True):
             row, text = rows[row_number], tokenizer.decode(ids, skip_special_tokens=True)

@@ -67,7 +67,7 @@ class VerifierRecord:
     """How a verifier was trained, and its figures on test. `data` maps each dataset's folder name to its fingerprint,
     `real` lists the datasets of the second stage.
 
-    `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of a baseline without a cosine,
+    `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of a simple baseline,
     for which a claim is supported if every name and number in it occurs in the passages.
     """
 
@@ -119,8 +119,8 @@ def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dic
     return rows, fingerprints
 
 
-LEARNED_FROM = ("train", "dev")
-"""The splits of real claims that are used."""
+REAL_SPLITS = ("train", "dev")
+"""The splits of labelled sentences that training uses."""
 
 
 def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, list[ClaimRow]]], str]:
@@ -132,16 +132,16 @@ def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, l
     if unknown := [name for name in names if name not in available]:
         raise UserError(f"{folder}: no set {unknown[0]!r}", f"one of {', '.join(available)}", "fix `real_sets`")
     sets: dict[str, dict[str, list[ClaimRow]]] = {
-        name: {split: [] for split in LEARNED_FROM} for name in names or available
+        name: {split: [] for split in REAL_SPLITS} for name in names or available
     }
-    for split in LEARNED_FROM:
+    for split in REAL_SPLITS:
         for row in rows.get(split, []):
             if (name := row.dataset or folder.resolve().name) in sets:
                 sets[name][split].append(row)
     for name, set_rows in sets.items():
         for split, split_rows in set_rows.items():
             _check_labels(f"{folder}, {name}, {split}", split_rows, "leave the set out of `real_sets`")
-    _check_passages({split: [row for set_rows in sets.values() for row in set_rows[split]] for split in LEARNED_FROM})
+    _check_passages({split: [row for set_rows in sets.values() for row in set_rows[split]] for split in REAL_SPLITS})
     return sets, fingerprint
 
 
@@ -311,9 +311,9 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
             real_folder = Path(settings.real)
             real, fingerprints[real_folder.resolve().name] = read_real(real_folder, settings.real_sets)
             licence_of = licences(real_folder)
-        began, started = time.perf_counter(), time.process_time()
+        wall_start, processor_start = time.perf_counter(), time.process_time()
         splits = {split: claims_of(split_rows) for split, split_rows in rows.items()}
-        milliseconds = 1000 * (time.process_time() - started) / sum(map(len, rows.values()))
+        milliseconds = 1000 * (time.process_time() - processor_start) / sum(map(len, rows.values()))
         say(", ".join(f"{split}: {len(split_rows):,} claims" for split, split_rows in rows.items()))
         verifier, trees = fit_verifier(splits["train"], splits["dev"], settings)
         sets = {
@@ -344,7 +344,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
             kinds=by_kind(test, (probability_n >= verifier.threshold).tolist()),
             reliability=bins,
             milliseconds=milliseconds,
-            train_seconds=time.perf_counter() - began,
+            train_seconds=time.perf_counter() - wall_start,
             versions={name: version(name) for name in LIBRARIES},
         )
         draw_reliability(bins, folder / PLOT, "claims", "unsupported")
@@ -355,9 +355,9 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
 
 def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tuple[Verifier, int]:
     """The calibrated verifier, and its number of trees."""
-    grown = fit_trees(train, dev, settings)
-    count = best_count(grown)
-    forest = to_forest(grown, count)
+    trees = fit_trees(train, dev, settings)
+    count = best_count(trees)
+    forest = to_forest(trees, count)
     logits_n = forest_logits(forest, dev.features_nF)
     temperature = fit_temperature(logits_n, dev.label_n)
     probability_n = probabilities(logits_n, temperature)
@@ -413,8 +413,9 @@ def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
 
 
 def rule_marks(rows: Sequence[ClaimRow]) -> NDArray[np.bool_]:
-    """Which claims have a name or number that occurs neither in their passage nor in its title: [n]."""
-    return np.array([bool(missing_words(row.claim, Ground.of([(row.title, row.passage)]))) for row in rows], np.bool_)
+    """Which claims have a name or number that occurs neither in their passages nor in the title: [n]."""
+    marks = [bool(missing_words(row.claim, _ground(row.title, row.passage, row.further))) for row in rows]
+    return np.array(marks, np.bool_)
 
 
 def figures(probability_n: NDArray[np.float64], label_n: Ints, threshold: float) -> dict[str, float]:

@@ -110,7 +110,7 @@ def _die_at(commit: int) -> None:
         return call
 
     graph.build.build.publish = counted(graph.build.build.publish)  # type: ignore[assignment]
-    SqliteStore._committed = counted(SqliteStore._committed)  # type: ignore[method-assign]
+    SqliteStore._after_commit = counted(SqliteStore._after_commit)  # type: ignore[method-assign]
     PendingVectors.put = counted(PendingVectors.put)  # type: ignore[method-assign]
 
 

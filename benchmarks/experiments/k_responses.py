@@ -53,7 +53,7 @@ from train.model.load import load_policy, load_tokenizer
 from train.model.packing import LogpsOf
 from train.preference.groups import combine_rewards
 from train.preference.preference import method_of, read_preference_data, response_group_trainer
-from train.preference.rounds import rewarded
+from train.preference.rounds import with_rewards
 from train.run.data import Prompt, read_prompts, read_responses
 from train.run.loop import quiet_libraries, run_trainer
 from train.run.settings import DpoSettings, MsSettings, machine_precision
@@ -90,7 +90,7 @@ def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_
     """The responses to a prompt as drawn, with their rewards; empty ones become a dash."""
     cut = tuple(number for number, ids in enumerate(drawn.group.responses) if ids[-1] != end_id)
     texts = DrawnTexts(tuple(text or "–" for text in drawn.texts), cut)
-    return replace(rewarded(prompt, texts), sampling=sampling, policy=policy)
+    return replace(with_rewards(prompt, texts), sampling=sampling, policy=policy)
 
 
 def one_of_each(prompts: Iterable[Prompt]) -> list[Prompt]:

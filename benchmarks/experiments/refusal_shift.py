@@ -30,7 +30,7 @@ from eval.reading import ReadingAnswer, ReadingTask, over_distractors, over_gold
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.config import parse_settings
 from graph.shared.console import track
-from modegraph.arguments import documents_of, log_skipped
+from modegraph.arguments import documents_of, skip_log
 from modegraph.indexes import LIMITS
 from modegraph.tuning.gate import AnswerPair, judge
 from modegraph.tuning.settings import TuneSettings
@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     settings = parse_settings(TuneSettings, read_json(options.tune / PLAN)["settings"], "plan")
-    documents = list(documents_of(options.documents, LIMITS, log_skipped()))
+    documents = list(documents_of(options.documents, LIMITS, skip_log()))
     tuning = Tuning(settings, documents, general_set(settings, documents), read_plan(options.tune), options.tune)
     tasks = tasks_of(tuning, options.questions)
     tuned = options.model or tuning.tuned_model

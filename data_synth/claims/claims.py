@@ -1,6 +1,6 @@
 """Claims over passages: a sentence, the passage to check it against, and whether the passage supports it.
 
-Every round takes one sentence from each passage, restates it (supported) and breaks the restatement (not supported)."""
+Each claim is a sentence drawn from a passage and restated (supported), or that restatement with one thing changed (not supported)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) ->
         if not parts.sentences:
             yield Dropped(NO_SENTENCE)
             continue
-        passage, made = parts.passage, set[str]()
+        passage, claims = parts.passage, set[str]()
         surroundings = Surroundings(passage.text, parts.names, foreign)
         for number in range(per_passage):
             draw = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
@@ -156,8 +156,8 @@ def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) ->
             broken = falsify(claim, surroundings, draw)
             if broken is None:
                 yield Dropped(UNBREAKABLE)
-            elif claim not in made:
-                made.add(claim)
+            elif claim not in claims:
+                claims.add(claim)
                 yield _row(passage, claim, True, restatement, seed)
                 yield _row(passage, broken[0], False, broken[1], seed)
 

@@ -12,7 +12,7 @@ from graph.extract.entities import find_entities
 from graph.text.word_forms import OPPOSITES
 
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
-_DENIED = re.compile(r"\b(?:not|never|no) ")
+_NEGATION = re.compile(r"\b(?:not|never|no) ")
 _AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
 _FROM_PASSAGE = 0.5
 """How often the replacement of a name or number comes from the same passage, which is harder to detect."""
@@ -30,7 +30,7 @@ class Surroundings:
 
 
 def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """A name replaced by another of the passage or of another passage."""
+    """The sentence with a name replaced by another one from its passage, or from another passage; None if there is none."""
     names = [name for name in names_in(sentence) if not _NUMBER.fullmatch(name)]
     if not names:
         return None
@@ -44,7 +44,7 @@ def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str 
 
 
 def other_number(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """A number replaced by another of the passage, or with one of its last two digits changed."""
+    """The sentence with a number replaced by another one from its passage, or with one of its last two digits changed; None without a number."""
     numbers = list(_NUMBER.finditer(sentence))
     if not numbers:
         return None
@@ -54,11 +54,11 @@ def other_number(sentence: str, around: Surroundings, draw: random.Random) -> st
     return sentence[: match.start()] + new + sentence[match.end() :]
 
 
-def turned_negation(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """A statement negated, or a negation removed."""
+def toggled_negation(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+    """The sentence without its negation, or negated; None if it has neither a negation nor an auxiliary verb."""
     del around
-    if _DENIED.search(sentence):
-        return _DENIED.sub("", sentence, count=1)
+    if _NEGATION.search(sentence):
+        return _NEGATION.sub("", sentence, count=1)
     verbs = list(_AUXILIARY.finditer(sentence))[:2]
     if not verbs:
         return None
@@ -67,7 +67,7 @@ def turned_negation(sentence: str, around: Surroundings, draw: random.Random) ->
 
 
 def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """Two names swapped."""
+    """The sentence with two of its names swapped; None if no two can replace each other."""
     del around
     names = [name for name in names_in(sentence) if sentence.count(name) == 1]
     pairs = [
@@ -84,7 +84,7 @@ def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> s
 
 
 def opposite_word(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """A word replaced by its opposite."""
+    """The sentence with a word replaced by its opposite; None if no word has one."""
     del around
     words = [word for word in re.findall(r"\b[a-z]+\b", sentence) if word in OPPOSITES]
     if not words:
@@ -97,7 +97,7 @@ Break = Callable[[str, Surroundings, random.Random], str | None]
 BREAKS: Mapping[str, Break] = {
     "name": other_name,
     "number": other_number,
-    "negation": turned_negation,
+    "negation": toggled_negation,
     "roles": swapped_roles,
     "opposite": opposite_word,
 }

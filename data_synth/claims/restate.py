@@ -19,7 +19,7 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """A sentence with the title in place of its pronoun, and with what an earlier sentence says about it inserted; None where that is unclear.
+    """A sentence with the title in place of its pronoun, and with what an earlier sentence says about the title inserted; None where that is unclear.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'

@@ -17,7 +17,7 @@ from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 T = TypeVar("T")
-MALFORMED = (KeyError, TypeError, IndexError, AttributeError)
+MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 LABELS = ("yes", "no", "maybe")
 
 
@@ -51,10 +51,10 @@ def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
     """A question of MedMCQA (Pal et al. 2022) or RiddleSense (Lin et al. 2021), with its options in the question text."""
     options = dict(row["options"])
-    listed = " ".join(f"({letter}) {option}" for letter, option in options.items())
+    option_text = " ".join(f"({letter}) {option}" for letter, option in options.items())
     return {
         "id": row["id"],
-        "question": f"{row['question']} {listed}",
+        "question": f"{row['question']} {option_text}",
         "answers": [row["answer"]],
         "type": "choice",
         "options": options,
@@ -93,7 +93,7 @@ NO_PASSAGE = "a sentence without a passage"
 
 
 def support_sets(folder: Path) -> dict[str, Path]:
-    """The files of labelled sentences below a folder, or in it, by the name of their set; UserError for none."""
+    """The files of labelled sentences below a folder, or in it, by the name of their set; UserError if there are none."""
     files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
     if not files:
         expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"

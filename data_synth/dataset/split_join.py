@@ -12,7 +12,7 @@ from typing import Any
 from data_synth.dataset.validate import MALFORMED, form_of
 from data_synth.relevance.gold import read_gold_questions, with_sentences
 from data_synth.rows import Form
-from graph.documents.questions import SPLITS
+from graph.documents.questions import SPLITS, read_question_rows
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
@@ -29,24 +29,26 @@ def split_questions(
     """
     questions = {one.question.id: one for one in with_sentences(read_gold_questions(file), corpus)}
     order = sorted(questions, key=lambda key: content_id(str(seed), key))
-    chosen: dict[str, str] = {}
+    split_of: dict[str, str] = {}
     for split in ("test", "dev", "train"):
-        free = [key for key in order if key not in chosen and (anew or may_be(questions[key].stated_split, split))]
+        free = [
+            key for key in order if key not in split_of and (anew or may_assign(questions[key].stated_split, split))
+        ]
         if len(free) < counts.get(split, 0):
             found = f"{file}: {len(free):,} questions are left for {split}"
             raise UserError(
                 found, f"{counts[split]:,}, as set by --{split}", "request fewer, or split them with --anew"
             )
-        chosen |= dict.fromkeys(free[: counts.get(split, 0)], split)
-    rows = [{**row, "split": chosen[row["id"]]} for _, row in read_jsonl(file) if row["id"] in chosen]
-    evidence = {key: [{"id": q.source, "quote": q.text} for q in questions[key].question.evidence] for key in chosen}
+        split_of |= dict.fromkeys(free[: counts.get(split, 0)], split)
+    rows = [{**row, "split": split_of[row["id"]]} for _, row in read_question_rows(file) if row["id"] in split_of]
+    evidence = {key: [{"id": q.source, "quote": q.text} for q in questions[key].question.evidence] for key in split_of}
     return [{**row, "evidence": evidence[row["id"]]} if evidence[row["id"]] else row for row in rows]
 
 
-def may_be(stated: str | None, split: str) -> bool:
+def may_assign(stated: str | None, split: str) -> bool:
     """Whether a question whose file states a split may be assigned to `split`.
 
-    >>> may_be(None, "test"), may_be("dev", "train"), may_be("dev", "test"), may_be("test", "train")
+    >>> may_assign(None, "test"), may_assign("dev", "train"), may_assign("dev", "test"), may_assign("test", "train")
     (True, True, False, False)
     """
     return stated is None or (stated == "test") == (split == "test")

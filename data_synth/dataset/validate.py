@@ -140,7 +140,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield number, _parsed(line)
+                    yield number, _parse_line(line)
     except OSError as problem:
         raise unreadable(file, problem, "a .jsonl or .parquet file") from None
     except UnicodeDecodeError as problem:
@@ -149,7 +149,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         ) from None
 
 
-def _parsed(line: str) -> dict[str, Any] | str:
+def _parse_line(line: str) -> dict[str, Any] | str:
     try:
         row = json.loads(line)
     except ValueError as problem:

@@ -143,8 +143,8 @@ def _write_all(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin:
     for split in summary.by_split:
         write_parquet(folder / f"{split}.jsonl", folder / f"{split}.parquet", form.schema())
     (folder / CARD).write_text(dataset_card(summary, form), encoding="utf-8")
-    described = json.dumps({"made_by": MAKER, **asdict(summary)}, indent=2, ensure_ascii=False)
-    (folder / SUMMARY).write_text(described + "\n", encoding="utf-8")
+    summary_json = json.dumps({"made_by": MAKER, **asdict(summary)}, indent=2, ensure_ascii=False)
+    (folder / SUMMARY).write_text(summary_json + "\n", encoding="utf-8")
     return summary
 
 

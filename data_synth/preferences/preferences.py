@@ -184,18 +184,18 @@ def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
     """The reasonings of one reasoner in the order of `drafts`; those that their context does not support are dropped."""
-    written = reasoner.write(drafts)
-    with_context = [n for n, reason in enumerate(written) if isinstance(reason, str) and drafts[n].excerpts]
-    texts = [str(written[n]) for n in with_context]
+    reasons = reasoner.write(drafts)
+    with_context = [n for n, reason in enumerate(reasons) if isinstance(reason, str) and drafts[n].excerpts]
+    texts = [str(reasons[n]) for n in with_context]
     support = dict(zip(with_context, measure([drafts[n] for n in with_context], texts), strict=True))
     rejected: dict[int, Dropped] = {}
     if reasoner.checked:
         rejected = {n: Dropped(UNSUPPORTED) for n in with_context if not support[n].holds}
         if check is not None:
             selection = [n for n in with_context if n not in rejected]
-            problems = check([drafts[n] for n in selection], [str(written[n]) for n in selection])
+            problems = check([drafts[n] for n in selection], [str(reasons[n]) for n in selection])
             rejected |= {n: Dropped(why) for n, why in zip(selection, problems, strict=True) if why}
-    return [ReasonedDraft(drafts[n], rejected.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
+    return [ReasonedDraft(drafts[n], rejected.get(n, reason), support.get(n)) for n, reason in enumerate(reasons)]
 
 
 def finish_row(
@@ -238,8 +238,8 @@ def _pair(
     reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> PreferenceRow | Dropped:
     """The pair of a draft, with a hard negative for a random share of pairs; Dropped where none can be made."""
-    drawn_by = content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
-    if isinstance(reasoned.reason, Dropped) or random.Random(drawn_by).random() >= hard_negatives:
+    seed = content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
+    if isinstance(reasoned.reason, Dropped) or random.Random(seed).random() >= hard_negatives:
         return finish_row(reasoned, mark, reasoner)
     negative = make_hard_negative(reasoned.draft, reasoned.reason, pool)
     return Dropped(NO_HARD_NEGATIVE) if negative is None else finish_row(reasoned, mark, reasoner, negative)

@@ -53,7 +53,7 @@ class Statement:
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
     """The question's evidence sentences, each citing the excerpt that contains it, plus one that contains the answer if none of them does.
 
-    Dropped if the excerpts lack one of them: all of a reasoning must be in its context. Without evidence quotes, each gold document
+    Dropped if the excerpts lack one of these sentences: all of a reasoning must be in its context. Without evidence quotes, each gold document
     contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
     reasoning, which no passage contains, is used only if there is nothing to quote. Without a context, quotes are not cited.
     """
@@ -128,7 +128,7 @@ def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
 
 def holders_of(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
     """The numbers of the excerpts that contain a statement."""
-    return [n for n, excerpt in enumerate(excerpts, start=1) if _folded(statement.quote) in _folded(excerpt.text)]
+    return [n for n, excerpt in enumerate(excerpts, start=1) if _one_line(statement.quote) in _one_line(excerpt.text)]
 
 
 def closest_statements(
@@ -166,7 +166,7 @@ def tfidf_cosines(query: str, sentences: Sequence[str]) -> list[float]:
 def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | Dropped]:
     """Reasonings written by `model`, which is given the gold answer, each filtered by `check_reason`."""
     requests = [CompletionRequest((reasoner_message(draft),), MAX_REASON_TOKENS, seed=0) for draft in drafts]
-    return [check_reason(made, draft) for made, draft in zip(model.complete(requests), drafts, strict=True)]
+    return [check_reason(completion, draft) for completion, draft in zip(model.complete(requests), drafts, strict=True)]
 
 
 def reasoner_message(draft: Draft) -> Message:
@@ -175,13 +175,13 @@ def reasoner_message(draft: Draft) -> Message:
     return Message("user", fill("data_synth/reasoner.txt", question_over_passages=task, answer=draft.answer))
 
 
-def check_reason(made: Completion, draft: Draft) -> str | Dropped:
+def check_reason(completion: Completion, draft: Draft) -> str | Dropped:
     """The reasoning of a completion, without citations of passages that do not exist; Dropped when it fails a filter."""
-    if made.finish_reason == "refused":
+    if completion.finish_reason == "refused":
         return Dropped(REFUSED)
-    if made.finish_reason == "length":
+    if completion.finish_reason == "length":
         return Dropped(CUT)
-    parsed = parse_answer(made.text)
+    parsed = parse_answer(completion.text)
     if not parsed.well_formed:
         return Dropped(MALFORMED)
     reason = check_citations(quote(parsed.reason), len(draft.excerpts)).text.strip()
@@ -189,7 +189,7 @@ def check_reason(made: Completion, draft: Draft) -> str | Dropped:
         return Dropped(EMPTY)
     if normalise_answer(parsed.answer) not in {normalise_answer(answer) for answer in draft.question.answers}:
         return Dropped(WRONG)
-    if SequenceMatcher(None, _folded(reason).lower(), _folded(draft.question.text).lower()).ratio() >= COPY_RATIO:
+    if SequenceMatcher(None, _one_line(reason).lower(), _one_line(draft.question.text).lower()).ratio() >= COPY_RATIO:
         return Dropped(COPY)
     if _LEAK.search(reason):
         return Dropped(LEAK)
@@ -226,7 +226,7 @@ def _unit_text(unit: Unit) -> str:
     return "; ".join(f"{name}: {value}" if name else value for name, value in unit.cells) or unit.text
 
 
-def _folded(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 

@@ -25,7 +25,7 @@ from graph.types import Excerpt, Floats
 if TYPE_CHECKING:
     from graph.index.index import Index
 
-MIN_NEARNESS, MIN_NAMED = 0.45, 0.3
+MIN_SIMILARITY, MIN_NAMED = 0.45, 0.3
 """From PubMedQA: compared with their own abstracts, 5 % of the conclusions are below .48 and .24; compared with others' abstracts, 1 % are
 above .38. Measured in MiniLM's cosines, from which its normalised similarity hardly differs."""
 
@@ -41,7 +41,7 @@ class Support:
 
     @property
     def holds(self) -> bool:
-        return self.normalised_similarity >= MIN_NEARNESS and self.named >= MIN_NAMED
+        return self.normalised_similarity >= MIN_SIMILARITY and self.named >= MIN_NAMED
 
 
 MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
@@ -68,7 +68,7 @@ class SupportScorer:
         vectors_SD = dict(zip(distinct, self.index.encode_texts(distinct), strict=True))
         return [
             Support(
-                mean_nearness(self.index, [vectors_SD[text] for text in sentences], self._vectors_of(context)),
+                mean_similarity(self.index, [vectors_SD[text] for text in sentences], self._vectors_of(context)),
                 share_named(reason, [*(f"{excerpt.title} {excerpt.text}" for excerpt in context), known_text]),
             )
             for reason, sentences, context, known_text in zip(reasons, split_reasons, contexts, known, strict=True)
@@ -80,8 +80,8 @@ class SupportScorer:
         ids = [item_id for excerpt in context for item_id in (excerpt.members or (excerpt.id,))]
         passages = np.array([self._passage_rows[key] for key in ids if key in self._passage_rows], np.int64)
         of_passages = expand_rows(data.passage_proposition_PN, passages)[1]
-        stated = find_ids(data.proposition_ids, ids)
-        rows = np.unique(np.concatenate([of_passages, stated[stated >= 0]]))
+        quoted = find_ids(data.proposition_ids, ids)
+        rows = np.unique(np.concatenate([of_passages, quoted[quoted >= 0]]))
         return np.asarray(data.proposition_vectors_ND[rows], np.float32)
 
     @cached_property
@@ -98,7 +98,7 @@ def sentences_of(reason: str) -> list[str]:
     return [unit.text for unit in split_units(check_citations(reason, 0).text)]
 
 
-def mean_nearness(index: Index, sentences_SD: Sequence[Floats], context_ND: Floats) -> float:
+def mean_similarity(index: Index, sentences_SD: Sequence[Floats], context_ND: Floats) -> float:
     """Mean over sentences of the normalised similarity to the best proposition (unit vectors); 0 where either is missing."""
     if not len(sentences_SD) or not len(context_ND):
         return 0.0

@@ -1,1 +1,1 @@
-"""Multi-hop questions over an index (HLG §5): from templates over paths of propositions, or by a model."""
+"""Questions over an index (HLG §5), of one hop or several: from templates over its sentences, or by a model."""

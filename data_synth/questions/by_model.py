@@ -61,7 +61,7 @@ FindSnippets = Callable[[Sequence[str]], Sequence[str]]
 
 
 class WrittenQuestion(ReplyModel):
-    """The reply of the writer; `passages` are numbers, from 1. Its parts in the order in which a small model finds them."""
+    """The reply of the writer; `passages` are numbers, from 1. The fields are in the order in which a small model finds their values."""
 
     passages: Annotated[list[Annotated[int, one_of(99)]], at_most("maxItems", MAX_ARTICLES)]
     answer: Annotated[str, at_most("maxLength", 150)]
@@ -106,7 +106,7 @@ def model_questions(
         if writers.critic is not None:
             drafts = judge_questions(drafts, batch, writers.critic)
         for row in rebuild_answers(drafts, writers.find_snippets):
-            outcome = _deduplicated(row, earlier) if isinstance(row, QuestionRow) else row
+            outcome = _drop_duplicate(row, earlier) if isinstance(row, QuestionRow) else row
             made += isinstance(outcome, QuestionRow)
             failures = 0 if isinstance(outcome, QuestionRow) else failures + 1
             yield outcome
@@ -223,7 +223,7 @@ def _one_line(question: str, answer: str) -> str:
     return f"{question} (answer: {answer})"
 
 
-def _deduplicated(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
+def _drop_duplicate(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
     if earlier.is_duplicate(row):
         return Dropped(NEAR_DUPLICATE, _one_line(row.text, row.answers[0]))
     if earlier.is_used_up(row):

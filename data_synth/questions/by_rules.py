@@ -226,12 +226,12 @@ def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | Non
 
 @dataclass(frozen=True)
 class _QuestionBuilder:
-    """Builds rows from candidates; `made` counts the rows so far by kind and attribute."""
+    """Builds rows from candidates; `counts` are the numbers of rows so far, by kind and attribute."""
 
     statements: IndexStatements
     splits: Mapping[str, str]
     duplicates: DuplicateFilter
-    made: Counter[str]
+    counts: Counter[str]
 
     def rows(self, candidates: Iterator[Candidate]) -> Iterator[QuestionRow]:
         """The candidates that pass the checks, which depend on the rows so far."""
@@ -242,11 +242,11 @@ class _QuestionBuilder:
             if row.hops > 1 and not needs_all(row, self.statements.mentions):
                 continue
             if candidate.attribute and self._is_too_many(
-                candidate.attribute, self.made["comparison"], MAX_OF_ONE_ATTRIBUTE
+                candidate.attribute, self.counts["comparison"], MAX_OF_ONE_ATTRIBUTE
             ):
                 continue
             self.duplicates.add(row)
-            self.made.update(("all", row.kind, *([candidate.attribute] if candidate.attribute else [])))
+            self.counts.update(("all", row.kind, *([candidate.attribute] if candidate.attribute else [])))
             yield row
 
     def alternate(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
@@ -264,7 +264,7 @@ class _QuestionBuilder:
     def _next(self, kinds: list[tuple[str, Iterator[QuestionRow]]]) -> QuestionRow | None:
         """The next row of the first kind that has one and is not too frequent; its kind moves to the end of the queue."""
         for position, (kind, rows) in enumerate(list(kinds)):
-            if kind == "comparison" and self._is_too_many(kind, self.made["all"], MAX_COMPARISONS):
+            if kind == "comparison" and self._is_too_many(kind, self.counts["all"], MAX_COMPARISONS):
                 continue
             row = next(rows, None)
             if row is not None:
@@ -273,16 +273,16 @@ class _QuestionBuilder:
         return None
 
     def _is_too_many(self, what: str, of: int, share: float) -> bool:
-        return self.made[what] >= max(ALWAYS_ALLOWED, share * of)
+        return self.counts[what] >= max(ALWAYS_ALLOWED, share * of)
 
 
 def _with_near_misses(rows: Iterator[QuestionRow], index: Index, share: float, seed: int) -> Iterator[QuestionRow]:
     """The rows, interspersed with unanswerable ones so that these are a `share` of all."""
     sentences, rng = Sentences(index), Random(f"{seed} unanswerable")
     ids: set[str] = set()
-    for made, row in enumerate(rows, start=1):
+    for count, row in enumerate(rows, start=1):
         yield row
-        near = near_miss(row, sentences, rng) if len(ids) < share / (1 - share) * made else None
+        near = near_miss(row, sentences, rng) if len(ids) < share / (1 - share) * count else None
         if near is not None and near.id not in ids:
             ids.add(near.id)
             yield near

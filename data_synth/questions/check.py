@@ -16,7 +16,7 @@ NEAR_DUPLICATE = 0.8
 
 
 def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
-    """Whether removing this passage from the needed ones breaks a chain of the row: its start does not reach its end.
+    """Whether removing this passage from the needed ones breaks a chain of the row, so that its start no longer reaches its end.
 
     Passages are connected by the entities that they mention, including those that the row does not use.
     """

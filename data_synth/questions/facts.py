@@ -119,7 +119,7 @@ def stems_of(text: str) -> frozenset[str]:
 
 
 def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Every question that only one sentence answers, alternating documents. None unless `hops` is 1."""
+    """Every question that only one sentence answers, alternating documents. No questions unless `hops` is 1."""
     if hops != 1:
         return
     sentences = Sentences(statements.mentions.index)

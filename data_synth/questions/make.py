@@ -51,14 +51,14 @@ def question_rows(
         splits = spread_documents(index.sources(), spec.seed)
         alone = spec.hops == (1,)
         groups = single_passages(index, spec.seed) if alone else article_groups(index, spec.seed, splits)
-        written = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops, splits)
-        rows = track(written, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
-    made, dropped = 0, []
+        candidates = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops, splits)
+        rows = track(candidates, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
+    count, dropped = 0, []
     for row in rows:
-        made += isinstance(row, QuestionRow)
+        count += isinstance(row, QuestionRow)
         dropped += [row] if isinstance(row, Dropped) else []
         yield row
-    if not made:
+    if not count:
         raise _nothing_made(index, spec, writer, dropped)
 
 
@@ -94,10 +94,10 @@ def shortage(required: int, made: int, dropped: Sequence[Dropped], writer: str |
 
 
 def drop_reasons(dropped: Sequence[Dropped]) -> str:
-    """The most frequent reasons why a writer's replies were dropped, and one such reply, shortened."""
+    """The most frequent reasons why a writer's replies were dropped, and one such reply, shortened, if there is any."""
     frequent = Counter(one.why for one in dropped).most_common(3)
     reasons = "; ".join(f"{count:,} × {why}" for why, count in frequent)
     reply = next((one.reply for one in dropped if one.reply and one.why == frequent[0][0]), "")
     shown = " ".join(reply.split())
     shown = shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[:SHOWN_CHARACTERS]}…"
-    return f"{reasons}. One reply: “{shown}”"
+    return f"{reasons}. One reply: “{shown}”" if shown else reasons

@@ -39,7 +39,7 @@ class Kind:
     noun: str = ""
     person: bool = False
 
-    def described(self, clause: str) -> str:
+    def describe(self, clause: str) -> str:
         """ "The person who …" or "the film that …"; "" if the type is unknown."""
         return f"the {self.noun} {'who' if self.person else 'that'} {clause}" if self.noun else ""
 
@@ -144,7 +144,7 @@ def relate(predicate: str, name: str, subject: Kind, other: Kind) -> Relation | 
     return Relation(
         forward=f"the {other.noun} that {{}} {clause}" if other.noun else "",
         forward_question=question if other.noun else "",
-        backward=subject.described(f"{clause} {{}}"),
+        backward=subject.describe(f"{clause} {{}}"),
         backward_question=f"{subject.question_word} {clause} {{}}?",
     )
 
@@ -160,9 +160,9 @@ def _by_passive(before: str, past: str, subject: Kind, other: Kind) -> Relation:
 
 def _both_directions(active: str, passive: str, subject: Kind, other: Kind) -> Relation:
     return Relation(
-        forward=other.described(active) or f"whoever {active}",
+        forward=other.describe(active) or f"whoever {active}",
         forward_question=f"{other.question_word if other.noun else 'Who'} {active}?",
-        backward=subject.described(passive),
+        backward=subject.describe(passive),
         backward_question=f"{subject.question_word} {passive}?",
     )
 

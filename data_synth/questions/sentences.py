@@ -236,9 +236,7 @@ def clauses_of(text: str, is_name: IsName) -> list[Clause]:
         further, after = _split_at(re.sub(r"^, (?:and |but )?", "", then), _BOUNDARY)
         second = _conjunct(main, further)
         clauses += [] if second is None else list(_split_conjuncts(replace(second, then=after)))
-    return [
-        replace(clause, rest=f"{clause.rest}{when}", then="" if when else clause.then) for clause in clauses[:1]
-    ] + (clauses[1:] if not when else [])
+    return [replace(clauses[0], rest=f"{clauses[0].rest}{when}", then="")] if when else clauses
 
 
 def _without_apposition(text: str) -> tuple[str, list[Fact]]:

@@ -32,7 +32,7 @@ class PathEnd:
 
     name: str
     document: int | None
-    described: str
+    description: str
     chains: tuple[tuple[Step, ...], ...] = ((),)
     documents: tuple[int, ...] = ()
 
@@ -102,14 +102,14 @@ def values_at(statements: IndexStatements, end: PathEnd) -> list[tuple[Value, St
     return [(one.value, _step(statements.mentions, one.occurrence, end.name, one.value.text)) for one in values]
 
 
-def fill_slots(phrase: str, *described: str) -> str:
+def fill_slots(phrase: str, *descriptions: str) -> str:
     """A phrase with descriptions filled into its "{}" slots, in order.
 
     >>> fill_slots("Which is older, {} or {}?", "the yard", "Quill {}")
     'Which is older, the yard or Quill {}?'
     """
     parts = phrase.split("{}")
-    return "".join(text for pair in zip(parts, (*described, ""), strict=True) for text in pair)
+    return "".join(text for pair in zip(parts, (*descriptions, ""), strict=True) for text in pair)
 
 
 def shuffled(items: Sequence[T], rng: Random) -> list[T]:
@@ -143,9 +143,9 @@ def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[Pat
         steps = [step_to_entity(statements, document, key) for document in (first, second)]
         chains = [(step,) for step in steps if step is not None]
         if len(chains) == 2:
-            names = (start.described for start in both)
+            names = (start.description for start in both)
             mentioned = fill_slots("is mentioned in the documents on both {} and {}", *names)
-            end = PathEnd(chains[0][0].found, target, kind.described(mentioned), tuple(chains), (first, second))
+            end = PathEnd(chains[0][0].found, target, kind.describe(mentioned), tuple(chains), (first, second))
             yield end, f"{kind.question_word if kind.noun else 'Who or what'} {mentioned}?"
 
 
@@ -169,7 +169,7 @@ def _forward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
         yield PathEnd(
             statement.name,
             statements.mentions.document_of(statement.key),
-            fill_slots(statement.relation.forward, end.described),
+            fill_slots(statement.relation.forward, end.description),
             end.extended(forward_step(statements, end, statement)),
             (*end.documents, statement.occurrence.document),
         )
@@ -182,7 +182,7 @@ def _backward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
             yield PathEnd(
                 statements.title(document),
                 document,
-                fill_slots(statement.relation.backward, end.described),
+                fill_slots(statement.relation.backward, end.description),
                 end.extended(backward_step(statements, end, statement)),
                 (*end.documents, document),
             )
@@ -229,7 +229,7 @@ def bridge_questions(statements: IndexStatements, hops: int, rng: Random) -> Ite
         return
     first_ends = [(start, hops - 1) for start in starts(statements, rng)]
     if hops > 2:
-        first_ends += [(start, hops - 3) for start, _ in joint_starts(statements, rng) if start.described]
+        first_ends += [(start, hops - 3) for start, _ in joint_starts(statements, rng) if start.description]
     for start, remaining in shuffled(first_ends, rng):
         for end in islice(paths_from(statements, start, remaining, rng), MAX_PATHS_PER_START):
             yield from shuffled(list(_bridges_at(statements, end)), rng)
@@ -248,7 +248,7 @@ def _bridges_at(statements: IndexStatements, end: PathEnd) -> Iterator[Candidate
 
 
 def _bridge(end: PathEnd, question: str, answer: str, last: Step) -> Candidate:
-    return Candidate("bridge", fill_slots(question, end.described), answer, end.extended(last), end.bridges)
+    return Candidate("bridge", fill_slots(question, end.description), answer, end.extended(last), end.bridges)
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _comparison(first: _Side, second: _Side, larger: bool) -> Candidate:
     question = first.value.larger if larger else first.value.smaller
     return Candidate(
         "comparison",
-        fill_slots(question, first.end.described, second.end.described),
+        fill_slots(question, first.end.description, second.end.description),
         ordered[1 if larger else 0].end.name,
         (first.chain, second.chain),
         (*first.end.bridges, *second.end.bridges),

@@ -70,13 +70,13 @@ class ReadingSettings(Settings):
         default=0,
         ge=0,
         le=1,
-        description="share of the questions that are also refused, once, over other passages, so that only the passages tell which",
+        description="share of the questions that are also refused, once, over other passages, so that only the passages tell whether to refuse",
     )
     changed: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="share of these whose question is an answerable one with a name, number or word changed",
+        description="share of the refused questions that are answerable ones with a name, number or word changed",
     )
     context_words: int = Field(default=600, ge=50, description="most words in the passages of a context")
     questions: int = Field(default=8, ge=1, description="most questions over one context that its passages answer")
@@ -209,7 +209,7 @@ class Distractors:
         return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(distractors from the same document, from BM25's top hits): none is gold for the question or in another split, or contains the answer."""
+        """(distractors from the same document, from BM25's top hits): none is gold for the question or for one of another split, or contains the answer."""
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
         scores_P = np.zeros(len(self._ids), np.float32)
         for term in set(terms_of(question.text)):
@@ -228,7 +228,7 @@ class Distractors:
         """Whether all of these passages may be distractors for the question."""
         return all(self._fits(passage, question) for passage in passages)
 
-    def words(self, passage: str) -> int:
+    def word_count(self, passage: str) -> int:
         """The number of words of a passage with its title."""
         return self._words[passage].count(" ") - 1
 
@@ -306,7 +306,7 @@ def _rows_of_split(
         answer = answer_of(question, source.passages, settings.answer_words, settings.own_words)
         if isinstance(answer, Dropped):
             yield answer
-        elif sum(map(finder.words, question.gold_ids)) > settings.context_words:
+        elif sum(map(finder.word_count, question.gold_ids)) > settings.context_words:
             yield Dropped(LONG_CONTEXT)
         else:
             usable.append(_AnswerableQuestion(question, answer, *finder.candidates(question)))
@@ -315,16 +315,18 @@ def _rows_of_split(
     usable, surplus = balanced(usable)
     yield from surplus
     usable = usable[: share.most_questions]
-    near = _QuestionsByPassage(usable, unanswerable, finder)
+    by_passage = _QuestionsByPassage(usable, unanswerable, finder)
     context = 0
     for waiting in ({item.question.id: item for item in usable} for _ in range(share.passes)):
         while waiting:
             without_gold = rng.random() < settings.without_gold
-            yield from _rows_of_context(source, context, waiting, near, rng, settings, without_gold)
+            yield from _rows_of_context(source, context, waiting, by_passage, rng, settings, without_gold)
             context += 1
     for item in usable if settings.paired else ():
         if rng.random() < settings.paired:
-            rows = _rows_of_context(source, context, {item.question.id: item}, near, rng, settings, without_gold=True)
+            rows = _rows_of_context(
+                source, context, {item.question.id: item}, by_passage, rng, settings, without_gold=True
+            )
             yield from (row for row in rows if not row.gold_ids)
             context += 1
 
@@ -346,7 +348,7 @@ def _rows_of_context(
     source: ReadingSet,
     context: int,
     waiting: dict[str, _AnswerableQuestion],
-    near: _QuestionsByPassage,
+    by_passage: _QuestionsByPassage,
     rng: random.Random,
     settings: ReadingSettings,
     without_gold: bool,
@@ -354,25 +356,29 @@ def _rows_of_context(
     """The rows over one context, made for the first question in `waiting`, `without_gold` if possible; removes answered questions from `waiting`."""
     first = waiting.pop(next(iter(waiting)))
     others = [*first.near, *first.lexical]
-    fits = settings.distractors > 0 and any(near.finder.words(passage) <= settings.context_words for passage in others)
+    fits = settings.distractors > 0 and any(
+        by_passage.finder.word_count(passage) <= settings.context_words for passage in others
+    )
     without_gold = (
         without_gold
         and (fits or (first.question.is_yes_no and len(first.question.gold_ids) > 1))
-        and not near.finder.recurs(first.question)
+        and not by_passage.finder.recurs(first.question)
     )
-    ids = _passages(first, without_gold, waiting, near.finder, rng, settings)
+    ids = _passages(first, without_gold, waiting, by_passage.finder, rng, settings)
     answered = [] if without_gold else [first]
-    for key in dict.fromkeys(item.question.id for passage in ids for item in near.by_gold[passage]):
+    for key in dict.fromkeys(item.question.id for passage in ids for item in by_passage.by_gold[passage]):
         if key in waiting and len(answered) < settings.questions:
             gold = set(waiting[key].question.gold_ids)
-            if gold <= set(ids) and near.finder.are_distractors(set(ids) - gold, waiting[key].question):
+            if gold <= set(ids) and by_passage.finder.are_distractors(set(ids) - gold, waiting[key].question):
                 answered.append(waiting.pop(key))
     expected = len(answered) * settings.without_gold / (1 - settings.without_gold) - without_gold
     excerpts = [source.passages[passage] for passage in ids]
     count = max(0, int(expected + rng.random()))
     unanswered = [first.question] if without_gold else []
-    unanswered += near.unanswered(ids, sum(rng.random() >= settings.changed for _ in range(count)), first.question, rng)
-    changed = _changed([q.question for q in answered], excerpts, near.finder, rng)
+    unanswered += by_passage.unanswered(
+        ids, sum(rng.random() >= settings.changed for _ in range(count)), first.question, rng
+    )
+    changed = _changed([q.question for q in answered], excerpts, by_passage.finder, rng)
     unanswered += changed[: max(0, count + without_gold - len(unanswered))]
     rows = [_row(source.name, context, item.question, item.answer, excerpts, settings) for item in answered]
     rows += [_row(source.name, context, question, NOT_FOUND, excerpts, settings) for question in unanswered]
@@ -409,22 +415,22 @@ def _passages(
         removed = [rng.choice(gold)] if first.question.is_yes_no else with_answer or gold
         gold = [passage for passage in gold if passage not in removed]
     count = rng.randint(0 if gold else 1, settings.distractors)
-    words_left = settings.context_words - sum(map(finder.words, gold))
+    words_left = settings.context_words - sum(map(finder.word_count, gold))
     others: list[str] = []
     if rng.random() < SHARED:
         partners = (partner.question.gold_ids for partner in islice(waiting.values(), PARTNERS))
         others += next((p for p in partners if len(p) <= count and finder.are_distractors(p, first.question)), ())
-        others = [] if sum(map(finder.words, others)) > words_left else others
-        words_left -= sum(map(finder.words, others))
+        others = [] if sum(map(finder.word_count, others)) > words_left else others
+        words_left -= sum(map(finder.word_count, others))
     near, lexical = first.near[:], first.lexical[:]
     rng.shuffle(near)
     rng.shuffle(lexical)
     while len(others) < count and (near or lexical):
         pool = near if near and (not lexical or rng.random() < 0.5) else lexical
         passage = pool.pop()
-        if passage not in others and finder.words(passage) <= words_left:
+        if passage not in others and finder.word_count(passage) <= words_left:
             others.append(passage)
-            words_left -= finder.words(passage)
+            words_left -= finder.word_count(passage)
     ids = list(dict.fromkeys([*gold, *others]))
     rng.shuffle(ids)
     return ids
@@ -468,23 +474,23 @@ def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
 def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
     """The passages of an index and `questions` over them; UserError where a gold document is not in the index."""
     check_gold(questions, frozenset(index.sources()))
-    of_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
-    return set_of_passages(index.folder.name, of_source, questions)
+    by_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
+    return set_of_passages(index.folder.name, by_source, questions)
 
 
-def set_of_passages(name: str, of_source: Mapping[str, Sequence[Excerpt]], questions: Iterable[Question]) -> ReadingSet:
+def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], questions: Iterable[Question]) -> ReadingSet:
     """The passages of documents, by source, and `questions` over them."""
-    passages = {excerpt.id: excerpt for excerpts in of_source.values() for excerpt in excerpts}
-    return ReadingSet(name, passages, tuple(_reading_question(question, of_source) for question in questions))
+    passages = {excerpt.id: excerpt for excerpts in by_source.values() for excerpt in excerpts}
+    return ReadingSet(name, passages, tuple(_reading_question(question, by_source) for question in questions))
 
 
-def _reading_question(question: Question, of_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
+def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
     """A question with the passages that contain its evidence (or without evidence its answer), and the others of their documents."""
     sources = dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence)))
-    near = [excerpt for source in sources for excerpt in of_source[source]]
-    gold = [_passage_with_quote(of_source[quoted.source], quoted.text) for quoted in question.evidence]
+    near = [excerpt for source in sources for excerpt in by_source[source]]
+    gold = [_passage_with_quote(by_source[quoted.source], quoted.text) for quoted in question.evidence]
     if not question.evidence:
-        gold = [passage_with_answer(of_source[source], question) for source in sources]
+        gold = [passage_with_answer(by_source[source], question) for source in sources]
     return ReadingQuestion(
         question.id,
         question.text,

@@ -24,7 +24,7 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question. `gold_ids` are the passages that together answer it, `context_ids` those of its possible contexts, `evidence` sentences of them."""
+    """One question. `gold_ids` are the passages that together answer it, `context_ids` those of its possible contexts, `evidence` sentences of the gold passages."""
 
     id: str
     text: str

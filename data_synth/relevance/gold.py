@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.relevance.relevance_form import GoldQuestion
-from graph.documents.questions import Question, Quote, read_questions
+from graph.documents.questions import Question, Quote, read_question_rows, read_questions
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 
@@ -21,9 +21,9 @@ CORPUS = "corpus.jsonl"
 
 
 def read_gold_questions(file: Path) -> list[GoldQuestion]:
-    """The questions of a file, in order; UserError with the line number for a malformed field."""
+    """The questions of a file, or of a folder of `synth questions`, in order; UserError with the line number for a malformed field."""
     questions = read_questions(file)
-    rows = {row["id"]: (row, f"{file} line {line}") for line, row in read_jsonl(file)}
+    rows = {row["id"]: (row, where) for where, row in read_question_rows(file)}
     return [_gold_question(question, *rows[question.id]) for question in questions]
 
 

@@ -131,8 +131,8 @@ RELEVANCE: Form[RelevanceRow] = Form(
         "propositions of the gold sentences (`labelled_by` sentence), of the gold passages where no sentences are known (passage), "
         "or those that a language model chose (model). The others are in the question's own passages (`found_by` gold, own) or "
         "are hard negatives, found by a walk from the best propositions (walk) or by cosine (cosine). "
-        "No question, passage or proposition is in two splits; hard negatives come from the passages of the question's own split, "
-        "so those of the small splits are easier. `features` are what retrieval computes at query time."
+        "No question is in two splits, and if split by passages, no passage or proposition either: hard negatives then come from the "
+        "passages of the question's own split, so those of the small splits are easier. `features` are what retrieval computes at query time."
     ),
     to_json=relevance_to_json,
     from_json=relevance_from_json,

@@ -48,11 +48,16 @@ def find_candidates(
     """
     free_N = allowed_N.copy()
     free_N[gold_rows] = free_N[own_rows] = False
-    walked = best_allowed(view.mass_N, free_N & (view.mass_N > 0), negatives // 2)
-    free_N[walked] = False
-    nearest = best_allowed(view.near_N, free_N, negatives - len(walked))
+    walk_rows = best_allowed(view.mass_N, free_N & (view.mass_N > 0), negatives // 2)
+    free_N[walk_rows] = False
+    cosine_rows = best_allowed(view.near_N, free_N, negatives - len(walk_rows))
     own = np.setdiff1d(own_rows, gold_rows)
-    groups: list[tuple[FoundBy, Ints]] = [("gold", gold_rows), ("own", own), ("walk", walked), ("cosine", nearest)]
+    groups: list[tuple[FoundBy, Ints]] = [
+        ("gold", gold_rows),
+        ("own", own),
+        ("walk", walk_rows),
+        ("cosine", cosine_rows),
+    ]
     return Candidates(
         np.concatenate([rows for _, rows in groups]), tuple(found_by for found_by, rows in groups for _ in rows)
     )

@@ -114,7 +114,10 @@ def split_documents(
             gold[source][split] += 1
         for source in set(question.own_sources):
             own[source][split] += 1
-    return {source: _most(gold.get(source) or own.get(source)) or split_by_hash(seed, source) for source in sources}
+    return {
+        source: _majority_split(gold.get(source) or own.get(source)) or split_by_hash(seed, source)
+        for source in sources
+    }
 
 
 def split_propositions(index: Index, split_U: Ints) -> Ints:
@@ -128,7 +131,7 @@ def split_propositions(index: Index, split_U: Ints) -> Ints:
     return np.where(lowest_N == highest_N, lowest_N, NOWHERE)
 
 
-def _most(counts: Counter[str] | None) -> str | None:
+def _majority_split(counts: Counter[str] | None) -> str | None:
     """The split with most questions; for equal counts the rarer one, test before dev before train."""
     if not counts:
         return None
@@ -163,7 +166,7 @@ def split_at(share: float) -> str:
 
 @dataclass(frozen=True)
 class EarlierSplits:
-    """The splits of the questions (by their words, folded) and propositions (by id) of earlier datasets."""
+    """The splits of the questions (by their words, case-folded) and propositions (by id) of earlier datasets."""
 
     questions: Mapping[str, str]
     propositions: Mapping[str, str]

@@ -1,1 +1,1 @@
-"""K responses a question, rewarded and judged."""
+"""K responses to each prompt, with rewards by component."""

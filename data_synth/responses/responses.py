@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups
-from data_synth.preferences.support import MIN_NEARNESS, MeasureSupport, Support, SupportScorer
+from data_synth.preferences.support import MIN_SIMILARITY, MeasureSupport, Support, SupportScorer
 from data_synth.responses.rewards import (
     answer_reward,
     citation_reward,
@@ -118,8 +118,8 @@ def draw_texts(
         for key, messages in prompts
         for number in range(sampling.samples)
     ]
-    made = iter(policy.complete(requests))
-    return [usable_texts(list(islice(made, sampling.samples)), sampling.as_drawn) for _ in prompts]
+    completions = iter(policy.complete(requests))
+    return [usable_texts(list(islice(completions, sampling.samples)), sampling.as_drawn) for _ in prompts]
 
 
 def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> DrawnTexts:
@@ -200,12 +200,12 @@ def gold_numbers(draft: Draft) -> set[int]:
 
 
 def grounded_reward(support: Support) -> float:
-    """Similarity scaled to [0, 1], 1 from MIN_NEARNESS on, times the share of names found.
+    """Similarity scaled to [0, 1], 1 from MIN_SIMILARITY on, times the share of names found.
 
     >>> grounded_reward(Support(normalised_similarity=0.225, named=1.0)), grounded_reward(Support(normalised_similarity=0.8, named=0.5))
     (0.5, 0.5)
     """
-    return min(1.0, max(0.0, support.normalised_similarity) / MIN_NEARNESS) * support.named
+    return min(1.0, max(0.0, support.normalised_similarity) / MIN_SIMILARITY) * support.named
 
 
 def _size(draft: Draft) -> int:

@@ -118,7 +118,7 @@ class Alignment:
     runs: tuple[MeasuredRun, ...]
     reference: tuple[PromptFigures, ...]
     constants: tuple[ConstantAnswer, ...]
-    drawing: SamplingSettings
+    sampling: SamplingSettings
     equal: tuple[RewardAtKl, ...]
     margin: float | None
 
@@ -126,13 +126,13 @@ class Alignment:
 def align(
     runs: Sequence[MeasuredRun],
     reference: Sequence[PromptFigures],
-    drawing: SamplingSettings,
+    sampling: SamplingSettings,
     constants: Sequence[ConstantAnswer] = (),
     margin: float | None = None,
 ) -> Alignment:
     """The measurement together with its comparison at equal KL."""
     equal = tuple(equal_kl(runs, [one.reward for one in reference], margin))
-    return Alignment(tuple(runs), tuple(reference), tuple(constants), drawing, equal, margin)
+    return Alignment(tuple(runs), tuple(reference), tuple(constants), sampling, equal, margin)
 
 
 def align_runs(
@@ -140,7 +140,7 @@ def align_runs(
     data: Path,
     split: str,
     limit: int | None,
-    drawing: SamplingSettings,
+    sampling: SamplingSettings,
     load: Load,
     draw: Draw = draw_here,
     cache_folder: Path | None = None,
@@ -161,8 +161,8 @@ def align_runs(
         seeds[system_of(record)].append(int(record.settings["seed"]))
     check_paired_seeds(seeds, next(iter(seeds)))
     weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
-    measured, reference = measure_runs(folders, rows, drawing, load, draw, cache_folder, weights)
-    return align(measured, reference, drawing, constant_answers(rows, weights), margin)
+    runs, reference = measure_runs(folders, rows, sampling, load, draw, cache_folder, weights)
+    return align(runs, reference, sampling, constant_answers(rows, weights), margin)
 
 
 def runs_table(alignment: Alignment) -> Table:
@@ -183,8 +183,8 @@ def runs_table(alignment: Alignment) -> Table:
     rows += [_constant_row(constant) for constant in alignment.constants]
     head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "train s")
     note = (
-        f"{len(alignment.reference)} held-out prompts, {alignment.drawing.count} samples each at temperature 1, at most "
-        f"{alignment.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
+        f"{len(alignment.reference)} held-out prompts, {alignment.sampling.count} samples each at temperature 1, at most "
+        f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
         "Form: ###Reason … ###Answer. Cited: cites passages, and only those that the prompt shows. Distinct: different answers among a "
         "prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
         "Always yes and always no are answers in form that read nothing and cite the first passage."
@@ -209,7 +209,7 @@ def equal_table(alignment: Alignment) -> Table:
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
         f"from {first}, seeds paired, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, after Holm over "
-        f"the systems at one KL: {seeds} {'seed gives' if seeds == 1 else 'seeds give'} at least {min(1.0, 2.0 ** (1 - seeds)):.2g}. "
+        f"the systems at one KL: {seeds} {'seed gives' if seeds == 1 else 'seeds give'} a p of at least {min(1.0, 2.0 ** (1 - seeds)):.2g}. "
     )
     head = ["KL", "system", "reward", "by seed", "difference", "p"]
     if alignment.margin is not None:
@@ -221,7 +221,7 @@ def equal_table(alignment: Alignment) -> Table:
 def verdict(alignment: Alignment) -> str:
     """One sentence: at the largest common KL, which systems the first one is above, below or not distinguishable from."""
     if not alignment.equal:
-        return "No system left the reference: there is nothing to compare."
+        return "Not every system and seed left the reference: there is nothing to compare."
     last = alignment.equal[-1].kl
     words = []
     for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):
@@ -233,7 +233,7 @@ def verdict(alignment: Alignment) -> str:
 def alignment_json(alignment: Alignment) -> dict[str, Any]:
     """One JSON object: the contents of the tables and every prompt's figures."""
     return {
-        "drawing": asdict(alignment.drawing),
+        "drawing": asdict(alignment.sampling),
         "verdict": verdict(alignment),
         "equal_within": alignment.margin,
         "constants": [asdict(constant) for constant in alignment.constants],

@@ -26,7 +26,7 @@ from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json
 from train.model.logps import tokenize_row
-from train.model.packing import can_pack
+from train.model.packing import packing_problem
 from train.run.record import RunRecord, read_run
 
 
@@ -111,16 +111,16 @@ def cache_key(
     reference: str,
     rows: Sequence[ResponseRow],
     weights: Mapping[str, float],
-    drawing: SamplingSettings,
+    sampling: SamplingSettings,
     engine: str,
 ) -> str:
     """The hash of everything the figures depend on: the weights of both policies, the prompts with their gold answers, the reward weights and the sampling."""
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
-    settings = json.dumps([dict(weights), asdict(drawing), engine], sort_keys=True)
+    settings = json.dumps([dict(weights), asdict(sampling), engine], sort_keys=True)
     return content_id(model_name(source), model_name(reference), settings, *row_texts)
 
 
-def cached_or_measured(
+def measure_with_cache(
     folder: Path | None, key: str, measure: Callable[[], list[PromptFigures]]
 ) -> list[PromptFigures]:
     """The figures cached under `key`, else those of `measure`, which are then cached; without a folder nothing is cached."""
@@ -142,7 +142,7 @@ Load = Callable[[str], tuple[Any, Any]]
 def measure_runs(
     folders: Sequence[Path],
     rows: Sequence[ResponseRow],
-    drawing: SamplingSettings,
+    sampling: SamplingSettings,
     load: Load,
     draw: Draw = draw_here,
     cache_folder: Path | None = None,
@@ -159,18 +159,18 @@ def measure_runs(
     reference = cache(lambda: load(source)[0])
 
     def figures_of(policy: str) -> list[PromptFigures]:
-        key = cache_key(policy, source, rows, weights, drawing, engine_of(draw))
-        return cached_or_measured(
+        key = cache_key(policy, source, rows, weights, sampling, engine_of(draw))
+        return measure_with_cache(
             cache_folder,
             key,
-            lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), drawing, draw),
+            lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), sampling, draw),
         )
 
-    measured = [
+    runs = [
         MeasuredRun(folder, record, tuple(figures_of(str(folder))))
         for folder, record in zip(folders, records, strict=True)
     ]
-    return measured, figures_of(source)
+    return runs, figures_of(source)
 
 
 def measure_run(
@@ -178,37 +178,37 @@ def measure_run(
     rows: Sequence[ResponseRow],
     weights: Mapping[str, float],
     reference: Any,
-    drawing: SamplingSettings,
+    sampling: SamplingSettings,
     draw: Draw,
 ) -> list[PromptFigures]:
     """The figures of one policy on each row; samples of a prompt have the same seed under every policy."""
-    if reason := can_pack(policy.model):
+    if reason := packing_problem(policy.model):
         found = f"{policy.source}: its samples cannot be scored together ({reason})"
         raise UserError(found, "a model with full attention", "leave it out")
     tokenized = [tokenize_row(policy.tokenizer, row.prompt, row.responses[0]) for row in rows]
     prompts = [Prompt(row.id, one.ids[: one.prompt_tokens]) for row, one in zip(rows, tokenized, strict=True)]
-    drawn = draw(policy, prompts, drawing)
-    progress = track(zip(rows, drawn, strict=True), Path(policy.source).name, len(rows))
+    samples_of_prompts = draw(policy, prompts, sampling)
+    progress = track(zip(rows, samples_of_prompts, strict=True), Path(policy.source).name, len(rows))
     return [figures_of_prompt(row, samples, weights, policy.model, reference) for row, samples in progress]
 
 
 def figures_of_prompt(
-    row: ResponseRow, drawn: Samples, weights: Mapping[str, float], model: Any, reference: Any
+    row: ResponseRow, samples: Samples, weights: Mapping[str, float], model: Any, reference: Any
 ) -> PromptFigures:
     """The figures of one prompt from its samples."""
-    logps, reference_logps = logps_of_samples(model, drawn), logps_of_samples(reference, drawn)
-    parsed = [parse_answer(text, form_of_prompt(row.prompt)) for text in drawn.texts]
-    citations = [own_citations(text, row.context_size) for text in drawn.texts]
+    logps, reference_logps = logps_of_samples(model, samples), logps_of_samples(reference, samples)
+    parsed = [parse_answer(text, form_of_prompt(row.prompt)) for text in samples.texts]
+    citations = [own_citations(text, row.context_size) for text in samples.texts]
     return PromptFigures(
-        reward=fmean(reward_of(text, row, weights) for text in drawn.texts),
+        reward=fmean(reward_of(text, row, weights) for text in samples.texts),
         kl=float((logps - reference_logps).mean()),
         entropy=float(-logps.mean()),
-        words=fmean(len(text.split()) for text in drawn.texts),
-        correct=fmean(answer_reward(text, row.answers) == 1.0 for text in drawn.texts),
+        words=fmean(len(text.split()) for text in samples.texts),
+        correct=fmean(answer_reward(text, row.answers) == 1.0 for text in samples.texts),
         well_formed=fmean(one.well_formed for one in parsed),
         cited=fmean(bool(one.existing) and not one.missing for one in citations),
         distinct=len({normalise(one.answer) for one in parsed}) / len(parsed),
-        self_bleu=self_bleu(drawn.texts),
+        self_bleu=self_bleu(samples.texts),
     )
 
 
@@ -234,8 +234,8 @@ def constant_answers(rows: Sequence[ResponseRow], weights: Mapping[str, float]) 
 
 def constant_answer(answer: str, rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> ConstantAnswer:
     """The figures of an answer that is given to every row."""
-    cited = [write_answer(answer, [CitedSentence(1, "So it is.")], form_of_prompt(row.prompt)) for row in rows]
-    texts = [text if row.context_size else text.replace(" [1]", "") for text, row in zip(cited, rows, strict=True)]
+    answers = [write_answer(answer, [CitedSentence(1, "So it is.")], form_of_prompt(row.prompt)) for row in rows]
+    texts = [text if row.context_size else text.replace(" [1]", "") for text, row in zip(answers, rows, strict=True)]
     pairs = list(zip(texts, rows, strict=True))
     citations = [own_citations(text, row.context_size) for text, row in pairs]
     return ConstantAnswer(
@@ -286,15 +286,15 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
 
 def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
     """The weights that are not 0; UserError naming the first component that cannot be measured on a new text."""
-    weighted = {component: weight for component, weight in weights.items() if weight}
-    for component in weighted:
+    nonzero = {component: weight for component, weight in weights.items() if weight}
+    for component in nonzero:
         if component not in REWARDS:
             raise UserError(
                 f"{where}: the reward component {component!r} cannot be measured on new texts, so a reward would lack it",
                 f"components among {', '.join(REWARDS)}",
                 "name those to measure with --reward COMPONENT=WEIGHT, or train without it",
             )
-    return weighted
+    return nonzero
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:

@@ -56,29 +56,34 @@ Draw = Callable[[Policy, Sequence[Prompt], SamplingSettings], Iterator[Samples]]
 """A function from a policy and prompts to the samples of each prompt, in order."""
 
 
-def draw_here(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSettings) -> Iterator[Samples]:
+def draw_here(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
     """Draw with transformers, one prompt at a time (a Draw)."""
     for prompt in prompts:
-        yield draw_samples(policy.model, policy.tokenizer, prompt.ids, drawing, prompt.id)
+        yield draw_samples(policy.model, policy.tokenizer, prompt.ids, sampling, prompt.id)
 
 
-def seed_of(drawing: SamplingSettings, prompt_id: str) -> int:
+def seed_of(sampling: SamplingSettings, prompt_id: str) -> int:
     """A prompt's seed, the same under every policy."""
-    return int(content_id(str(drawing.seed), prompt_id)[:8], 16) >> 1
+    return int(content_id(str(sampling.seed), prompt_id)[:8], 16) >> 1
 
 
 def draw_samples(
-    model: Any, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawing: SamplingSettings, prompt_id: str
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: Sequence[int],
+    sampling: SamplingSettings,
+    prompt_id: str,
 ) -> Samples:
     """Draw from softmax(logits) at temperature 1; reproducible for the same seed and prompt."""
-    torch.manual_seed(seed_of(drawing, prompt_id))
+    torch.manual_seed(seed_of(sampling, prompt_id))
     settings = GenerationConfig(
         do_sample=True,
         temperature=1.0,
         top_k=0,
         top_p=1.0,
-        max_new_tokens=drawing.max_tokens,
-        num_return_sequences=drawing.count,
+        repetition_penalty=1.0,
+        max_new_tokens=sampling.max_tokens,
+        num_return_sequences=sampling.count,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
@@ -87,17 +92,17 @@ def draw_samples(
         output_MT = model.generate(
             input_ids_1T, attention_mask=torch.ones_like(input_ids_1T), generation_config=settings
         )
-    drawn = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt_ids) :].tolist()]
-    return samples_of(tokenizer, prompt_ids, drawn)
+    samples_ids = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt_ids) :].tolist()]
+    return samples_of(tokenizer, prompt_ids, samples_ids)
 
 
 def samples_of(
-    tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawn: Sequence[Sequence[int]]
+    tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], samples_ids: Sequence[Sequence[int]]
 ) -> Samples:
-    """Drawn token ids with their texts after any thinking."""
+    """Samples with these token ids, and their texts after any thinking."""
     opening = reply_opening(tokenizer)
-    texts = (opening + tokenizer.decode(list(ids), skip_special_tokens=True) for ids in drawn)
-    group = TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, drawn)))
+    texts = (opening + tokenizer.decode(list(ids), skip_special_tokens=True) for ids in samples_ids)
+    group = TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, samples_ids)))
     return Samples(group, tuple(without_thinking(text).strip() for text in texts))
 
 

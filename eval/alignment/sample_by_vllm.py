@@ -24,7 +24,7 @@ AT_ONCE = 8
 TIMEOUT_S = 900.0
 
 
-def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSettings) -> Iterator[Samples]:
+def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
     """Draw with vLLM (a Draw); UserError when it does not start."""
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
         save_merged(policy, Path(folder))
@@ -36,7 +36,7 @@ def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSet
             ThreadPoolExecutor(AT_ONCE) as pool,
         ):
             server.wait()
-            yield from pool.map(lambda prompt: _draw(client, server, policy, prompt, drawing), prompts)
+            yield from pool.map(lambda prompt: _draw(client, server, policy, prompt, sampling), prompts)
 
 
 def save_merged(policy: Policy, folder: Path) -> None:
@@ -49,19 +49,19 @@ def save_merged(policy: Policy, folder: Path) -> None:
 
 
 def _draw(
-    client: httpx2.Client, server: OwnServer, policy: Policy, prompt: Prompt, drawing: SamplingSettings
+    client: httpx2.Client, server: OwnServer, policy: Policy, prompt: Prompt, sampling: SamplingSettings
 ) -> Samples:
     body = {
         "model": server.name,
         "prompt": list(prompt.ids),
-        "n": drawing.count,
-        "max_tokens": drawing.max_tokens,
+        "n": sampling.count,
+        "max_tokens": sampling.max_tokens,
         "temperature": 1.0,
         "top_p": 1.0,
         "top_k": -1,
         "min_p": 0.0,
         "repetition_penalty": 1.0,
-        "seed": seed_of(drawing, prompt.id),
+        "seed": seed_of(sampling, prompt.id),
         "return_token_ids": True,
     }
     response = client.post(f"{server.url}/completions", json=body)

@@ -40,7 +40,7 @@ from train.preference.groups import pair_groups
 from train.preference.reference import group_logps
 from train.run.record import read_run
 
-TUNED = ("sft", "ms", "dpo")
+TUNED_STAGES = ("sft", "ms", "dpo")
 
 
 def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
@@ -80,7 +80,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 def untuned_model(run: Path) -> str:
     """Follow `base_model` back to the first model that is not a fine-tuned run of ours: a hub name or a pretrained folder."""
     model, visited = str(run), set[Path]()
-    while (Path(model) / RUN_RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED:
+    while (Path(model) / RUN_RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED_STAGES:
         if Path(model).resolve() in visited:
             raise UserError(
                 f"{model}: its base models form a cycle", "a chain that ends at an untuned model", "give --base"
@@ -123,7 +123,7 @@ def compare(
 ) -> Comparison:
     """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy.
 
-    UserError, before anything is answered, if systems with several seeds do not have the same ones.
+    UserError, before anything is answered, if systems with several seeds do not have the same seeds.
     """
     systems = seed_systems(policies)
     if systems:
@@ -139,11 +139,11 @@ def compare(
 
     results = []
     for policy in policies:
-        started = time.perf_counter()
+        start = time.perf_counter()
         answers = answer_with(policy, prompts, open_model, max_answer_tokens)
         policy_scores = tuple(scores_of(policy.source)) if pairs else ()
         reference = tuple(scores_of(policy.reference)) if pairs and policy.reference else None
-        results.append(PolicyResult(policy, answers, policy_scores, reference, time.perf_counter() - started))
+        results.append(PolicyResult(policy, answers, policy_scores, reference, time.perf_counter() - start))
     measures = measures_of(prompts, pairs, results)
     choices, gold_choices = choice_scores(prompts, results, train_rows)
     return Comparison(
@@ -246,8 +246,8 @@ def compare_runs(
     )
     if responses is None:
         return comparison, None
-    drawing = SamplingSettings(samples, max_answer_tokens, seed)
-    return comparison, as_appendix(align_runs(preference_runs(runs), responses, split, limit, drawing, load_policy))
+    sampling = SamplingSettings(samples, max_answer_tokens, seed)
+    return comparison, as_appendix(align_runs(preference_runs(runs), responses, split, limit, sampling, load_policy))
 
 
 def preference_runs(runs: Sequence[Path]) -> list[Path]:

@@ -51,9 +51,9 @@ PAIR_MEASURES: tuple[tuple[str, OfPair, bool], ...] = (
 )
 MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
     ("reward margin β(Δ_w − Δ_l)", reward_margin, False),
-    ("preference accuracy (margin > 0)", lambda *scored: float(reward_margin(*scored) > 0), True),
+    ("preference accuracy (margin > 0)", lambda *scores: float(reward_margin(*scores) > 0), True),
     ("reward margin per token", reward_margin_per_token, False),
-    ("preference accuracy per token", lambda *scored: float(reward_margin_per_token(*scored) > 0), True),
+    ("preference accuracy per token", lambda *scores: float(reward_margin_per_token(*scores) > 0), True),
 )
 
 
@@ -78,44 +78,46 @@ def answer_measures(prompts: Sequence[PreferenceRow], results: Sequence[PolicyRe
     ]
     labels = choice_prompts(prompts)
     if labels:
-        right = {
+        accuracies = {
             result.policy.name: tuple(float(result.answers[index].choice == gold) for index, gold in labels.items())
             for result in results
         }
-        measures.append(Measure("yes/no/maybe accuracy", tuple(questions[index] for index in labels), right, True))
+        measures.append(Measure("yes/no/maybe accuracy", tuple(questions[index] for index in labels), accuracies, True))
     return measures
 
 
 def pair_measures(
-    chosen_rows: Sequence[int], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
+    pair_numbers: Sequence[int], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
 ) -> list[Measure]:
-    """Log-probabilities and margins over the pairs numbered `chosen_rows`, which share one kind of rejected side."""
-    questions = tuple(pairs[index].question_id for index in chosen_rows)
-    hard_negative = pairs[chosen_rows[0]].hard_negative
+    """Log-probabilities and margins over the pairs with `pair_numbers`, which share one kind of rejected side."""
+    questions = tuple(pairs[index].question_id for index in pair_numbers)
+    hard_negative = pairs[pair_numbers[0]].hard_negative
     suffix = f" [{hard_negative}]" if hard_negative else ""
     logps = [
         Measure(
             name + suffix,
             questions,
-            {result.policy.name: tuple(of(result.scores[index]) for index in chosen_rows) for result in results},
+            {result.policy.name: tuple(of(result.scores[index]) for index in pair_numbers) for result in results},
             share,
         )
         for name, of, share in PAIR_MEASURES
     ]
     margins = [
-        Measure(name + suffix, questions, _margins(of, chosen_rows, results), share)
+        Measure(name + suffix, questions, _margins(of, pair_numbers, results), share)
         for name, of, share in MARGIN_MEASURES
     ]
     return [*logps, *(measure for measure in margins if measure.values)]
 
 
-def _margins(of: OfMargin, chosen_rows: Sequence[int], results: Sequence[PolicyResult]) -> dict[str, tuple[float, ...]]:
+def _margins(
+    of: OfMargin, pair_numbers: Sequence[int], results: Sequence[PolicyResult]
+) -> dict[str, tuple[float, ...]]:
     values: dict[str, tuple[float, ...]] = {}
     for result in results:
         record = result.policy.record
         if record is not None and record.beta is not None and result.reference_scores is not None:
-            scored = [(result.scores[index], result.reference_scores[index], record.beta) for index in chosen_rows]
-            values[result.policy.name] = tuple(of(*score) for score in scored)
+            scores = [(result.scores[index], result.reference_scores[index], record.beta) for index in pair_numbers]
+            values[result.policy.name] = tuple(of(*score) for score in scores)
     return values
 
 
@@ -152,7 +154,7 @@ def differences_by_seed(
     measures: Sequence[Measure], systems: Mapping[str, Mapping[int, str]], seed: int
 ) -> dict[str, dict[str, SeedVerdict]]:
     """For each measure that the first system has: every other system minus it, paired by seed. UserError for an unpaired seed."""
-    found = {}
+    verdicts = {}
     for measure in measures if len(systems) > 1 else ():
         values = {
             system: {one: measure.values[policy] for one, policy in by_seed.items()}
@@ -161,8 +163,8 @@ def differences_by_seed(
         }
         first = next(iter(systems))
         if first in values and len(values) > 1:
-            found[measure.name] = compare_seeds(values, first, seed=seed)
-    return found
+            verdicts[measure.name] = compare_seeds(values, first, seed=seed)
+    return verdicts
 
 
 def choice_prompts(prompts: Sequence[PreferenceRow]) -> dict[int, str]:

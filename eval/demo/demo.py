@@ -139,10 +139,10 @@ def counts_text(report: Mapping[str, Any]) -> str:
         for row, row_counts in counts.items()
     ]
     contained = counts["a gold answer in it"]
-    gained = contained[TUNED] - contained[UNTUNED]
+    gain = contained[TUNED] - contained[UNTUNED]
     change = (
-        f"{abs(gained)} {'more' if gained > 0 else 'fewer'} of them after MS than"
-        if gained
+        f"{abs(gain)} {'more' if gain > 0 else 'fewer'} of them after MS than"
+        if gain
         else "as many of them after MS as"
     )
     lines.append(f"A gold answer is in {change} before. So few questions and so short a run decide nothing.")
@@ -164,7 +164,7 @@ class DemoResult:
 
     steps: tuple[FinishedStep, ...]
     reused: tuple[bool, ...]
-    shown: tuple[AnswersToQuestion, ...]
+    answers: tuple[AnswersToQuestion, ...]
     report: Path
 
 
@@ -180,9 +180,9 @@ def run_demo(out: Path, run: Run, show: Callable[[str], None], fresh: bool = Fal
     if not base.configs:
         show(f"{NO_PRETRAINED}\n")
     steps, reused = run_steps(out, demo_steps(out, base, [question.text for question in questions]), run, show)
-    answers = [json.loads(step.output) for step in steps if step.line.startswith("modegraph ask ")]
-    shown = side_by_side(questions, list(demo_models(out, base)), answers)
-    return DemoResult(tuple(steps), tuple(reused), shown, out / "report" / "report.html")
+    replies = [json.loads(step.output) for step in steps if step.line.startswith("modegraph ask ")]
+    answers = side_by_side(questions, list(demo_models(out, base)), replies)
+    return DemoResult(tuple(steps), tuple(reused), answers, out / "report" / "report.html")
 
 
 def run_steps(
@@ -215,17 +215,17 @@ def run_step(planned: PlannedStep, run: Run, code: str) -> FinishedStep:
     """
     if planned.makes is not None and planned.words[0] == "train":
         shutil.rmtree(planned.makes, ignore_errors=True)
-    needed, started, printed = checksums_of_inputs(planned), time.perf_counter(), io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    inputs, start, output = checksums_of_inputs(planned), time.perf_counter(), io.StringIO()
+    with contextlib.redirect_stdout(output):
         status = run(planned.words)
     gc.collect()  # a trainer's model and states form reference cycles, and the next step needs the memory
     if status:
-        print(printed.getvalue(), file=sys.stderr)
+        print(output.getvalue(), file=sys.stderr)
         raise UserError(
             f"`{planned.line}` ended with status {status}", "every step to succeed", "see its message above"
         )
     return FinishedStep(
-        planned.line, time.perf_counter() - started, printed.getvalue(), code, needed, checksum_of_results(planned)
+        planned.line, time.perf_counter() - start, output.getvalue(), code, inputs, checksum_of_results(planned)
     )
 
 
@@ -257,6 +257,6 @@ def demo_json(result: DemoResult) -> dict[str, Any]:
             for step, reused in zip(result.steps, result.reused, strict=True)
         ],
         "comparison": json.loads((result.report.parent / "report.json").read_text(encoding="utf-8")),
-        "answers": [shown.as_json() for shown in result.shown],
+        "answers": [answers.as_json() for answers in result.answers],
         "report": str(result.report),
     }

@@ -49,12 +49,12 @@ def find_letter(answer: str, letters: Sequence[str]) -> str:
     >>> find_letter("B. The skin", "ABCD"), find_letter("The answer is: C", "ABCD"), find_letter("no idea", "ABCD")
     ('B', 'C', '')
     """
-    either = "|".join(re.escape(letter) for letter in letters)
-    for pattern in (*_MIRAGE_PATTERNS, _BRACKETED):
-        matches = re.findall(pattern.format(either), answer)
-        if matches:
-            return str(matches[0])
-    return ""
+    return _first_match((*_MIRAGE_PATTERNS, _BRACKETED), "|".join(map(re.escape, letters)), answer)
+
+
+def _first_match(patterns: Sequence[str], letters: str, answer: str) -> str:
+    """The letter of the first pattern that matches, "" for none; `letters` is a regular expression."""
+    return next((str(found[0]) for pattern in patterns if (found := re.findall(pattern.format(letters), answer))), "")
 
 
 def read_option(answer: str, options: Mapping[str, str]) -> str:
@@ -72,11 +72,7 @@ def read_option(answer: str, options: Mapping[str, str]) -> str:
 
 def mirage_letter(answer: str) -> str:
     """The letter that MIRAGE reads from an answer to four options; as published, an answer that no pattern matches counts as "A"."""
-    for pattern in _MIRAGE_PATTERNS:
-        matches = re.findall(pattern.format("A|B|C|D"), answer)
-        if matches:
-            return str(matches[0])
-    return MIRAGE_FALLBACK
+    return _first_match(_MIRAGE_PATTERNS, "A|B|C|D", answer) or MIRAGE_FALLBACK
 
 
 def gold_letter(answers: Sequence[str], options: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def recall_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
-    """The share of the gold sources among the first `k` ranked ones; `ranked` holds no source twice."""
+    """The share of the gold sources among the first `k` of `ranked`, which holds no source twice."""
     return len(set(ranked[:k]) & set(gold)) / len(set(gold))
 
 
@@ -35,5 +35,5 @@ def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
 def ndcg_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
     """Normalised discounted cumulative gain, binary gains: Σ 1/log2(rank + 1) over the same sum of a perfect ranking."""
     relevant = set(gold)
-    gained = sum(1.0 / math.log2(rank + 1) for rank, source in enumerate(ranked[:k], start=1) if source in relevant)
-    return gained / sum(1.0 / math.log2(rank + 1) for rank in range(1, min(len(relevant), k) + 1))
+    gain = sum(1.0 / math.log2(rank + 1) for rank, source in enumerate(ranked[:k], start=1) if source in relevant)
+    return gain / sum(1.0 / math.log2(rank + 1) for rank in range(1, min(len(relevant), k) + 1))

@@ -50,8 +50,10 @@ def _of_answer(name: str, score: Callable[[str, tuple[str, ...]], float], right_
     return Metric(name, "answer", lambda question, output: score(output.answer or "", question.answers), right_or_wrong)
 
 
-def _of_ranking(name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], float], right: bool = False) -> Metric:
-    return Metric(name, "ranking", lambda question, output: score(output.ranked, question.gold_sources), right)
+def _of_ranking(
+    name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], float], right_or_wrong: bool = False
+) -> Metric:
+    return Metric(name, "ranking", lambda question, output: score(output.ranked, question.gold_sources), right_or_wrong)
 
 
 def _yes_no_maybe(question: Question, output: Output) -> float | None:

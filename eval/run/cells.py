@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics.registry import find_metric
-from eval.run.config import Cell, Filled, MatrixSettings, QuestionResult, System, TaskData, TaskSettings
+from eval.run.config import Cell, CellContent, MatrixSettings, QuestionResult, System, TaskData, TaskSettings
 from eval.tasks.catalogue import find_task, load_task, question_row, write_task
 from graph.config import parse_settings
 from graph.errors import UserError
@@ -87,14 +87,14 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
         raise UserError(
             f"tasks.{name}: {documents} does not exist", "documents to index", f"set tasks.{name}.documents"
         )
-    shown = sorted(questions, key=lambda question: content_id("shown", str(settings.seed), question.id))[
+    sample = sorted(questions, key=lambda question: content_id("shown", str(settings.seed), question.id))[
         : settings.shown_questions
     ]
     return TaskData(
         name=name,
         benchmark=task_settings.task,
         questions=tuple(questions),
-        shown=frozenset(question.id for question in shown),
+        shown=frozenset(question.id for question in sample),
         documents=index or documents,
         documents_hash=content_hash(index / MANIFEST if index else documents),
         index=index,
@@ -105,7 +105,7 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
 def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Contents, out: Path) -> Cell:
     index, retrieve = contents(system.index.model_dump()), system.retrieve
     answer = {"max_answer_tokens": settings.max_answer_tokens, "empty_answers": settings.empty_answers}
-    depends = {
+    inputs = {
         "format": FORMAT,
         "questions": [question_row(question) for question in task.questions],
         "shown": sorted(task.shown),
@@ -116,8 +116,8 @@ def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Co
         "answer": answer if system.model else None,
         "values": sorted(fill_time_metrics(task.metrics)),
     }
-    made = out / INDEXES / _hash_of([task.documents_hash, index])
-    return Cell(out / CELLS / f"{_hash_of(depends)}.json", task.index or made, system, task)
+    own_index = out / INDEXES / _hash_of([task.documents_hash, index])
+    return Cell(out / CELLS / f"{_hash_of(inputs)}.json", task.index or own_index, system, task)
 
 
 def _hash_of(value: Any) -> str:
@@ -149,8 +149,8 @@ def contents_of(open_encoder: OpenEncoder) -> Contents:
             return ""  # Only the cells of this encoder fail.
 
     def with_contents(settings: Mapping[str, Any]) -> dict[str, Any]:
-        named = [key for key in ("encoder", *MODELS, *FILES) if settings.get(key)]
-        return {**settings, "contents": {key: fingerprint(key, settings[key]) for key in named}}
+        keys = [key for key in ("encoder", *MODELS, *FILES) if settings.get(key)]
+        return {**settings, "contents": {key: fingerprint(key, settings[key]) for key in keys}}
 
     return with_contents
 
@@ -161,7 +161,7 @@ def content_hash(path: Path) -> str:
     return content_id(*(part for file in files for part in (file.relative_to(path).as_posix(), checksum(file))))
 
 
-def write_cell(cell: Cell, filled: Filled, seconds: float) -> None:
+def write_cell(cell: Cell, content: CellContent, seconds: float) -> None:
     """Write a finished cell, preceded by fields that describe it to readers."""
     cell.file.parent.mkdir(parents=True, exist_ok=True)
     retrieve = cell.system.retrieve
@@ -173,15 +173,15 @@ def write_cell(cell: Cell, filled: Filled, seconds: float) -> None:
         "index": cell.system.index.model_dump(),
         "seconds": round(seconds, 3),
     }
-    write_json(cell.file, head | asdict(filled))
+    write_json(cell.file, head | asdict(content))
 
 
-def read_cell(cell: Cell) -> Filled:
+def read_cell(cell: Cell) -> CellContent:
     """A finished cell, its results in the order of the task's questions; UserError for any other file."""
     try:
-        content = json.loads(cell.file.read_text(encoding="utf-8"))
-        results = {row["id"]: _question_result(row) for row in content["results"]}
-        return Filled(content["revision"], tuple(results[key] for key in cell.task.by_id))
+        values = json.loads(cell.file.read_text(encoding="utf-8"))
+        results = {row["id"]: _question_result(row) for row in values["results"]}
+        return CellContent(values["revision"], tuple(results[key] for key in cell.task.by_id))
     except (ValueError, KeyError, TypeError) as problem:
         found = f"{cell.file}: {type(problem).__name__} {problem}"
         raise UserError(found, "a finished cell", "remove the file and run again") from None

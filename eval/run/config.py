@@ -122,18 +122,18 @@ class QuestionResult:
 
     @property
     def all_seconds(self) -> float:
-        """From the question to the answer."""
+        """Seconds from the question to the answer."""
         return self.seconds + self.encoder_seconds + self.answer_seconds
 
     @property
     def tokens(self) -> int:
-        """Read and written by models."""
+        """Tokens read and written by models."""
         return self.prompt_tokens + self.completion_tokens
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A finished cell: the `revision` of the code that wrote it, and the results in the order of the task's questions."""
+class CellContent:
+    """The content of a finished cell: the `revision` of the code that wrote it, and the results in the order of the task's questions."""
 
     revision: str
     results: tuple[QuestionResult, ...]

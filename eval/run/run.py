@@ -20,7 +20,7 @@ from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
 from eval.retrieval import ranked_sources
 from eval.run.cells import fill_time_metrics, list_cells, write_cell
-from eval.run.config import Cell, Failure, Filled, MatrixSettings, QuestionResult, TaskData
+from eval.run.config import Cell, CellContent, Failure, MatrixSettings, QuestionResult, TaskData
 from eval.run.run_report import RunReport, count_layers, make_report, write_report
 from eval.tasks.score_file import output_from_text
 from graph.answer.context import build_context, token_budget
@@ -76,11 +76,11 @@ def run_matrix(
 
     `data=` among the overrides is relative to the working directory.
     """
-    here = [
+    relative_to_here = [
         f"data={Path(each.removeprefix('data=')).absolute()}" if each.startswith("data=") else each
         for each in overrides
     ]
-    settings = load_settings(MatrixSettings, config, here)
+    settings = load_settings(MatrixSettings, config, relative_to_here)
     out.mkdir(parents=True, exist_ok=True)
     with report_progress(out, {"stage": "eval", "settings": settings.recorded()}):
         cells = list_cells(settings, config.parent, out, encoder)
@@ -98,14 +98,14 @@ def fill_cells(run: RunContext) -> tuple[Failure, ...]:
     say(f"{len(run.cells):,} cells: {len(run.cells) - len(missing):,} are there already, {len(missing):,} to fill")
     helper = run.open_model(run.settings.helper, run.out / HELPER) if run.settings.helper and missing else None
     failures: list[Failure] = []
-    for of_task in _groups(missing, lambda cell: cell.task.name):
+    for task_cells in _groups(missing, lambda cell: cell.task.name):
         open_cached_encoder = cache(lambda spec: CachingEncoder(run.open_encoder(spec)))
-        for of_index in _groups(of_task, lambda cell: cell.index):
-            with _noting(failures, of_index):
-                index = _index_of(of_index[0], run, open_cached_encoder)
-                for of_model in _groups(of_index, lambda cell: cell.system.model):
-                    with _noting(failures, of_model):
-                        _fill_by_one_model(index, of_model, helper, run, failures)
+        for index_cells in _groups(task_cells, lambda cell: cell.index):
+            with _record_failures(failures, index_cells):
+                index = _index_of(index_cells[0], run, open_cached_encoder)
+                for model_cells in _groups(index_cells, lambda cell: cell.system.model):
+                    with _record_failures(failures, model_cells):
+                        _fill_by_one_model(index, model_cells, helper, run, failures)
     return tuple(failures)
 
 
@@ -118,7 +118,7 @@ def _groups(cells: Sequence[Cell], key: Callable[[Cell], object]) -> list[list[C
 
 
 @contextmanager
-def _noting(failures: list[Failure], cells: Sequence[Cell]) -> Iterator[None]:
+def _record_failures(failures: list[Failure], cells: Sequence[Cell]) -> Iterator[None]:
     """Record a UserError raised in the block as a failure of `cells`, and report it."""
     try:
         yield
@@ -148,11 +148,11 @@ class CachingEncoder:
 def _index_of(cell: Cell, run: RunContext, open_cached_encoder: OpenEncoder) -> Index:
     """The index of a cell, made if it is missing or unfinished."""
     if not (cell.index / MANIFEST).is_file():
-        started = time.perf_counter()
+        start = time.perf_counter()
         cell.index.parent.mkdir(parents=True, exist_ok=True)
         documents = read_documents(cell.task.documents, say)
         build_index(cell.index, documents, cell.system.index, open_cached_encoder, run.open_model)
-        say(f"{cell.task.name}: indexed ({time.perf_counter() - started:.1f} s)")
+        say(f"{cell.task.name}: indexed ({time.perf_counter() - start:.1f} s)")
     return open_index(cell.index, run.open_encoder)
 
 
@@ -163,20 +163,20 @@ def _fill_by_one_model(
     spec = cells[0].system.model
     model = run.open_model(spec) if spec else None
     for cell in cells:
-        with _noting(failures, [cell]):
-            started = time.perf_counter()
+        with _record_failures(failures, [cell]):
+            start = time.perf_counter()
             results = tuple(results_of(index, cell, model, helper, run))
-            write_cell(cell, Filled(run.revision, results), time.perf_counter() - started)
-            took = f"{time.perf_counter() - started:.1f} s"
-            say(f"{cell.task.name}: {cell.system.name} done ({took}; {_note_filled(run)})")
+            write_cell(cell, CellContent(run.revision, results), time.perf_counter() - start)
+            duration_text = f"{time.perf_counter() - start:.1f} s"
+            say(f"{cell.task.name}: {cell.system.name} done ({duration_text}; {_note_filled(run)})")
 
 
 def _note_filled(run: RunContext) -> str:
     """Record how many cells are filled, and return that with the estimated time left."""
     filled = sum(cell.file.is_file() for cell in run.cells)
     note_progress(run.out, filled, len(run.cells))
-    under_way = read_progress(run.out)
-    left = under_way.seconds_left if under_way else None
+    progress = read_progress(run.out)
+    left = progress.seconds_left if progress else None
     return f"{filled:,} of {len(run.cells):,} cells" + (f", about {duration(left)} left" if left else "")
 
 
@@ -187,18 +187,18 @@ def results_of(
     task, settings = cell.task, cell.system.retrieve
     check_gold(task.questions, index.sources())
     if settings is not None:
-        evidences = _retrieve_evidence(index, task.questions, settings, helper)
+        all_evidence = _retrieve_evidence(index, task.questions, settings, helper)
     else:
-        evidences = [Evidence(question.text) for question in task.questions]
-    for start in range(0, len(task.questions), PROMPTS_AT_ONCE):
-        batch = slice(start, start + PROMPTS_AT_ONCE)
-        questions, evidence = task.questions[batch], evidences[batch]
+        all_evidence = [Evidence(question.text) for question in task.questions]
+    for first in range(0, len(task.questions), PROMPTS_AT_ONCE):
+        batch = slice(first, first + PROMPTS_AT_ONCE)
+        questions, evidence = task.questions[batch], all_evidence[batch]
         contexts = [_context_of(one, settings, model) for one in evidence]
-        started = time.perf_counter()
+        start = time.perf_counter()
         completions = (
             _answers(model, questions, contexts, run.settings.max_answer_tokens) if model is not None else None
         )
-        seconds = (time.perf_counter() - started) / len(questions) if completions is not None else 0.0
+        seconds = (time.perf_counter() - start) / len(questions) if completions is not None else 0.0
         for row, (question, one, context) in enumerate(zip(questions, evidence, contexts, strict=True)):
             result = _result(index, task, question, one, context, completions[row] if completions is not None else None)
             if result.text is not None and run.settings.empty_answers == "refuse":
@@ -211,14 +211,14 @@ def _retrieve_evidence(
 ) -> list[Evidence]:
     """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is not timed."""
     retrieve_many(index, [questions[0].text], settings, helper)
-    evidences: list[Evidence] = []
+    all_evidence: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):
         texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]
-        evidences += retrieve_many(index, texts, settings, helper)
-    stopped = [one.trace.stopped for one in evidences if one.trace.stopped]
+        all_evidence += retrieve_many(index, texts, settings, helper)
+    stopped = [one.trace.stopped for one in all_evidence if one.trace.stopped]
     if stopped:
         raise UserError(f"a retrieval stopped before it was done ({stopped[0]})", "a model that answers", "run again")
-    return evidences
+    return all_evidence
 
 
 def _context_of(

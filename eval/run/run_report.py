@@ -16,7 +16,7 @@ from eval.metrics.registry import Output, find_metric, score_output
 from eval.report import Sample, escape_markdown, report_html, sections
 from eval.retrieval import replayed_note, untimed_note
 from eval.run.cells import read_cell
-from eval.run.config import Cell, Failure, Filled, MatrixSettings, QuestionResult, TaskData
+from eval.run.config import Cell, CellContent, Failure, MatrixSettings, QuestionResult, TaskData
 from eval.statistics import Interval, Verdict, bootstrap_mean, compare_paired, verdict_text
 from eval.tables import NONE, Table, as_text, figure, verdict_cell
 from graph.answer.prompt import with_title
@@ -34,7 +34,7 @@ class SystemScores:
     """One system on one task: its results, and values and means by metric."""
 
     cell: Cell
-    filled: Filled
+    content: CellContent
     values: Mapping[str, Values]
     means: Mapping[str, Interval]
 
@@ -45,17 +45,17 @@ class SystemScores:
 
     @property
     def seconds(self) -> float:
-        """The mean per question, with the encoder and the answer."""
-        return fmean(result.all_seconds for result in self.filled.results)
+        """Mean seconds per question, with the encoder and the answer."""
+        return fmean(result.all_seconds for result in self.content.results)
 
     @property
     def tokens(self) -> float:
-        """The mean per question, read and written."""
-        return fmean(result.tokens for result in self.filled.results)
+        """Mean tokens per question, read and written."""
+        return fmean(result.tokens for result in self.content.results)
 
     def total(self, counts: str) -> int:
         """The sum over questions of a count: calls, replayed, untimed."""
-        return sum(getattr(result, counts) for result in self.filled.results)
+        return sum(getattr(result, counts) for result in self.content.results)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RunReport:
     """
 
     cells: tuple[Cell, ...]
-    scored: tuple[SystemScores, ...]
+    all_scores: tuple[SystemScores, ...]
     leads: Mapping[str, str]
     verdicts: Mapping[tuple[str, str], Verdict]
     baseline: str
@@ -80,7 +80,8 @@ class RunReport:
         """The systems with a finished cell on each task."""
         tasks = {cell.task.name: cell.task for cell in self.cells}
         return [
-            (task, [scores for scores in self.scored if scores.cell.task.name == name]) for name, task in tasks.items()
+            (task, [scores for scores in self.all_scores if scores.cell.task.name == name])
+            for name, task in tasks.items()
         ]
 
 
@@ -88,26 +89,26 @@ def make_report(
     cells: tuple[Cell, ...], settings: MatrixSettings, revision: str, found: int, failures: tuple[Failure, ...]
 ) -> RunReport:
     """The figures of the finished cells; UserError when a metric is not a number."""
-    scored = tuple(_scores_of(cell, settings.seed) for cell in cells if cell.file.is_file())
+    all_scores = tuple(_scores_of(cell, settings.seed) for cell in cells if cell.file.is_file())
     baseline = settings.baseline or cells[0].system.name
-    leads = {name: lead for name in settings.tasks if (lead := _lead(name, scored))}
-    base = {scores.name[0]: scores.values for scores in scored if scores.name[1] == baseline}
+    leads = {name: lead for name in settings.tasks if (lead := _lead(name, all_scores))}
+    base = {scores.name[0]: scores.values for scores in all_scores if scores.name[1] == baseline}
     pairs = {
         (task, system): paired_values(scores.values[leads[task]], base[task][leads[task]])
-        for scores in scored
+        for scores in all_scores
         for task, system in [scores.name]
         if task in base and task in leads and system != baseline
     }
     verdicts = compare_paired(pairs, settings.seed)
-    return RunReport(cells, scored, leads, verdicts, baseline, settings.recorded(), revision, found, failures)
+    return RunReport(cells, all_scores, leads, verdicts, baseline, settings.recorded(), revision, found, failures)
 
 
 def _scores_of(cell: Cell, seed: int) -> SystemScores:
-    filled = read_cell(cell)
-    values = {name: _values_of(name, cell.task, filled.results) for name in cell.task.metrics}
+    content = read_cell(cell)
+    values = {name: _values_of(name, cell.task, content.results) for name in cell.task.metrics}
     applicable = {name: [value for value in of.values() if value is not None] for name, of in values.items()}
     means = {name: bootstrap_mean(numbers, seed=seed) for name, numbers in applicable.items() if numbers}
-    return SystemScores(cell, filled, values, means)
+    return SystemScores(cell, content, values, means)
 
 
 def _values_of(name: str, task: TaskData, results: Sequence[QuestionResult]) -> Values:
@@ -121,11 +122,11 @@ def _values_of(name: str, task: TaskData, results: Sequence[QuestionResult]) -> 
     }
 
 
-def _lead(task: str, scored: Sequence[SystemScores]) -> str:
+def _lead(task: str, all_scores: Sequence[SystemScores]) -> str:
     """The first metric that every system of the task has; "" if there is none."""
-    of_task = [scores for scores in scored if scores.name[0] == task]
-    metrics = of_task[0].values if of_task else ()
-    return next((name for name in metrics if all(name in scores.means for scores in of_task)), "")
+    task_scores = [scores for scores in all_scores if scores.name[0] == task]
+    metrics = task_scores[0].values if task_scores else ()
+    return next((name for name in metrics if all(name in scores.means for scores in task_scores)), "")
 
 
 def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[float]]:
@@ -137,7 +138,7 @@ def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[f
 
 
 BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
-"""Percentages of what a question found, each range without its lower end: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""
+"""Percentages of what was found for a question, each range without its lower end: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""
 
 
 def count_layers(evidence: Evidence) -> tuple[int, ...]:
@@ -147,7 +148,7 @@ def count_layers(evidence: Evidence) -> tuple[int, ...]:
 
 
 def layer_shares(results: Sequence[QuestionResult]) -> list[tuple[float, ...]]:
-    """For every question that found something, the percentage of it in each layer; all tuples have the same length."""
+    """For every question with passages or summaries, the percentage of them in each layer; all tuples have the same length."""
     layer_counts = [result.layers for result in results if sum(result.layers)]
     depth = max(map(len, layer_counts), default=0)
     return [
@@ -169,7 +170,7 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
         if any(sum(question_shares[1:]) for question_shares in shares):
             for layer, mean in enumerate(mean_layer_shares(results)):
                 values = [question_shares[layer] for question_shares in shares]
-                rows.append((system, str(layer), figure(mean, True), *_binned(values)))
+                rows.append((system, str(layer), figure(mean, True), *_bin_shares(values)))
     if not rows:
         return None
     header = ("system", "layer", "mean share", *(f"{low}–{high} %" for low, high in BINS))
@@ -180,7 +181,7 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
     return Table(f"{task}: layers of what was found", header, tuple(rows), note)
 
 
-def _binned(values: Sequence[float]) -> list[str]:
+def _bin_shares(values: Sequence[float]) -> list[str]:
     """The share of the values in each bin."""
     return [
         figure(sum(low < value <= high or value == low == 0 for value in values) / len(values), True)
@@ -198,12 +199,12 @@ def report_text(report: RunReport) -> str:
 
 def result_tables(report: RunReport) -> list[Table]:
     """One table per task, then the mean over tasks if there are several and all share their leading metric, then the layers that evidence came from."""
-    tables = [_task_table(task, scored, report) for task, scored in report.tasks if scored]
+    tables = [_task_table(task, task_scores, report) for task, task_scores in report.tasks if task_scores]
     leads = set(report.leads.values())
     if len(report.tasks) > 1 and len(leads) == 1:
         tables.append(_macro_table(report, leads.pop()))
-    for task, scored in report.tasks:
-        table = layers_table(task.name, {scores.name[1]: scores.filled.results for scores in scored})
+    for task, task_scores in report.tasks:
+        table = layers_table(task.name, {scores.name[1]: scores.content.results for scores in task_scores})
         tables += [table] if table else []
     return tables
 
@@ -211,7 +212,7 @@ def result_tables(report: RunReport) -> list[Table]:
 def headline(report: RunReport) -> str:
     """The run's size, how much of it was filled now and by which code, and what the tests show."""
     shown, count = sum(verdict.shown for verdict in report.verdicts.values()), len(report.verdicts)
-    filled, older = len(report.scored) - report.found, {each.filled.revision for each in report.scored}
+    filled, older = len(report.all_scores) - report.found, {each.content.revision for each in report.all_scores}
     older -= {report.revision}
     lines = [
         f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} were there.",
@@ -222,19 +223,19 @@ def headline(report: RunReport) -> str:
         ),
         *(f"Failed: {one.system} on {one.task}: {one.problem}" for one in report.failures),
     ]
-    for scores in report.scored:
+    for scores in report.all_scores:
         where = f"{scores.name[1]} on {scores.name[0]}"
-        lines += [f"{where} wrote {empty:,} empty answers."] if (empty := _empty(scores)) else []
+        lines += [f"{where} wrote {empty:,} empty answers."] if (empty := _count_empty(scores)) else []
         lines += [f"{where}: {untimed_note(untimed)}"] if (untimed := scores.total("untimed")) else []
     return "\n".join(lines)
 
 
-def _empty(scores: SystemScores) -> int:
-    return sum(result.text is not None and not result.text.strip() for result in scores.filled.results)
+def _count_empty(scores: SystemScores) -> int:
+    return sum(result.text is not None and not result.text.strip() for result in scores.content.results)
 
 
-def _task_table(task: TaskData, scored: Sequence[SystemScores], report: RunReport) -> Table:
-    names = list(dict.fromkeys(name for scores in scored for name in scores.means))
+def _task_table(task: TaskData, task_scores: Sequence[SystemScores], report: RunReport) -> Table:
+    names = list(dict.fromkeys(name for scores in task_scores for name in scores.means))
     rows = [
         (
             scores.name[1],
@@ -243,11 +244,11 @@ def _task_table(task: TaskData, scored: Sequence[SystemScores], report: RunRepor
             f"{scores.tokens:,.0f}",
             verdict_cell(verdict, 1) if (verdict := report.verdicts.get(scores.name)) else "",
         )
-        for scores in scored
+        for scores in task_scores
     ]
     lead = report.leads.get(task.name, "")
     compared = f"{lead} minus {report.baseline} (95 %, p)" if lead else "difference"
-    replayed = replayed_note(sum(scores.total("replayed") for scores in scored))
+    replayed = replayed_note(sum(scores.total("replayed") for scores in task_scores))
     note = f"{len(task.questions):,} questions; * difference shown. {replayed}".rstrip()
     return Table(task.name, ("system", *names, *COST_COLUMNS, compared), tuple(rows), note)
 
@@ -256,9 +257,12 @@ def _macro_table(report: RunReport, lead: str) -> Table:
     """The mean over tasks of each system that has the metric on all of them."""
     rows = []
     for system in dict.fromkeys(cell.system.name for cell in report.cells):
-        scored = [scores for scores in report.scored if scores.name[1] == system and lead in scores.means]
-        if len(scored) == len(report.tasks):
-            mean, seconds = fmean(each.means[lead].mean for each in scored), fmean(each.seconds for each in scored)
+        system_scores = [scores for scores in report.all_scores if scores.name[1] == system and lead in scores.means]
+        if len(system_scores) == len(report.tasks):
+            mean, seconds = (
+                fmean(each.means[lead].mean for each in system_scores),
+                fmean(each.seconds for each in system_scores),
+            )
             rows.append((system, figure(mean, False), f"{seconds:.3f}"))
     return Table("mean of tasks", ("system", lead, COST_COLUMNS[0]), tuple(rows), "Each task counts the same.")
 
@@ -270,8 +274,8 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "settings": report.settings,
         "baseline": report.baseline,
         "leads": dict(report.leads),
-        "results": [_result_json(scores, report) for scores in report.scored],
-        "cells": {"found": report.found, "filled": len(report.scored) - report.found},
+        "results": [_result_json(scores, report) for scores in report.all_scores],
+        "cells": {"found": report.found, "filled": len(report.all_scores) - report.found},
         "failures": [asdict(failure) for failure in report.failures],
         "tasks": {task.name: {"task": task.benchmark, "questions": len(task.questions)} for task, _ in report.tasks},
     }
@@ -282,15 +286,15 @@ def _result_json(scores: SystemScores, report: RunReport) -> dict[str, Any]:
     return {
         "system": system,
         "task": task,
-        "revision": scores.filled.revision,
+        "revision": scores.content.revision,
         "metrics": {name: asdict(mean) for name, mean in scores.means.items()},
         "seconds": scores.seconds,
         "tokens": scores.tokens,
-        "calls": scores.total("calls") / len(scores.filled.results),
+        "calls": scores.total("calls") / len(scores.content.results),
         "replayed": scores.total("replayed"),
         "untimed": scores.total("untimed"),
-        "empty": _empty(scores),
-        "layers": list(mean_layer_shares(scores.filled.results)),
+        "empty": _count_empty(scores),
+        "layers": list(mean_layer_shares(scores.content.results)),
         "difference": asdict(verdict) if verdict else None,
         "in_words": verdict_text(verdict, system, report.baseline) if verdict else "",
     }
@@ -304,7 +308,7 @@ def write_report(report: RunReport, out: Path) -> None:
     write_text(out / "report.md", "\n\n".join(["# Evaluation", *lines, *sections(tables, ())]) + "\n")
     write_text(out / "report.html", report_html("Evaluation", summary, tables, (), list(shown_samples(report))))
     write_jsonl(out / "values.jsonl", _value_rows(report))
-    for scores in report.scored:
+    for scores in report.all_scores:
         for folder, rows in (("answers", answer_rows(scores)), ("ragas", ragas_rows(scores))):
             if rows:
                 (out / folder).mkdir(exist_ok=True)
@@ -318,7 +322,7 @@ def _file_name(task: str, system: str) -> str:
 
 
 def _value_rows(report: RunReport) -> Iterator[dict[str, Any]]:
-    for scores in report.scored:
+    for scores in report.all_scores:
         questions, (task, system) = scores.cell.task.by_id, scores.name
         for metric, values in scores.values.items():
             for key, value in values.items():
@@ -331,7 +335,7 @@ def answer_rows(scores: SystemScores) -> list[dict[str, Any]]:
     questions = scores.cell.task.by_id
     return [
         {"id": result.id, "question": questions[result.id].text, "answer": result.text}
-        for result in scores.filled.results
+        for result in scores.content.results
         if result.text is not None
     ]
 
@@ -344,7 +348,7 @@ def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
     """
     task, retrieves = scores.cell.task, scores.cell.system.retrieve is not None
     rows = []
-    for result in scores.filled.results:
+    for result in scores.content.results:
         question = task.by_id[result.id]
         contexts = [with_title(Excerpt(source, title, text)) for title, source, text in result.evidence]
         if not retrieves or question.id in task.shown:
@@ -360,10 +364,10 @@ def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
 
 def shown_samples(report: RunReport) -> Iterator[Sample]:
     """Each task's shown questions: every system's answer and, folded, its values and what it found."""
-    for task, scored in report.tasks:
+    for task, task_scores in report.tasks:
         for place, question in enumerate(task.questions):
             if question.id in task.shown:
-                results = [(scores, scores.filled.results[place]) for scores in scored]
+                results = [(scores, scores.content.results[place]) for scores in task_scores]
                 gold = (
                     ("gold answer", "; ".join(question.answers)),
                     ("gold documents", ", ".join(question.gold_sources)),
@@ -375,8 +379,8 @@ def shown_samples(report: RunReport) -> Iterator[Sample]:
 
 def _values_text(scores: SystemScores, result: QuestionResult) -> str:
     values = {name: of[result.id] for name, of in scores.values.items()}
-    shown = [f"{name} {figure(value, False)}" for name, value in values.items() if value is not None]
-    return f"{scores.name[1]}: {', '.join([*shown, f'{result.all_seconds:.3f} s'])}"
+    texts = [f"{name} {figure(value, False)}" for name, value in values.items() if value is not None]
+    return f"{scores.name[1]}: {', '.join([*texts, f'{result.all_seconds:.3f} s'])}"
 
 
 def _evidence_text(result: QuestionResult) -> str:

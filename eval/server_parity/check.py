@@ -62,11 +62,11 @@ class RunPolicy:
         """The model's scores of each row's completion; without an adapter, `how` makes no difference."""
         for row in rows:
             if (row, how) not in self._cache:
-                with self._as(how):
+                with self._in_state(how):
                     self._cache[row, how] = score_completion(self._model, row)
         return [self._cache[row, how] for row in rows]
 
-    def _as(self, how: How) -> Any:
+    def _in_state(self, how: How) -> Any:
         if how == "trained" or not self.has_adapter:
             return nullcontext()
         if how == "bare":
@@ -117,10 +117,10 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
     """
     record = language_run(run)
     parents = server.parents()
-    name = name or _name_of(run, parents, server.called)
+    name = name or _name_of(run, parents, server.label)
     for model in filter(None, (name, base)):
         if model not in parents:
-            raise UserError(f"{server.called}: no model {model!r}", f"one of {', '.join(parents)}", "give its name")
+            raise UserError(f"{server.label}: no model {model!r}", f"one of {', '.join(parents)}", "give its name")
     say(f"opening {run}")
     policy = RunPolicy(run, record)
     check = _Check(server, policy, str(run), tolerance)
@@ -135,13 +135,13 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
             check.model(base_name, probes, "bare")
         else:
             check.unchecked.append(
-                f"{name} without its adapter: {server.called} names no base; name it with --base-name, if it serves one"
+                f"{name} without its adapter: {server.label} names no base; name it with --base-name, if it serves one"
             )
     return Report(
-        server.called,
+        server.label,
         str(run),
         tolerance,
-        tuple(check.measured),
+        tuple(check.measurements),
         tuple(check.faults),
         tuple(dict.fromkeys(check.unchecked)),
     )
@@ -155,7 +155,7 @@ class _Check:
     policy: RunPolicy
     run: str
     tolerance: Tolerance
-    measured: list[Measurement] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
@@ -197,17 +197,19 @@ class _Check:
 
     def _greedy(self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool) -> None:
         """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
-        repeated = repeated_to(probes, batch)
-        say(f"{name}: {len(repeated)} greedy replies, {batch} at once")
+        batch_probes = repeat_to(probes, batch)
+        say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
         replies = at_once(
-            lambda probe: self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer), repeated, batch
+            lambda probe: self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer),
+            batch_probes,
+            batch,
         )
-        for number, (probe, reply) in enumerate(zip(repeated, replies, strict=True), start=1):
+        for number, (probe, reply) in enumerate(zip(batch_probes, replies, strict=True), start=1):
             if count and reply.prompt_tokens and reply.prompt_tokens != probe.row.prompt_tokens:
                 fault = template_count_fault(name, self.run, number, probe.row.prompt_tokens, reply.prompt_tokens)
                 self._fault(fault)
                 return
-        served = [probe for probe in map(_served_logps, repeated, replies) if probe is not None]
+        served = [logps for logps in map(_served_logps, batch_probes, replies) if logps is not None]
         if served:
             self._compare(name, served, expected, batch, greedy=True)
         if len(served) < len(replies):
@@ -223,7 +225,7 @@ class _Check:
         ]
         share = sum(gap == 0 for gap, _, _ in behind) / len(behind)
         kind, tokens = "greedy" if greedy else "training", sum(len(row_logps.logps) for row_logps in served)
-        self.measured.append(
+        self.measurements.append(
             Measurement(name, expected == "trained", kind, batch, len(served), tokens, gaps, share if greedy else None)  # type: ignore[arg-type]
         )
         if any(fault.startswith(f"{name}: ") for fault in self.faults):
@@ -238,17 +240,17 @@ class _Check:
                 }
             self._fault(logps_fault(name, self.run, expected, near, batch, self.tolerance))
             return
-        worst, row, index = max(behind, key=lambda row_logps: row_logps[0])
+        worst, row, index = max(behind, key=lambda entry: entry[0])
         if greedy and worst > self.tolerance.conversation:
-            written = self.policy.tokenizer.decode(row.ids[row.prompt_tokens : row.prompt_tokens + index + 1])
-            self._fault(greedy_fault(name, written, worst))
+            text = self.policy.tokenizer.decode(row.ids[row.prompt_tokens : row.prompt_tokens + index + 1])
+            self._fault(greedy_fault(name, text, worst))
 
     def _fault(self, fault: str) -> None:
         if fault not in self.faults:
             self.faults.append(fault)
 
 
-def repeated_to(probes: Sequence[ProbeConversation], batch: int) -> list[ProbeConversation]:
+def repeat_to(probes: Sequence[ProbeConversation], batch: int) -> list[ProbeConversation]:
     """The conversations, repeated until they fill one batch."""
     return list(islice(cycle(probes), max(len(probes), batch)))
 

@@ -93,7 +93,7 @@ def gaps_between(served: Sequence[ServedLogps | CompletionScores], ours: Sequenc
     return Gaps(max(abs(sum(row)) for row in differences), sum(tokens) / len(tokens), max(tokens))
 
 
-def explained_by(expected: How, near: Mapping[How, Gaps]) -> How | None:
+def explaining_state(expected: How, near: Mapping[How, Gaps]) -> How | None:
     """The state of the run, other than `expected`, that a server's log-probabilities are close to; None if there is none."""
     nearest = min(near, key=lambda how: near[how].token)
     return nearest if nearest != expected and near[nearest].token < EXPLAINED_SHARE * near[expected].token else None
@@ -103,7 +103,7 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
     """The line for a model whose log-probabilities are out of tolerance."""
     gaps = near[expected]
     apart = f"{gaps.token:.3g} nats a token from training, {gaps.conversation:.3g} in a conversation"
-    match expected, explained_by(expected, near):
+    match expected, explaining_state(expected, near):
         case "trained", "bare":
             return (
                 f"{name}: the adapter is not loaded: log-probabilities are those of the base ({apart}); "

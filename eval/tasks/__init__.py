@@ -1,1 +1,1 @@
-"""Benchmarks, one file each: how their rows become questions and documents, how they are scored, and where they come from."""
+"""The benchmarks by name, their commands, and the scores of a file of predictions."""

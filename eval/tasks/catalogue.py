@@ -26,7 +26,7 @@ from eval.tasks.sets import (
     riddlesense,
     twowiki,
 )
-from eval.tasks.sets.base import Item, Loaded, Read, Row, Task
+from eval.tasks.sets.base import Item, LoadedTask, Read, Row, Task
 from graph.documents.questions import Question, read_questions
 from graph.errors import UserError, nearest
 from graph.shared.jsonl import read_jsonl, write_jsonl
@@ -68,20 +68,20 @@ HUB = "hub"
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
-def load_task(task: Task, source: Path) -> Loaded:
+def load_task(task: Task, source: Path) -> LoadedTask:
     """Everything in `source`; UserError for a missing source (saying how to get it) and for a malformed row."""
     if not source.exists():
         hub = f", or use --source {HUB}" if task.hub is not None else ""
         raise UserError(f"{task.name}: {source} does not exist", "its data", f"get {task.get}{hub}")
     if (source / "questions.jsonl").is_file():
-        return Loaded(tuple(read_questions(source / "questions.jsonl")), ())
+        return LoadedTask(tuple(read_questions(source / "questions.jsonl")), ())
     files = (
         sorted(file for file in source.iterdir() if file.suffix in (".json", ".jsonl")) if source.is_dir() else [source]
     )
-    return _joined_items(task, (item for file in files for item in _file_items(task, file)), str(source))
+    return _join_items(task, (item for file in files for item in _file_items(task, file)), str(source))
 
 
-def load_from_hub(task: Task) -> Loaded:
+def load_from_hub(task: Task) -> LoadedTask:
     """The task's split on the hub, read by `datasets`; UserError if it has none, or the hub does not provide it."""
     if task.hub is None:
         raise UserError(f"{task.name}: not on the hub in a supported form", "a file", f"get {task.get}")
@@ -96,7 +96,7 @@ def load_from_hub(task: Task) -> Loaded:
         raise UserError(
             f"{task.name}: {task.hub.path} could not be loaded from the hub ({reason})", "its data", f"get {task.get}"
         ) from None
-    return _joined_items(
+    return _join_items(
         task, (_read_row(task.hub.read, row, f"{task.hub.path} row {n}") for n, row in enumerate(rows)), task.hub.path
     )
 
@@ -132,7 +132,7 @@ def _file_rows(file: Path) -> Iterator[tuple[str, Row]]:
         yield from ((f"{file} row {number}", row) for number, row in enumerate(rows))
 
 
-def _joined_items(task: Task, items: Iterable[Item], where: str) -> Loaded:
+def _join_items(task: Task, items: Iterable[Item], where: str) -> LoadedTask:
     questions: dict[str, Question] = {}
     documents: dict[str, Document] = {}
     for item in items:
@@ -142,10 +142,10 @@ def _joined_items(task: Task, items: Iterable[Item], where: str) -> Loaded:
         documents.update((document.source, document) for document in item.documents)
     if not questions:
         raise UserError(f"{where}: no question of {task.name}", "its data", f"get {task.get}")
-    return Loaded(tuple(questions.values()), tuple(documents.values()))
+    return LoadedTask(tuple(questions.values()), tuple(documents.values()))
 
 
-MOST_DESCRIBED = 40
+MOST_TEXTS = 40
 
 
 def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
@@ -173,7 +173,7 @@ def task_json(task: Task) -> dict[str, Any]:
     }
 
 
-def write_task(loaded: Loaded, out: Path) -> None:
+def write_task(loaded: LoadedTask, out: Path) -> None:
     """Write questions.jsonl, and corpus.jsonl if the task comes with documents, into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     write_questions(loaded.questions, out / "questions.jsonl")
@@ -208,7 +208,7 @@ def question_row(question: Question) -> dict[str, Any]:
 def describe_collection(index: Index) -> list[str]:
     """A description of a collection in at most 40 texts: its widest summaries, or its first passages if it has none."""
     data = index.data
-    rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MOST_DESCRIBED]
+    rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MOST_TEXTS]
     if rows:
         return [index.summary(row).text for row in rows]
-    return [index.passage(row).text for row in range(min(MOST_DESCRIBED, len(data.passage_ids)))]
+    return [index.passage(row).text for row in range(min(MOST_TEXTS, len(data.passage_ids)))]

@@ -13,7 +13,7 @@ from graph.shared.cli_options import AsJson, IndexFolder, Model, Out, SomeOut, S
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
-    from eval.tasks.sets.base import Loaded
+    from eval.tasks.sets.base import LoadedTask
     from graph.types import OpenModel
 
 SOURCE = typer.Option(
@@ -65,8 +65,10 @@ def tasks(
     from eval.tasks.catalogue import TASKS, find_task, task_json, task_lines, write_task
 
     if name is None:
-        listed = list(TASKS.values())
-        print_json({"tasks": [task_json(task) for task in listed]}) if as_json else print("\n".join(task_lines(listed)))
+        all_tasks = list(TASKS.values())
+        print_json({"tasks": [task_json(task) for task in all_tasks]}) if as_json else print(
+            "\n".join(task_lines(all_tasks))
+        )
         return
     task = find_task(name)
     if source is None:
@@ -143,7 +145,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
             raise typer.Exit(1)
 
 
-def _load(name: str, source: str) -> Loaded:
+def _load(name: str, source: str) -> LoadedTask:
     from eval.tasks.catalogue import HUB, find_task, load_from_hub, load_task
 
     task = find_task(name)

@@ -42,8 +42,8 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
         answers[key] = answer
     missing = [key for key in known if key not in answers]
     if missing:
-        what = f"{file}: {len(missing):,} of {len(known):,} questions have no prediction; the first is {missing[0]!r}"
-        raise UserError(what, "one for every question", "answer them, or choose another --split")
+        found = f"{file}: {len(missing):,} of {len(known):,} questions have no prediction; the first is {missing[0]!r}"
+        raise UserError(found, "one for every question", "answer them, or choose another --split")
     return answers
 
 

@@ -13,13 +13,13 @@ from itertools import chain, islice
 
 from graph.answer.citations import check_citations
 from graph.answer.prompt import is_no_answer
-from graph.answer.support import MOST_WORDS, POLAR, Statement, ground_of, read_numbers, refuses, statements_of
+from graph.answer.support import MOST_WORDS, POLAR, Statement, ground_of, numbers_to_read, refuses, statements_of
 from graph.answer.verifier import NAME_WEIGHT
 from graph.text.sentences import Unit
 from graph.text.word_forms import Words, form
 from graph.types import Excerpt
 
-AROUND = 0.7
+CONTEXT_WEIGHT = 0.7
 """Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
 """Weight of the question's words in the score of a fragment, and of a full sentence, where they only break ties."""
@@ -112,7 +112,7 @@ def _citation(excerpt: Excerpt, quotes: Sequence[Quote], attributed: bool = Fals
 
 
 def _refuses(statement: Statement) -> bool:
-    """Whether a statement says, in whatever words, that the passages do not have the answer."""
+    """Whether a statement seems to say that the passages do not have the answer."""
     words = Words.of(statement.words)
     return refuses(statement.words) or bool(words.negators and _REFUSING.intersection(words.lower))
 
@@ -124,7 +124,7 @@ class _Candidate:
     number: int
     unit: Unit
     forms: frozenset[str]
-    around: frozenset[str]
+    context: frozenset[str]
 
 
 def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
@@ -142,25 +142,25 @@ class _Finder:
 
     def __init__(self, question: str, excerpts: Sequence[Excerpt]) -> None:
         self._candidates = [
-            candidate for number in read_numbers(excerpts) for candidate in _candidates(number, excerpts[number - 1])
+            candidate for number in numbers_to_read(excerpts) for candidate in _candidates(number, excerpts[number - 1])
         ]
         self._sentences_with = Counter(chain.from_iterable(candidate.forms for candidate in self._candidates))
         self._question = self._weights(question)
 
     def best(self, statement: Statement, numbers: Collection[int]) -> tuple[int, Quote] | None:
-        """The best sentence of the excerpts `numbers`, after the number of its excerpt; None if no sentence shares enough words."""
+        """(number, sentence): the best sentence of the excerpts `numbers` and the number of its excerpt; None if no sentence shares enough words."""
         claim = self._claim(statement)
         question = {word: weight for word, weight in self._question.items() if word not in claim}
-        of_question = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
-        least_of_question = LEAST_OF_QUESTION if statement.is_fragment else 0.0
+        question_weight = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
+        least_question_share = LEAST_OF_QUESTION if statement.is_fragment else 0.0
 
         def score(candidate: _Candidate) -> float:
-            share, share_of_question = _share(claim, candidate), _share(question, candidate)
-            enough = share >= LEAST_SHARE and share_of_question >= least_of_question
-            return share + of_question * share_of_question if enough else 0.0
+            share, question_share = _share(claim, candidate), _share(question, candidate)
+            enough = share >= LEAST_SHARE and question_share >= least_question_share
+            return share + question_weight * question_share if enough else 0.0
 
-        among = [candidate for candidate in self._candidates if candidate.number in numbers]
-        chosen = max(among, key=score, default=None)
+        candidates = [candidate for candidate in self._candidates if candidate.number in numbers]
+        chosen = max(candidates, key=score, default=None)
         if chosen is None or not claim or score(chosen) == 0.0:
             return None
         return chosen.number, Quote(statement.text, chosen.unit.text, chosen.unit.start, chosen.unit.end)
@@ -188,7 +188,7 @@ class _Finder:
 def _share(weights: Mapping[str, float], candidate: _Candidate) -> float:
     """The weighted share of words in a sentence and its surroundings; 1 if there are no words."""
     found = sum(
-        weight * (1 if word in candidate.forms else AROUND if word in candidate.around else 0)
+        weight * (1 if word in candidate.forms else CONTEXT_WEIGHT if word in candidate.context else 0)
         for word, weight in weights.items()
     )
     return found / sum(weights.values()) if weights else 1.0

@@ -34,7 +34,7 @@ _LOCATOR = re.compile(r"(?<=\d)(?: ?: ?\d+)? ?[†‡].*", re.DOTALL)
 _TAG = re.compile(r"<[^<>]*>")
 _MARKUP = str.maketrans("", "", "*_`\\$\"'")
 _IGNORED = frozenset({"Cf", "Cc", "Cn", "Co", "Mn", "Me"})
-_NUMBER_WORD = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @lru_cache(maxsize=4096)
@@ -51,7 +51,7 @@ def cited_numbers(body: str) -> tuple[int, ...]:
 def may_cite(beginning: str) -> bool:
     """Whether a bracket that starts with `beginning` can still become a citation."""
     bare = _bare(beginning)
-    word = _NUMBER_WORD.search(bare)
+    word = _LETTERS.search(bare)
     if word is None or any(mark in beginning for mark in "<&†‡"):
         return True
     known = (*_NAMES, *_JOINTS)
@@ -304,18 +304,18 @@ class CitationGate:
 class _LinkGuard:
     """The state that decides whether the next character would turn a citation into a Markdown link.
 
-    `depth` brackets are open, and the outermost `citing` of them contain a citation. `closed` is true right after the end of a
+    `depth` brackets are open, and the outermost `citing_depth` of them contain a citation. `closed` is true right after the end of a
     bracket that is, or contains, a citation. `last` is the last character of the output.
     """
 
     def __init__(self) -> None:
-        self.depth = self.citing = 0
+        self.depth = self.citing_depth = 0
         self.closed = False
         self.last = ""
 
     def new_paragraph(self) -> None:
         """Forget open brackets: no link continues after an empty line."""
-        self.depth = self.citing = 0
+        self.depth = self.citing_depth = 0
 
 
 class _Output:
@@ -346,9 +346,9 @@ class _Output:
         """Append a bracket that closes no citation; the pair may contain some."""
         self.put(bracket)
         guard = self._guard
-        guard.closed = 0 < guard.depth <= guard.citing
+        guard.closed = 0 < guard.depth <= guard.citing_depth
         guard.depth = max(0, guard.depth - 1)
-        guard.citing = min(guard.citing, guard.depth)
+        guard.citing_depth = min(guard.citing_depth, guard.depth)
 
     def cite(self, space: str, numbers: Sequence[int]) -> None:
         """Append consecutive citations, each as [n]."""
@@ -357,7 +357,7 @@ class _Output:
             start = self._chars
             self._append(f"[{number}]")
             self.marks.append(Mark(number, start, self._chars))
-        self._guard.citing, self._guard.closed = self._guard.depth, True
+        self._guard.citing_depth, self._guard.closed = self._guard.depth, True
 
     def remove(self) -> None:
         """Append nothing, or an ellipsis where the neighbours could join: into a citation within brackets, or into code after a backtick."""
@@ -391,7 +391,6 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 REPEATED_WORDS = 4
 """A citation after this many consecutive words of the prompt repeats the prompt; at the beginning of a text, two such words are enough."""
-_LETTERS = re.compile(r"[^\W\d_]+")
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
 """A citation separated from the next only by punctuation, "and" or "or"."""
 _BEFORE_CHARS = 300
@@ -427,11 +426,11 @@ def _repeats_prompt(before: str) -> bool:
     while joined := _JOINED_CITATION.search(before):
         before = before[: joined.start()]
     words = _letter_runs(before.rpartition("]")[2])[-REPEATED_WORDS:]
-    return len(words) > 1 and f" {' '.join(words)} " in _form_in_words()
+    return len(words) > 1 and f" {' '.join(words)} " in _words_of_citing_lines()
 
 
 @cache
-def _form_in_words() -> str:
+def _words_of_citing_lines() -> str:
     """The words of the prompts' lines that contain a citation, padded with spaces."""
     lines = [line for prompt in PROMPTS.values() for line in read_prompt(prompt).splitlines()]
     return "".join(f" {' '.join(_letter_runs(line))} " for line in lines if "[1]" in line)

@@ -1,7 +1,7 @@
 """The prompt and the answer form of the whole suite: training, evaluation and serving build and parse them here.
 
-Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages. `FormSplitter` parses
-it as it streams; a thinking block of the model may come first. Parsing takes linear time."""
+Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages. `FormSplitter` parses an
+answer while it streams; a thinking block of the model may come first. Parsing takes linear time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Part:
 
     @property
     def is_reasoning(self) -> bool:
-        """Whether it accompanies the answer rather than being part of it."""
+        """Whether the part accompanies the answer rather than belonging to it."""
         return self.kind in ("thinking", "reason", "rest")
 
 
@@ -128,8 +128,8 @@ class FormSplitter:
             self._parts.append(Part(self._section, kind, text))
 
     def _take(self) -> list[Part]:
-        taken, self._parts = self._parts, []
-        return taken
+        parts, self._parts = self._parts, []
+        return parts
 
 
 def split_form(text: str) -> list[Part]:
@@ -147,7 +147,7 @@ PROMPTS: Mapping[AnswerForm, str] = {
     "quoted": "graph/answer_quoted.txt",
     "reasoned": "graph/answer.txt",
 }
-REASON_IS: Mapping[AnswerForm, Kind] = {"cited": "reason", "quoted": "rest", "reasoned": "reason"}
+REASON_KIND: Mapping[AnswerForm, Kind] = {"cited": "reason", "quoted": "rest", "reasoned": "reason"}
 """The kind of section that contains the reason."""
 NOT_FOUND = "not in the documents"
 _CITES = re.compile(r"\[\d+\]\s*\Z")
@@ -209,7 +209,7 @@ def numbered(number: int, excerpt: Excerpt) -> str:
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether a one-line reply states, in whatever words, that there is no answer.
+    """Whether a one-line reply is empty, or one of the usual ways to say that there is no answer.
 
     >>> is_no_answer("Not in the documents."), is_no_answer("Unknown Pleasures")
     (True, False)
@@ -230,7 +230,7 @@ def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
     is well formed; in "quoted" the parts are in reverse order.
     """
     parts = [part for part in split_form(text) if part.kind != "thinking"]
-    reason = "\n\n".join(part.text for part in parts if part.kind == REASON_IS[form] and part.text)
+    reason = "\n\n".join(part.text for part in parts if part.kind == REASON_KIND[form] and part.text)
     answers = [part.text for kind in ("answer", "text") for part in parts if part.kind == kind]
     answer = answers[0].strip() if answers else ""
     kinds = [part.kind for part in parts]
@@ -244,6 +244,6 @@ def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
 
 
 def with_title(excerpt: Excerpt) -> str:
-    """The excerpt's text, preceded by its title unless it starts with it."""
+    """The excerpt's text, preceded by its title unless the text starts with the title."""
     title = excerpt.title.strip()
     return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"

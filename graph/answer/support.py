@@ -80,7 +80,7 @@ class Statement:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether it is read together with its question."""
+        """Whether the sentence is read together with its question."""
         return self.claim != self.words
 
 
@@ -100,7 +100,7 @@ class SupportChecker:
     def __init__(self, excerpts: Sequence[Excerpt], verifier: Verifier | None, question: str = "") -> None:
         self._excerpts, self._verifier, self._question = excerpts, verifier, question
 
-    def unsupported(self, part: str, checked: str) -> list[Unsupported]:
+    def unsupported(self, part: str, text: str) -> list[Unsupported]:
         """The sentences that the excerpts do not seem to support, of a text with checked citations; `part` names the text."""
         return [
             Unsupported(
@@ -112,41 +112,45 @@ class SupportChecker:
                 sentence.cited,
                 self._missing(sentence),
             )
-            for sentence, probability in self._judged(checked)
-            if self._marks(probability)
+            for sentence, probability in self._judge(text)
+            if self._is_unsupported(probability)
         ]
 
-    def not_checked(self, part: str, checked: str) -> list[NotChecked]:
+    def not_checked(self, part: str, text: str) -> list[NotChecked]:
         """The sentences of a text with checked citations that cannot be judged, except those that say that something is not in the documents."""
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
-            for sentence in self._statements(checked)
+            for sentence in self._statements(text)
             if (obstacle := self._obstacle(sentence)) is not None
         ]
 
-    def checked(self, checked: str) -> int | None:
+    def checked(self, text: str) -> int | None:
         """How many sentences of a text with checked citations can be judged; None without a verifier or excerpts."""
         if self._verifier is None or not self._excerpts:
             return None
-        return sum(self._obstacle(sentence) is None for sentence in self._statements(checked))
+        return sum(self._obstacle(sentence) is None for sentence in self._statements(text))
 
     def share_supported(self, response: str) -> float | None:
         """The share of the judged sentences of a response (reason and answer) that the excerpts support; None if none was judged."""
         parsed = parse_answer(response)
         parts = (check_citations(part, len(self._excerpts)).text for part in (parsed.reason, parsed.answer))
-        judged = [probability for part in parts for _, probability in self._judged(part)]
-        return sum(not self._marks(probability) for probability in judged) / len(judged) if judged else None
+        probabilities = [probability for part in parts for _, probability in self._judge(part)]
+        return (
+            sum(not self._is_unsupported(probability) for probability in probabilities) / len(probabilities)
+            if probabilities
+            else None
+        )
 
-    def _judged(self, checked: str) -> Iterator[tuple[Statement, float]]:
+    def _judge(self, text: str) -> Iterator[tuple[Statement, float]]:
         """The checkable sentences of a text with checked citations, each with the probability that it is unsupported."""
-        for sentence in self._statements(checked):
+        for sentence in self._statements(text):
             if self._verifier is not None and self._obstacle(sentence) is None:
                 yield sentence, float(judge_claims(self._verifier, [sentence.claim], self._ground(sentence))[0])
 
-    def _statements(self, checked: str) -> Iterator[Statement]:
+    def _statements(self, text: str) -> Iterator[Statement]:
         """The sentences to judge, without those that say that something is not in the documents."""
         if self._verifier is not None and self._excerpts:
-            for sentence in statements_of(checked, len(self._excerpts), self._question):
+            for sentence in statements_of(text, len(self._excerpts), self._question):
                 if not refuses(sentence.words):
                     yield sentence
 
@@ -165,7 +169,7 @@ class SupportChecker:
         words = Words.of(sentence.words).words
         return tuple(word for word in missing_words(sentence.claim, self._ground(sentence)) if word in words)
 
-    def _marks(self, probability: float) -> bool:
+    def _is_unsupported(self, probability: float) -> bool:
         return self._verifier is not None and probability >= self._verifier.threshold
 
     def _passages(self, sentence: Statement) -> Sequence[Excerpt]:
@@ -173,15 +177,15 @@ class SupportChecker:
         return [self._excerpts[number - 1] for number in sentence.cited] or self._excerpts
 
     def _ground(self, sentence: Statement) -> Ground:
-        return _joined_ground(self._passages(sentence)) if sentence.cited else self._all_grounds
+        return _joined_ground(self._passages(sentence)) if sentence.cited else self._whole_ground
 
     @cached_property
-    def _all_grounds(self) -> Ground:
+    def _whole_ground(self) -> Ground:
         return _joined_ground(self._excerpts)
 
 
-def read_numbers(excerpts: Iterable[Excerpt]) -> Iterator[int]:
-    """The numbers of the excerpts to read, in order: each one that still fits into the rest of MOST_CHARS."""
+def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
+    """The numbers of the excerpts to read, in order: those that fit into the rest of MOST_CHARS."""
     remaining = MOST_CHARS
     for number, excerpt in enumerate(excerpts, start=1):
         if _chars(excerpt) <= remaining:
@@ -190,7 +194,7 @@ def read_numbers(excerpts: Iterable[Excerpt]) -> Iterator[int]:
 
 
 def _joined_ground(excerpts: Iterable[Excerpt]) -> Ground:
-    return Ground.joined(ground_of(excerpt.title, excerpt.text) for excerpt in excerpts)
+    return Ground.join(ground_of(excerpt.title, excerpt.text) for excerpt in excerpts)
 
 
 def _chars(excerpt: Excerpt) -> int:
@@ -199,13 +203,13 @@ def _chars(excerpt: Excerpt) -> int:
 
 @lru_cache(CACHED_GROUNDS)
 def ground_of(title: str, text: str) -> Ground:
-    """A passage to check against; cached, as a server often uses the same ones."""
+    """A passage to check against; cached, as a server often uses the same passages."""
     return Ground.of([(title, text)])
 
 
-def statements_of(checked: str, passages: int, question: str = "") -> Iterator[Statement]:
+def statements_of(text: str, passages: int, question: str = "") -> Iterator[Statement]:
     """The sentences of a text that answers `question` and has checked citations, except headings and sentences without words."""
-    for unit in split_units(checked):
+    for unit in split_units(text):
         gate = CitationGate(0)
         words = gate.feed(unit.text) + gate.finish()
         if unit.kind != "heading" and any(map(str.isalnum, words)):
@@ -336,14 +340,14 @@ class SupportGate:
         return output
 
 
-def without_unsupported(checked: str, unsupported: Sequence[Unsupported]) -> tuple[str, tuple[Unsupported, ...]]:
+def without_unsupported(text: str, unsupported: Sequence[Unsupported]) -> tuple[str, tuple[Unsupported, ...]]:
     """The text without the unsupported sentences, and those sentences, each at the offset where it was.
 
     >>> without_unsupported("It burned. It sank. It is gone.", [Unsupported("reason", "It sank.", 11, 19, 0.9, (), ())])[0]
     'It burned. It is gone.'
     """
-    cuts = spans_to_cut(checked, unsupported, "")
-    output = without_spans(checked, cuts).rstrip()
+    cuts = spans_to_cut(text, unsupported, "")
+    output = without_spans(text, cuts).rstrip()
     offsets = [min(offset_without(sentence.start, cuts), len(output)) for sentence in unsupported]
     moved = [replace(sentence, start=at, end=at) for sentence, at in zip(unsupported, offsets, strict=True)]
     return output, tuple(moved)
@@ -377,7 +381,7 @@ def spans_to_cut(text: str, sentences: Sequence[Unsupported], before: str) -> li
             spans.append((sentence.start, end))
     cuts: list[Span] = []
     for span in spans:
-        cuts.append(_widened(text, span, before + without_spans(text[: span[0]], cuts)))
+        cuts.append(_widen(text, span, before + without_spans(text[: span[0]], cuts)))
     return cuts
 
 
@@ -393,17 +397,17 @@ def offset_without(at: int, cuts: Sequence[Span]) -> int:
     return at - sum(min(last, at) - first for first, last in cuts if first < at)
 
 
-def _widened(text: str, span: Span, ahead: str) -> Span:
-    """A span extended to its whole line if nothing else is on it, and to the blanks before it if it ends a line; `ahead` is the
+def _widen(text: str, span: Span, before: str) -> Span:
+    """A span extended to its whole line if nothing else is on it, and to the blanks before it if it ends a line; `before` is the
     remaining text before it.
     """
     first, last = span
     line_end = _REST.match(text, last).end()  # type: ignore[union-attr]
-    head = ahead[ahead.rfind("\n") + 1 :]
+    head = before[before.rfind("\n") + 1 :]
     if text[last:line_end].strip():
         return span
     if head.strip() and not LIST_ITEM.fullmatch(head):
         return max(0, first - (len(head) - len(head.rstrip(" ")))), last
-    above = ahead[: len(ahead) - len(head)]
+    above = before[: len(before) - len(head)]
     next_line = _LINE_ENDS.match(text, line_end).end()  # type: ignore[union-attr]
     return max(0, first - len(head)), next_line if not above or above.endswith("\n\n") else min(line_end + 1, next_line)

@@ -39,16 +39,16 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> list[tuple[list[int], list[int]]]:
     """(prompt, answer) of each chat as tokens: `prompt_ids`, and the answer with what the template writes around it, except an empty thinking block.
 
-    All are tokenised together, a prompt that several chats share once. UserError as for `prompt_text`, and if the template writes the
+    All texts are tokenised together, each distinct prompt once. UserError as for `prompt_text`, and if the template writes the
     head of the assistant's turn only with the answer: the head would be learned as part of the answer.
     """
     texts = [_parts(tokenizer, messages, answer) for messages, answer in chats]
-    both = _ids_of_each(tokenizer, [prompt + written for prompt, written in texts])
-    before = dict.fromkeys(prompt for prompt, _ in texts)
-    prompts = dict(zip(before, _ids_of_each(tokenizer, list(before)), strict=True))
+    both = _ids_of_each(tokenizer, [prompt + continuation for prompt, continuation in texts])
+    distinct = list(dict.fromkeys(prompt for prompt, _ in texts))
+    prompts = dict(zip(distinct, _ids_of_each(tokenizer, distinct), strict=True))
     return [
-        (prompts[prompt], _continuation_ids(tokenizer, prompts[prompt], ids, written))
-        for (prompt, written), ids in zip(texts, both, strict=True)
+        (prompts[prompt], _continuation_ids(tokenizer, prompts[prompt], ids, continuation))
+        for (prompt, continuation), ids in zip(texts, both, strict=True)
     ]
 
 

@@ -87,18 +87,18 @@ def asides_last(text: str) -> str:
 
 
 def best_source(
-    claim: Words, sentences: Sequence[str], words_N: Sequence[Words], titled: Collection[str] = ()
+    claim: Words, sentences: Sequence[str], words_N: Sequence[Words], title_stems: Collection[str] = ()
 ) -> Source:
     """The sentence that shares the most words with a claim, joined by the one that adds the most, if that is at least MIN_GAIN words.
 
-    Words of titles (the stems `titled`) weigh little: every sentence of a passage is about its title, but need not name it.
+    Words of titles (`title_stems`) weigh little: every sentence of a passage is about its title, but need not name it.
     """
     if not sentences:
         return Source.of("")
     stems_N = [words.stem_set for words in words_N]
 
     def worth(at: int) -> float:
-        if claim.stems[at] in titled:
+        if claim.stems[at] in title_stems:
             return TITLE_WEIGHT
         return NAME_WEIGHT if claim.is_number(at) or claim.is_name(at) else 1
 
@@ -106,7 +106,9 @@ def best_source(
         return sum(worth(at) for at in claim.content if claim.stems[at] in stems)
 
     first = max(range(len(sentences)), key=lambda i: (weight(stems_N[i]), -i))
-    unmatched = [stem for at in claim.content if (stem := claim.stems[at]) not in stems_N[first] and stem not in titled]
+    unmatched = [
+        stem for at in claim.content if (stem := claim.stems[at]) not in stems_N[first] and stem not in title_stems
+    ]
     gains = [sum(stem in stems for stem in unmatched) for stems in stems_N]
     second = max(range(len(sentences)), key=lambda i: (gains[i], -i))
     if gains[second] < MIN_GAIN:
@@ -168,7 +170,7 @@ class Ground:
         return cls(units, words_N, titles, forms, text, tuple(Wording.of(title, text) for title, text in pairs))
 
     @classmethod
-    def joined(cls, parts: Iterable[Ground]) -> Ground:
+    def join(cls, parts: Iterable[Ground]) -> Ground:
         """The ground of the passages of all `parts`."""
         grounds = list(parts)
         return cls(
@@ -212,13 +214,13 @@ def missing_words(claim: str, ground: Ground) -> tuple[str, ...]:
 
 def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
-    titled: set[str] = set().union(*ground.titles)
-    source = best_source(words, ground.sentences, ground.words_N, titled)
+    title_stems: set[str] = set().union(*ground.titles)
+    source = best_source(words, ground.sentences, ground.words_N, title_stems)
     # A title that the source does not name in full, or names and then refers back to, replaces a pronoun of the source: it is not aligned.
     full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
-    unaligned = titled - set().union(*full_titles)
+    unaligned = title_stems - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}
-    missing = [at for at in words.content if at not in aligned and words.stems[at] not in titled]
+    missing = [at for at in words.content if at not in aligned and words.stems[at] not in title_stems]
     unknown = [at for at in missing if form(words.stems[at]) not in ground.forms]
     return {
         "words": len(words.words),
@@ -228,7 +230,7 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
         **dict(_missing_words(words, unknown, "passages")),
         **dict(_negations(words, source.words)),
         **dict(_opposites(words, source.words)),
-        **dict(_order(words, source, aligned, missing, titled)),
+        **dict(_order(words, source, aligned, missing, title_stems)),
     }
 
 
@@ -270,24 +272,26 @@ def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
 
 
 def _order(
-    words: Words, source: Source, aligned: Mapping[int, int], missing: Sequence[int], titles: Collection[str]
+    words: Words, source: Source, aligned: Mapping[int, int], missing: Sequence[int], title_stems: Collection[str]
 ) -> Iterator[tuple[str, float]]:
     """Whether the shared words have the same order and the same neighbours."""
     positions = [aligned[at] for at in words.content if at in aligned]
-    names = [at for at in words.content if words.is_name(at) and (at in aligned or words.stems[at] not in titles)]
+    names = [at for at in words.content if words.is_name(at) and (at in aligned or words.stems[at] not in title_stems)]
     numbers = [at for at in words.content if words.is_number(at)]
     shared_names = [aligned[at] for at in names if at in aligned]
     comparable = aligned.keys() | set(missing)
     pairs = [
         (a, b) for a, b in pairwise(words.content) if {a, b} <= comparable and not _are_apart(source, aligned, a, b)
     ]
-    follow = sum(a in aligned and b in aligned and 0 < aligned[b] - aligned[a] <= b - a + _SLACK - 1 for a, b in pairs)
+    in_sequence = sum(
+        a in aligned and b in aligned and 0 < aligned[b] - aligned[a] <= b - a + _SLACK - 1 for a, b in pairs
+    )
     between = [
         at for side in source.sides(positions) for at in source.words.content if side and min(side) < at < max(side)
     ]
     mentioned = {*words.stems, *source.aside}
     yield "in order", sum(map(_rising, source.sides(positions))) / max(len(positions), 1)
-    yield "pairs kept", follow / max(len(pairs), 1)
+    yield "pairs kept", in_sequence / max(len(pairs), 1)
     yield "names kept", len(shared_names) / len(names) if names else any(map(words.is_name, words.content))
     yield "names turned round", max(map(_share_reversed, source.sides(shared_names)))
     yield "names among their neighbours", _least_share_of_neighbours(words, source, aligned, names)

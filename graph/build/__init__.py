@@ -1,1 +1,1 @@
-"""Documents to an index: building, editing, resuming, repairing, verifying, and an estimate beforehand."""
+"""From documents to an index: building, editing, resuming, repairing, verifying, and an estimate beforehand."""

@@ -1,4 +1,4 @@
-"""Documents to index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped.
+"""From documents to an index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped.
 
 `build_index` adds documents for one caller; `edit_index` applies the edits of all callers that waited for the same turn to write."""
 
@@ -42,11 +42,11 @@ from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
-"""Share of the passages: if more were added or removed since communities were detected, communities are detected again in any case."""
+"""The largest share of the passages that may be added or removed before communities are detected again, even with `layers_on_edit: later`."""
 
 PATCHED_FROM_PASSAGES, MAX_PATCHED_SHARE = 20_000, 0.02
-"""From this number of passages on, edits are written as patches next to the arrays, until more than this share of the documents has
-changed; then all arrays are rewritten."""
+"""From PATCHED_FROM_PASSAGES passages on, edits are written as patches next to the arrays, until more than MAX_PATCHED_SHARE of the documents
+have changed; then all arrays are rewritten."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def build_index(
     differ from the index's own. Also raises UserError when a model stops answering; `resume` then continues.
     """
     folder = Path(folder)
-    created = _prepare_folder(folder)
+    was_empty = _prepare_folder(folder)
     started = time.perf_counter()
     committed = False
     try:
@@ -103,7 +103,7 @@ def build_index(
     except UserError:
         if committed:
             say(f"{folder}: not finished; finished work is saved, continue with: modegraph resume {folder}")
-        elif created:
+        elif was_empty:
             shutil.rmtree(folder)
         raise
     return report_of(data, facts, counts, (read_done - started, time.perf_counter() - read_done))
@@ -131,7 +131,7 @@ def report_of(
 
 @dataclass(frozen=True)
 class Tools:
-    """What a build works with. The extractor is None when no document is waiting; `write` is None when summaries are extractive."""
+    """What a build works with. The extractor is None when there is nothing to read; `write` is None when summaries are extractive."""
 
     encoder: Encoder
     split: Split
@@ -172,7 +172,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     """
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split, tools.workers)
-    # Imported here: it imports igraph and matplotlib, which the first call to a model need not wait for.
+    # Imported here: derive.py imports igraph and matplotlib, for which the first call to a model need not wait.
     from graph.build.derive import LayerReuse, derive_arrays, has_large_graph
 
     encoder, last = tools.encoder, _last_generation(folder, store, compact)
@@ -217,14 +217,14 @@ class _LastGeneration:
 
 
 def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGeneration:
-    """The current generation; UserError if one of its files that will be rewritten is damaged."""
+    """The current generation; UserError if one of its files is missing or truncated, or if an array that will be rewritten has a changed byte."""
     if not (folder / MANIFEST).exists():
         return _LastGeneration()
     manifest = read_manifest(folder)
     check_files(folder, manifest)
     changed = store.changed_since(manifest.generation)
     base = None if compact or changed is None else _base_of_edit(folder, manifest, len(changed))
-    check_arrays(folder, manifest, but="" if base is None else base.arrays)
+    check_arrays(folder, manifest, skipped_folder="" if base is None else base.arrays)
     return _LastGeneration(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
 
 
@@ -236,7 +236,7 @@ def _has_grown(last: _LastGeneration, is_large: Callable[[IndexData], bool], dat
 
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
-    """The base arrays beside which an edit of `changed` documents is written; None unless they are large and the edit is small."""
+    """The base arrays beside which an edit of `changed` documents is written; None unless they are large and few documents have changed since."""
     base = manifest.full_arrays
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
@@ -267,28 +267,31 @@ def _prepare_folder(folder: Path) -> bool:
         raise UserError(
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
         )
-    created = not folder.exists() or not any(folder.iterdir())
+    was_empty = not folder.exists() or not any(folder.iterdir())
     with report_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    return created
+    return was_empty
 
 
 def _only_ledger(folder: Path) -> bool:
     return all(file.name.startswith((LEDGER, "writer")) for file in folder.iterdir())
 
 
-def _without_nul(document: Document) -> Document:
+def without_nul(document: Document) -> Document:
     """The document with U+FFFD for NUL, which ends a text in SQLite and which PostgreSQL cannot hold; offsets do not change."""
     if "\0" not in document.title and "\0" not in document.text:
         return document
     return replace(document, title=document.title.replace("\0", "\ufffd"), text=document.text.replace("\0", "\ufffd"))
 
 
-def put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
-    """Store all documents; returns how many were (written, unchanged). If one cannot be read, the caller's transaction undoes all of it."""
+def put_documents(store: Store, documents: Iterable[Document], input_hashes: Mapping[str, str]) -> tuple[int, int]:
+    """Store all documents; returns how many were (written, unchanged). If a document cannot be read, the caller's transaction undoes everything.
+
+    `input_hashes` are those of `imported_hashes`.
+    """
     written = unchanged = 0
     for document in documents:
-        if store.put_document(_without_nul(document), read_from.get(document.source, "")):
+        if store.put_document(without_nul(document), input_hashes.get(document.source, "")):
             written += 1
         else:
             unchanged += 1
@@ -306,7 +309,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class EditResult:
-    """The result of an edit: whether its source existed, and a report whose first two counts are of this edit alone."""
+    """The result of an edit: whether its source existed, and a report whose first two counts are for this edit alone."""
 
     deleted: bool
     report: BuildReport
@@ -328,15 +331,15 @@ def edit_index(
         edits = take()
         settings = read_settings(folder)
         with store.transaction():
-            read_from = imported_hashes(settings)
-            done = [_apply_edit(store, edit, read_from) for edit in edits]
+            input_hashes = imported_hashes(settings)
+            outcomes = [_apply_edit(store, edit, input_hashes) for edit in edits]
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         read_done = time.perf_counter()
         data = finish_build(folder, store, tools, settings)
         facts, seconds = reading_facts(store), (read_done - started, time.perf_counter() - read_done)
-    return [EditResult(deleted, report_of(data, facts, counts, seconds)) for deleted, counts in done]
+    return [EditResult(deleted, report_of(data, facts, counts, seconds)) for deleted, counts in outcomes]
 
 
-def _apply_edit(store: Store, edit: Edit, read_from: Mapping[str, str]) -> tuple[bool, tuple[int, int]]:
+def _apply_edit(store: Store, edit: Edit, input_hashes: Mapping[str, str]) -> tuple[bool, tuple[int, int]]:
     deleted = bool(edit.delete) and store.delete_document(edit.delete)
-    return deleted, put_documents(store, edit.add, read_from)
+    return deleted, put_documents(store, edit.add, input_hashes)

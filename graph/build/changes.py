@@ -2,8 +2,8 @@
 
 Rows are merged by id or by key. The store is read by its integer keys, and only for changed documents. Entities and topics of unchanged
 propositions are moved; those of changed ones are read again.
-Legend: L rows of the last generation, N rows (propositions) now, K new ones or keys of a table, M occurrences, Z entities or topics linked
-to propositions, X pairs."""
+Legend: L rows of the last generation, N current rows (propositions), G deleted rows, F ids looked up, R chosen rows, K new rows or keys of a
+table, M occurrences, Z entities or topics linked to propositions, X pairs."""
 
 import json
 from array import array
@@ -17,7 +17,7 @@ import numpy as np
 
 from graph.shared.ids import ID_BYTES
 from graph.store.columns.blocks import Entries
-from graph.store.columns.moved import Block, find_ids, ids_below, moved_block, moved_strings, taken
+from graph.store.columns.moved import Block, find_ids, ids_below, moved_block, moved_strings, take_rows
 from graph.store.columns.row_map import RowMap, existing
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.rows import AMONG, Store
@@ -34,15 +34,15 @@ class RowsById:
 
 
 def merge_by_id(
-    last_ids: Strings, last_texts: Strings, gone_G: Ints, found: IdBytes, text_of: Callable[[str], str]
+    last_ids: Strings, last_texts: Strings, gone_G: Ints, ids: IdBytes, text_of: Callable[[str], str]
 ) -> RowsById:
-    """The remaining rows (all but `gone_G`) merged with those whose ids were found, which may be remaining, gone or new; `text_of` gives
-    the text of a new id.
+    """The remaining rows (all but `gone_G`) merged with the rows of `ids`, which may be remaining, gone or new; `text_of` gives the text of
+    a new id.
     """
-    found = np.unique(found)
-    at_F, known_F = ids_below(last_ids, found), find_ids(last_ids, found) >= 0
+    ids = np.unique(ids)
+    at_F, known_F = ids_below(last_ids, ids), find_ids(last_ids, ids) >= 0
     merge, _ = RowMap.of_matches(len(last_ids), gone_G, at_F, known_F)
-    new = Strings.of_ids(found[~known_F])
+    new = Strings.of_ids(ids[~known_F])
     texts = Strings.of(map(text_of, new))
     return RowsById(merge, moved_strings(last_ids, merge, new), moved_strings(last_texts, merge, texts))
 
@@ -56,7 +56,7 @@ class RowsByKey:
 
     @classmethod
     def of(cls, keys: Ints, ids: IdBytes, sorted_ids: Strings) -> "RowsByKey":
-        """The map of these keys, whose rows have these ids among `sorted_ids`."""
+        """The map from each key to the row of its id in `sorted_ids`."""
         order = np.argsort(keys)
         return cls(keys[order], find_ids(sorted_ids, ids)[order])
 
@@ -79,7 +79,7 @@ def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> Ints:
 
 def columns_of_rows(block: Block, rows_L: Ints) -> Ints:
     """The columns in which these rows of a block have entries, ascending."""
-    return np.unique(taken(block, rows_L).indices).astype(np.int64)
+    return np.unique(take_rows(block, rows_L).indices).astype(np.int64)
 
 
 _CHANGED = "source IN (SELECT source FROM changed)"
@@ -137,7 +137,7 @@ class ChangedRows:
         return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
 
     def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
-        """Keys and ids of the existing rows of a table that have one of the keys or one of the ids; without either, of all rows."""
+        """Keys and ids of the existing rows of a table with one of the keys or ids; of all rows without either, or with keys if all documents are read."""
         which = ""
         parameters: tuple[str, ...] = ()
         if not self.all and keys is not None:
@@ -185,7 +185,7 @@ TOPICS = LinkTable("topics", "text", "occurrence_topics", "topic")
 
 @dataclass(frozen=True)
 class Propositions:
-    """The current propositions: the map from the last ones, ids, texts, and the rows whose occurrences have changed, ascending."""
+    """The current propositions: the map from the last rows to theirs, ids, texts, and the rows whose occurrences have changed, ascending."""
 
     merge: RowMap
     ids: Strings
@@ -193,7 +193,7 @@ class Propositions:
     changed_R: Ints
 
     def last_rows(self, rows_R: Ints) -> Ints:
-        """The last rows of propositions that are gone, or are among `rows_R` now, ascending."""
+        """The rows in the last generation, ascending, of propositions that are gone or are now among `rows_R`."""
         last_R = self.merge.previous_rows(rows_R)
         return np.union1d(self.merge.deleted_G, existing(last_R))
 
@@ -227,26 +227,26 @@ def merge_linked(
     rows: ChangedRows,
     table: LinkTable,
     last: tuple[Strings, Strings, Block],
-    unsure_L: Ints,
-    found: PropositionLinks,
+    affected_L: Ints,
+    links: PropositionLinks,
     derived: Mapping[str, str],
 ) -> RowsById:
-    """The current entities or topics. `last` are ids, texts and entries [L, Z]; those linked to an unsure proposition are looked up in
-    the store; `derived` ones, text by id, are in no table.
+    """The current entities or topics. `last` are ids, texts and entries [L, Z] of the last generation. Those linked to a proposition of
+    `affected_L` may be gone and are looked up in the store; those of `derived`, text by id, are in no table.
     """
     last_ids, last_texts, last_LZ = last
-    doubtful = columns_of_rows(last_LZ, unsure_L)
-    gone = doubtful
-    if len(doubtful):
-        ids = [last_ids[row] for row in doubtful.tolist()]
-        gone = doubtful[~np.isin(id_bytes(ids), rows.keys(table.name, ids=ids)[1])]
+    maybe_gone = columns_of_rows(last_LZ, affected_L)
+    gone = maybe_gone
+    if len(maybe_gone):
+        ids = [last_ids[row] for row in maybe_gone.tolist()]
+        gone = maybe_gone[~np.isin(id_bytes(ids), rows.keys(table.name, ids=ids)[1])]
     text_of = rows.text_of(table.name, table.text)
-    new_ids = np.concatenate([found.id_K, id_bytes(list(derived))])
+    new_ids = np.concatenate([links.id_K, id_bytes(list(derived))])
     return merge_by_id(last_ids, last_texts, gone, new_ids, lambda identity: derived.get(identity) or text_of(identity))
 
 
 def linked_block(
     last_LZ: Block, propositions: Propositions, linked: RowMap, read_R: Ints, proposition_X: Ints, linked_X: Ints
 ) -> Block:
-    """How often each entity or topic is linked to each proposition: as read for `read_R`, as before for the others: [N, Z]."""
+    """How often each entity or topic is linked to each proposition, [N, Z]: as just read for `read_R`, as before for the others."""
     return moved_block(last_LZ, propositions.merge, linked, Entries.ones(proposition_X, linked_X), read_R)

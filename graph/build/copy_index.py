@@ -106,7 +106,7 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
         counts = {table: _receive(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
-        # The rows are of this generation, and so will be the arrays derived from them.
+        # Deriving the arrays adds 1 again: they then have the generation of these rows.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)
@@ -127,7 +127,7 @@ def _columns(file: sqlite3.Connection, table: str) -> dict[str, str]:
     return {name: POSTGRES_TYPES[kind] for name, kind in rows}
 
 
-def _copy(table: str, columns: Iterable[str], direction: str) -> sql.Composed:
+def _copy_statement(table: str, columns: Iterable[str], direction: str) -> sql.Composed:
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     return sql.SQL("COPY {} ({}) " + direction + " (FORMAT binary)").format(sql.Identifier(table), names)
 
@@ -136,7 +136,7 @@ def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
     """Copy all rows of an SQLite table into the PostgreSQL table of the same name; returns how many."""
     columns, count = _columns(file, table), 0
     names = ", ".join(f'"{name}"' for name in columns)
-    with connection.cursor().copy(_copy(table, columns, "FROM STDIN")) as rows:
+    with connection.cursor().copy(_copy_statement(table, columns, "FROM STDIN")) as rows:
         rows.set_types(list(columns.values()))
         for row in file.execute(f"SELECT {names} FROM {table} ORDER BY 1"):
             _check_row(table, row)
@@ -156,9 +156,9 @@ def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> in
     columns = _columns(file, table)
     placeholders = ", ".join("?" * len(columns))
 
-    def received() -> Iterator[Row]:
-        with connection.cursor().copy(_copy(table, columns, "TO STDOUT")) as rows:
+    def all_rows() -> Iterator[Row]:
+        with connection.cursor().copy(_copy_statement(table, columns, "TO STDOUT")) as rows:
             rows.set_types(list(columns.values()))
             yield from rows.rows()
 
-    return file.executemany(f"INSERT INTO {table} VALUES ({placeholders})", received()).rowcount
+    return file.executemany(f"INSERT INTO {table} VALUES ({placeholders})", all_rows()).rowcount

@@ -1,7 +1,7 @@
 """From the store's rows to arrays: rows of the last generation are moved, changed ones are read, encoded and merged with them.
 
 A new index is built in the same way, from an empty last generation. Entities are in graph/build/derive_entities.py, terms at the end of
-this file. Legend: see graph/store/data.py; L rows of the last generation, K new ones, M occurrences, X pairs, F terms of new passages."""
+this file. Legend: see graph/store/data.py; L rows of the last generation, K new rows, M occurrences, X pairs, F terms of new passages."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +86,7 @@ class EncodedTexts(Sequence[str]):
 
 @dataclass(frozen=True)
 class _Documents:
-    """The columns, the map from the last rows, and for each new document its source and the last row that it precedes."""
+    """The columns, the map from the rows of the last generation, and for each new document its source and the row there that it precedes."""
 
     columns: DocumentColumns
     merge: RowMap
@@ -96,11 +96,11 @@ class _Documents:
 
 @dataclass(frozen=True)
 class _Passages:
-    """The columns, the map from the last rows, the rows of passages that were read, and what the encoder reads of each passage."""
+    """The columns, the map from the rows of the last generation, the rows of new passages by key, and what the encoder reads of each passage."""
 
     columns: PassageColumns
     merge: RowMap
-    read: RowsByKey
+    by_key: RowsByKey
     encoded: EncodedTexts
 
 
@@ -108,9 +108,10 @@ class _Passages:
 class LayerReuse:
     """What is reused of the last generation's layers.
 
-    With `communities`, new nodes join the existing ones (graph/hierarchy/communities.py); else communities are detected again. With
-    `graphs`, unchanged nodes are not searched again: up to FLAT_LIMIT nodes (graph/hierarchy/similarity.py) the result is the same bit
-    for bit. With `summaries`, those with unchanged members are reused: the result is the same if no model wrote them or will write new ones.
+    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py); else communities are detected again. With
+    `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes (graph/hierarchy/similarity.py) the result
+    is the same bit for bit. With `summaries`, summaries of unchanged members are reused: the result is the same unless a model wrote them or
+    will write new ones.
     """
 
     communities: bool = False
@@ -133,16 +134,18 @@ def derive_arrays(
 ) -> IndexData:
     """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write` unless it is None.
 
-    `changed` are the sources of the documents that differ from `last`, the previous generation; None reads all. The arrays do not depend
-    on either, except through `reuse`.
+    `changed` are the sources of the documents that differ from `last`, the previous generation; if None, all documents are read. The arrays do
+    not depend on either, except through `reuse`.
     """
     base = no_data() if last is None or changed is None else last
     rows = ChangedRows(store, None if base is not last else changed)
     documents = _documents(rows, base)
     passages = _passages(rows, base, cache, documents)
     propositions, proposition_columns = _propositions(rows, base, cache, passages, reuse)
-    synonyms = last if reuse.graphs else None
-    entities = derive_entities(rows, base, synonyms, cache, documents.columns, documents.merge, propositions, settings)
+    graph_source = last if reuse.graphs else None
+    entities = derive_entities(
+        rows, base, graph_source, cache, documents.columns, documents.merge, propositions, settings
+    )
     terms = derive_terms(base, passages.merge, passages.encoded, EncodedTexts.of(base))
     topics = _topics(rows, base, propositions)
     hierarchy = build_hierarchy(
@@ -162,10 +165,10 @@ def derive_arrays(
 
 
 def _documents(rows: ChangedRows, base: IndexData) -> _Documents:
-    read = rows.documents()
-    before_K = np.array([bisect_left(base.document_sources, source) for source, _, _ in read], np.int64)
+    new = rows.documents()
+    before_K = np.array([bisect_left(base.document_sources, source) for source, _, _ in new], np.int64)
     merge = RowMap.of(len(base.document_sources), rows_with(base.document_sources, rows.changed), before_K)
-    sources, titles, metadata = ([each[part] for each in read] for part in range(3))
+    sources, titles, metadata = ([each[part] for each in new] for part in range(3))
     keys, document_T = _title_keys(base, merge, before_K, titles)
     columns = DocumentColumns(
         document_sources=moved_strings(base.document_sources, merge, Strings.of(sources)),
@@ -194,27 +197,27 @@ def _title_keys(base: IndexData, merge: RowMap, before_K: Ints, titles: Sequence
 
 
 def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
-    read, titles = rows.passages(), documents.columns.document_titles
+    new, titles = rows.passages(), documents.columns.document_titles
     number_of = {source: number for number, source in enumerate(documents.sources)}
-    number_K = np.array([number_of[source] for source in read.sources], np.int64)
+    number_K = np.array([number_of[source] for source in new.sources], np.int64)
     merge = RowMap.of(
         len(base.passage_ids),
         rows_with_numbers(base.passage_document_P, documents.merge.deleted_G),
         numbers_below(base.passage_document_P, documents.before_K[number_K]),
     )
-    ids = moved_strings(base.passage_ids, merge, Strings.of_ids(read.ids))
-    texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_text(int(key)) for key in read.key_K))
+    ids = moved_strings(base.passage_ids, merge, Strings.of_ids(new.ids))
+    texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_text(int(key)) for key in new.key_K))
     document_P = moved_numbers(base.passage_document_P, merge, documents.merge.inserted_K[number_K], documents.merge)
     orders, starts, ends = (
         moved_numbers(column, merge, new_K)
         for column, new_K in zip(
-            (base.passage_order_P, base.passage_start_P, base.passage_end_P), read.offsets_K3.T, strict=True
+            (base.passage_order_P, base.passage_start_P, base.passage_end_P), new.offsets_K3.T, strict=True
         )
     )
     documents_P = assembled(document_P)
     before = np.flatnonzero(documents_P[1:] == documents_P[:-1])
     encoded = EncodedTexts(titles, document_P, texts)
-    order = np.argsort(read.key_K)
+    order = np.argsort(new.key_K)
     columns = PassageColumns(
         passage_ids=ids,
         passage_texts=texts,
@@ -225,7 +228,7 @@ def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documen
         passage_vectors_PD=cache.encode("passages", ids, encoded, merge),
         passage_next_PP=block(before, before + 1, (len(ids), len(ids))),
     )
-    return _Passages(columns, merge, RowsByKey(read.key_K[order], merge.inserted_K[order]), encoded)
+    return _Passages(columns, merge, RowsByKey(new.key_K[order], merge.inserted_K[order]), encoded)
 
 
 def _propositions(
@@ -233,35 +236,35 @@ def _propositions(
 ) -> tuple[Propositions, PropositionColumns]:
     """Propositions, and their occurrences sorted by proposition, passage, start."""
     read_M4 = rows.occurrences()
-    keys, found = rows.keys("propositions", np.unique(read_M4[:, 0]))
+    keys, ids = rows.keys("propositions", np.unique(read_M4[:, 0]))
     text_of = rows.text_of("propositions", "text")
     gone_M, gone_N = _lost_occurrences(base, passages.merge)
-    named = merge_by_id(base.proposition_ids, base.proposition_texts, gone_N, found, text_of)
+    by_id = merge_by_id(base.proposition_ids, base.proposition_texts, gone_N, ids, text_of)
 
-    read_M4[:, 0] = RowsByKey.of(keys, found, named.ids).rows(read_M4[:, 0])
-    read_M4[:, 1] = passages.read.rows(read_M4[:, 1])
+    read_M4[:, 0] = RowsByKey.of(keys, ids, by_id.ids).rows(read_M4[:, 0])
+    read_M4[:, 1] = passages.by_key.rows(read_M4[:, 1])
     read_M4 = read_M4[np.lexsort(read_M4.T[::-1])]
-    # What was read is in new passages, so there are no ties with the remaining rows.
-    before_M = _positions_of_new_occurrences(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
+    # The occurrences just read are in new passages, so none of them ties with a remaining one.
+    before_M = _positions_of_new_occurrences(base, by_id.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
     merge = RowMap.of(len(base.occurrence_proposition_M), gone_M, before_M)
-    reduced = named.merge.current_rows(np.unique(base.occurrence_proposition_M[gone_M]))
-    vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge)
+    reduced = by_id.merge.current_rows(np.unique(base.occurrence_proposition_M[gone_M]))
+    vectors_ND = cache.encode("propositions", by_id.ids, by_id.texts, by_id.merge)
     columns = PropositionColumns(
-        proposition_ids=named.ids,
-        proposition_texts=named.texts,
+        proposition_ids=by_id.ids,
+        proposition_texts=by_id.texts,
         proposition_vectors_ND=vectors_ND,
-        occurrence_proposition_M=moved_numbers(base.occurrence_proposition_M, merge, read_M4[:, 0], named.merge),
+        occurrence_proposition_M=moved_numbers(base.occurrence_proposition_M, merge, read_M4[:, 0], by_id.merge),
         occurrence_passage_M=moved_numbers(base.occurrence_passage_M, merge, read_M4[:, 1], passages.merge),
         occurrence_start_M=moved_numbers(base.occurrence_start_M, merge, read_M4[:, 2]),
         occurrence_end_M=moved_numbers(base.occurrence_end_M, merge, read_M4[:, 3]),
         passage_proposition_PN=moved_block(
-            base.passage_proposition_PN, passages.merge, named.merge, Entries.ones(read_M4[:, 1], read_M4[:, 0])
+            base.passage_proposition_PN, passages.merge, by_id.merge, Entries.ones(read_M4[:, 1], read_M4[:, 0])
         ),
         cosine_quantiles_Z=base.cosine_quantiles_Z
         if reuse.communities and len(base.proposition_ids)
         else cosine_quantiles(vectors_ND),
     )
-    return Propositions(named.merge, named.ids, named.texts, np.union1d(read_M4[:, 0], existing(reduced))), columns
+    return Propositions(by_id.merge, by_id.ids, by_id.texts, np.union1d(read_M4[:, 0], existing(reduced))), columns
 
 
 def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
@@ -276,7 +279,7 @@ def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
 def _positions_of_new_occurrences(
     base: IndexData, propositions: RowMap, passages: RowMap, proposition_M: Ints, passage_M: Ints
 ) -> Ints:
-    """For each new occurrence, the one of the last generation that it precedes; propositions and (new) passages are given by current rows."""
+    """For each new occurrence, the row in the last generation that it precedes; propositions and (new) passages are given by current rows."""
     last_M = propositions.previous_or_next(proposition_M)
     known_M = propositions.previous_rows(proposition_M) >= 0
     first_M, end_M = (numbers_below(base.occurrence_proposition_M, last_M + known_M * more) for more in (0, 1))
@@ -286,17 +289,17 @@ def _positions_of_new_occurrences(
 def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> TopicColumns:
     last_NK = sp.csr_array(assembled(base.topic_proposition_KN).T)
     read_R = propositions.changed_R
-    found = read_links(rows, TOPICS, propositions, read_R)
+    links = read_links(rows, TOPICS, propositions, read_R)
     last = (base.topic_ids, base.topic_texts, last_NK)
-    named = merge_linked(rows, TOPICS, last, propositions.last_rows(read_R), found, {})
-    linked = (found.proposition_X, found.rows(named.ids))
-    if not len(named.ids):
-        return TopicColumns(named.ids, named.texts, block(*linked, (0, len(propositions.ids))))
+    topics = merge_linked(rows, TOPICS, last, propositions.last_rows(read_R), links, {})
+    linked = (links.proposition_X, links.rows(topics.ids))
+    if not len(topics.ids):
+        return TopicColumns(topics.ids, topics.texts, block(*linked, (0, len(propositions.ids))))
     return TopicColumns(
-        topic_ids=named.ids,
-        topic_texts=named.texts,
+        topic_ids=topics.ids,
+        topic_texts=topics.texts,
         topic_proposition_KN=sp.csr_array(
-            assembled(linked_block(last_NK, propositions, named.merge, read_R, *linked)).T
+            assembled(linked_block(last_NK, propositions, topics.merge, read_R, *linked)).T
         ),
     )
 
@@ -374,21 +377,21 @@ def has_large_graph(data: IndexData) -> bool:
 
 def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_texts: Sequence[str]) -> TermColumns:
     """All columns of terms; `texts` are those of the current passages, `last_texts` those of the last generation."""
-    lost = count_terms(last_texts[row] for row in passages.deleted_G.tolist())
+    old_counts = count_terms(last_texts[row] for row in passages.deleted_G.tolist())
     passages_W = np.array(assembled(base.term_passages_W))
-    passages_W[_term_positions(base.term_texts, lost.terms)] -= np.diff(lost.count_WP.indptr)
+    passages_W[_term_positions(base.term_texts, old_counts.terms)] -= np.diff(old_counts.count_WP.indptr)
 
-    counted = count_terms(texts[row] for row in passages.inserted_K.tolist())
+    new_counts = count_terms(texts[row] for row in passages.inserted_K.tolist())
     at_F, lengths_K = (
-        _term_positions(base.term_texts, counted.terms),
-        np.asarray(counted.count_WP.sum(axis=0), np.int64),
+        _term_positions(base.term_texts, new_counts.terms),
+        np.asarray(new_counts.count_WP.sum(axis=0), np.int64),
     )
-    known_F = _known_terms(base.term_texts, at_F, counted.terms)
+    known_F = _known_terms(base.term_texts, at_F, new_counts.terms)
     merge, place_F = RowMap.of_matches(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
     passages_W = np.array(merge.apply(passages_W, np.zeros(len(merge.inserted_K), np.int64)))
-    passages_W[place_F] += np.diff(counted.count_WP.indptr)
-    unknown = (term for term, is_known in zip(counted.terms, known_F.tolist(), strict=True) if not is_known)
-    new = counted.count_WP.tocoo()
+    passages_W[place_F] += np.diff(new_counts.count_WP.indptr)
+    unknown = (term for term, is_known in zip(new_counts.terms, known_F.tolist(), strict=True) if not is_known)
+    new = new_counts.count_WP.tocoo()
     added = Entries(place_F[new.coords[0]], passages.inserted_K[new.coords[1]], new.data)
     terms_P = moved_numbers(base.passage_terms_P, passages, lengths_K)
     idf_W, norm_P = term_weights(passages_W, assembled(terms_P))

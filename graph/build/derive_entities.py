@@ -1,7 +1,8 @@
-"""Entities from the store to columns: those that were read, the terms of caseless texts, and the full name for every alias.
+"""The columns of entities: the entities that were extracted, the terms of caseless texts, and the full name for every alias.
 
 The mentions of a proposition with unchanged occurrences are moved from the last generation, unless it is caseless (its terms depend on
-all texts) or mentions an alias that was added or removed. Legend: see graph/store/data.py; L rows of the last generation, X entries.
+all texts) or mentions an alias that was added or removed.
+Legend: see graph/store/data.py; L rows of the last generation, R chosen propositions, A aliases, X entries.
 """
 
 from bisect import bisect_left
@@ -40,45 +41,50 @@ def derive_entities(
     caseless = _caseless_rows(propositions.texts)
     terms = _terms(propositions.texts, caseless, documents.title_keys)
     read_R = np.union1d(propositions.changed_R, caseless)
-    found = read_links(rows, ENTITIES, propositions, read_R)
+    links = read_links(rows, ENTITIES, propositions, read_R)
     last_columns = (base.entity_ids, base.entity_texts, base.proposition_entity_NE)
     derived = {content_id("entity", term): term for _, term in terms}
-    named = merge_linked(rows, ENTITIES, last_columns, propositions.last_rows(read_R), found, derived)
+    entities = merge_linked(rows, ENTITIES, last_columns, propositions.last_rows(read_R), links, derived)
 
-    aliases = _Aliases.of(named.texts)
-    again_R = np.setdiff1d(_mention_changed_alias(base, propositions.merge, named.merge, aliases), read_R)
-    found_again = read_links(rows, ENTITIES, propositions, again_R)
-    term_row = dict(zip(derived, find_ids(named.ids, list(derived)).tolist(), strict=True))
+    aliases = _Aliases.of(entities.texts)
+    again_R = np.setdiff1d(_rows_with_changed_alias(base, propositions.merge, entities.merge, aliases), read_R)
+    links_again = read_links(rows, ENTITIES, propositions, again_R)
+    term_row = dict(zip(derived, find_ids(entities.ids, list(derived)).tolist(), strict=True))
     terms_X2 = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
-    proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, terms_X2[:, 0]])
-    entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), terms_X2[:, 1]])
+    proposition_X = np.concatenate([links.proposition_X, links_again.proposition_X, terms_X2[:, 0]])
+    entity_X = np.concatenate([links.rows(entities.ids), links_again.rows(entities.ids), terms_X2[:, 1]])
     full_X = aliases.full(entity_X)
     proposition_X = np.concatenate([proposition_X, proposition_X[full_X >= 0]])
     entity_X = np.concatenate([entity_X, full_X[full_X >= 0]])
 
-    vectors_ED = cache.encode("entities", named.ids, named.texts, named.merge)
+    vectors_ED = cache.encode("entities", entities.ids, entities.texts, entities.merge)
     return EntityColumns(
-        entity_ids=named.ids,
-        entity_texts=named.texts,
+        entity_ids=entities.ids,
+        entity_texts=entities.texts,
         entity_vectors_ED=vectors_ED,
         proposition_entity_NE=linked_block(
-            base.proposition_entity_NE, propositions, named.merge, np.union1d(read_R, again_R), proposition_X, entity_X
+            base.proposition_entity_NE,
+            propositions,
+            entities.merge,
+            np.union1d(read_R, again_R),
+            proposition_X,
+            entity_X,
         ),
-        entity_document_EU=_named_documents(base, named, documents, document_merge),
-        synonym_EE=_synonyms(vectors_ED, last, base, named, settings),
+        entity_document_EU=_named_documents(base, entities, documents, document_merge),
+        synonym_EE=_synonyms(vectors_ED, last, base, entities, settings),
     )
 
 
 def _synonyms(
-    vectors_ED: Vectors, last: IndexData | None, base: IndexData, named: RowsById, settings: IndexSettings
+    vectors_ED: Vectors, last: IndexData | None, base: IndexData, entities: RowsById, settings: IndexSettings
 ) -> Block:
     """The graph of synonyms: that of the last generation with the changes applied, if there is one to edit."""
     nearest = settings.synonym_neighbours, settings.min_synonym_similarity
     if last is None:
         return similarity_graph(vectors_ED, *nearest)
-    merge = named.merge
+    merge = entities.merge
     if last is not base:
-        merge = RowMap.of_previous(rows_in_order(last.entity_ids, named.ids), len(last.entity_ids))
+        merge = RowMap.of_previous(rows_in_order(last.entity_ids, entities.ids), len(last.entity_ids))
     edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge))
     if edit is None:
         return similarity_graph(vectors_ED, *nearest)
@@ -114,7 +120,7 @@ class _Aliases:
         return cls(rows[pairs_A2[:, 0]], rows[pairs_A2[:, 1]])
 
     def full(self, rows: Ints) -> Ints:
-        """The row of each row's full name; −1 for a row that is no alias."""
+        """The row of each row's full name; −1 for a row that is not an alias."""
         position = np.searchsorted(self.alias_A, rows)
         known = np.append(self.alias_A, -1)[position] == rows
         return np.where(known, np.append(self.full_A, -1)[position], -1)
@@ -136,8 +142,8 @@ def _rows_ending_with(keys: Strings, words: set[str]) -> Ints:
     return np.sort(np.concatenate(found))
 
 
-def _mention_changed_alias(base: IndexData, propositions: RowMap, entities: RowMap, now: _Aliases) -> Ints:
-    """The old propositions that mention an alias whose full name changed, appeared or disappeared, ascending."""
+def _rows_with_changed_alias(base: IndexData, propositions: RowMap, entities: RowMap, now: _Aliases) -> Ints:
+    """The current rows, ascending, of remaining propositions that mention an alias whose full name changed, appeared or disappeared."""
     before, last_A = _Aliases.of(base.entity_texts), entities.previous_rows(now.alias_A)
     aliases = np.union1d(before.alias_A, existing(last_A))
     aliases = aliases[entities.current_rows(aliases) >= 0]
@@ -154,8 +160,8 @@ def _named_documents(base: IndexData, entities: RowsById, documents: DocumentCol
     """1 where a title key of a document is the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
     new_T = rows_holding(document_T, document_merge.inserted_K)
-    named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])
-    pairs = [(named[named >= 0], document_T[new_T][named >= 0])]
+    entity_X = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])
+    pairs = [(entity_X[entity_X >= 0], document_T[new_T][entity_X >= 0])]
     for row in entities.merge.inserted_K.tolist() if len(document_merge.inserted_K) < len(document_merge) else ():
         first = end = bisect_left(titles, entities.texts[row])
         while end < len(titles) and titles[end] == entities.texts[row]:

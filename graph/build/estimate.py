@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from graph.build.build import without_nul
 from graph.build.read_passages import few_shot_examples
 from graph.build.stores import check_own_encoder, check_settings, has_store, open_store
 from graph.documents.split import split_passages
@@ -92,8 +93,8 @@ def plan_build(
             kinds[kind] += 1
             if kind == "unchanged":
                 continue
-            done = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
-            to_read = tuple(passage for passage in split(document) if passage.id not in done)
+            read_ids = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
+            to_read = tuple(passage for passage in split(document) if passage.id not in read_ids)
             passages += len(to_read)
             texts |= _text_ids(PendingDocument(document, to_read), rows)
             for passage in to_read if settings.extractor == "llm" else ():
@@ -146,10 +147,10 @@ def _classify(
     """Every document passed in or waiting in the index, with its kind."""
     hashes = store.document_hashes() if store is not None else {}
     waiting = set(store.sources_to_extract()) if store is not None else set()
-    for document in documents:
+    for document in map(without_nul, documents):
         known = hashes.get(document.source)
-        read_from = rows[document.source].hash if document.source in rows else ""
-        if known != document_hash(document, read_from):
+        input_hash = rows[document.source].hash if document.source in rows else ""
+        if known != document_hash(document, input_hash):
             yield ("new" if known is None else "changed"), document
         else:
             yield ("waiting" if document.source in waiting else "unchanged"), document

@@ -1,4 +1,4 @@
-"""Operations on an existing index: delete, resume, status, verify, repair, compact."""
+"""Operations on an existing index: delete, resume, retry, status, verify, repair, compact."""
 
 from collections.abc import Collection, Sequence
 from contextlib import closing
@@ -33,13 +33,13 @@ from graph.store.manifest import (
 from graph.store.rows import Store
 from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
-from graph.store.vector_files import has_ann_due
+from graph.store.vector_files import ann_is_current
 from graph.store.vectors import SEGMENT_ENDING, segment_is_sound
 from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
 from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
-COUNTED = (
+COUNTED_TABLES = (
     "documents",
     "passages",
     "propositions",
@@ -129,7 +129,7 @@ def retry_failed(
     settings: IndexSettings | None = None,
     workers: Workers = THIS_PROCESS,
 ) -> int:
-    """Read the quarantined passages again, and no others; returns how many were retried. `settings` as in `resume_build`."""
+    """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` as in `resume_build`."""
     return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=True)[0]
 
 
@@ -141,7 +141,7 @@ def _resume(
     workers: Workers,
     quarantined: bool,
 ) -> tuple[int, IndexData]:
-    """Finish the index, and read quarantined passages again if `quarantined`: the number retried, and the arrays."""
+    """Read the quarantined passages again if `quarantined`, then finish the index; returns how many were retried, and the arrays."""
     settings = settings or read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
@@ -170,7 +170,7 @@ def index_status(folder: Path | str) -> IndexStatus:
     folder = Path(folder)
     settings = read_settings(folder)
     with closing(open_store(folder)) as store:
-        rows = {table: store.count(table) for table in COUNTED}
+        rows = {table: store.count(table) for table in COUNTED_TABLES}
         facts = reading_facts(store)
         waiting = len(store.sources_to_extract())
         manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
@@ -204,7 +204,7 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, truncated or altered; an empty list means the index is intact. OtherFormat if it is of another format."""
+    """Every file that is missing, truncated or altered; an empty list means the index is intact. OtherFormat if the index has another format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
@@ -245,7 +245,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     """Rebuild damaged arrays from index.sqlite, and damaged ANN indexes from their segments; returns the damage found.
 
     Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
-    one gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
+    ledger gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
     """
     folder = Path(folder)
     damage = verify_index(folder)
@@ -303,15 +303,16 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 
 
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
-    """Write the same arrays as the next generation, with the missing ANN indexes.
+    """Write the arrays unchanged as the next generation, with the missing ANN indexes.
 
-    With `compact`, each kind gets one segment of vectors and the ANN indexes due for it; if it already has them, nothing is written.
+    With `compact`, each kind gets one segment of vectors and the ANN indexes due for it; nothing is written if all kinds have them and the
+    arrays have no base.
     """
     check_arrays(folder, manifest)
     data, settings = load_arrays(folder, IndexData, manifest), read_settings(folder)
     vectors = [getattr(data, field) for _, field in VECTOR_FIELDS.values()]
     merged = all(
-        column.is_one_segment and has_ann_due(column, settings.ann_rows, settings.merge_factor) for column in vectors
+        column.is_one_segment and ann_is_current(column, settings.ann_rows, settings.merge_factor) for column in vectors
     )
     if compact and merged and manifest.base is None:
         return

@@ -91,7 +91,7 @@ def imported_hashes(settings: IndexSettings) -> dict[str, str]:
 
 def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Workers) -> None:
     """Read every waiting document, and store each group of readings as it arrives."""
-    left: dict[str, int] = {}
+    unread: dict[str, int] = {}
 
     def waiting() -> Iterator[PendingDocument]:
         sources = store.sources_to_extract()
@@ -99,9 +99,9 @@ def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Worke
         pieces = chain.from_iterable(workers.map(partial(_split_each, split), batches))
         for document, all_passages in track(pieces, "Reading documents", len(sources)) if sources else ():
             source = document.source
-            done = store.passage_ids(source)
-            passages = tuple(passage for passage in all_passages if passage.id not in done)
-            left[source] = len(passages)
+            read_ids = store.passage_ids(source)
+            passages = tuple(passage for passage in all_passages if passage.id not in read_ids)
+            unread[source] = len(passages)
             if passages:
                 yield PendingDocument(document, passages)
             else:
@@ -112,17 +112,17 @@ def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Worke
         with store.transaction():
             for reading in readings:
                 store.put_reading(reading)
-                left[reading.passage.source] -= 1
-                if not left[reading.passage.source]:
+                unread[reading.passage.source] -= 1
+                if not unread[reading.passage.source]:
                     store.finish_document(reading.passage.source)
 
 
 def read_quarantined(store: Store, read: ReadDocuments) -> int:
-    """Read every quarantined passage again; returns how many were retried. Those that fail again stay in quarantine."""
+    """Read every quarantined passage again; returns how many were retried. Passages that fail again stay in quarantine."""
     failed = store.quarantined()
     waiting = (
         PendingDocument(store.document(passage.source), (passage,), attempts)
-        for passage, attempts in track(failed, "Asking again", len(failed))
+        for passage, attempts in track(failed, "Retrying passages", len(failed))
     )
     for readings in read(waiting) if failed else ():
         with store.transaction():
@@ -158,7 +158,7 @@ def reading_facts(store: Store) -> ReadingFacts:
 def _read_each(
     workers: Workers, read_one: Callable[[PendingDocument], list[Reading]], waiting: Iterable[PendingDocument]
 ) -> Iterator[list[Reading]]:
-    """Readings of whole documents, in groups of at least `GROUP_PASSAGES`, except the last. (A `ReadDocuments` once its arguments are bound.)"""
+    """Readings of whole documents, in groups of at least `GROUP_PASSAGES`, except the last. (A `ReadDocuments` once the first two arguments are bound.)"""
     groups = _batches(waiting, lambda item: len(item.passages), GROUP_PASSAGES)
     yield from workers.map(partial(_read_group, read_one), groups)
 

@@ -53,7 +53,7 @@ def open_store(folder: Path) -> Store:
 
 @contextmanager
 def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
-    """The store, for exclusive writing: writers take turns, first come, first served. UserError, before anything is written, if it is
+    """The store, for exclusive writing: writers take turns, first come, first served. UserError, before anything is written, if the store is
     damaged; DiskFull when the disk fills up within the block.
 
     `give_up` is as in graph/store/lock.py. Writers of a database take turns through graph/postgres/turn.py, writers of a folder through

@@ -21,11 +21,11 @@ Stamp = tuple[int, int, int]
 class Changes:
     """Names of files in a folder: new or changed ones, and those removed or newly ignored."""
 
-    written: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.written or self.gone)
+        return bool(self.updated or self.removed)
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class WatchedFolder:
         if last != self._last or self._last == self._known or not self._last:
             return Changes()
         known, self._known = self._known, self._last
-        written = tuple(name for name, stamp in self._known.items() if known.get(name) != stamp)
-        return Changes(written, tuple(name for name in known if name not in self._known))
+        updated = tuple(name for name, stamp in self._known.items() if known.get(name) != stamp)
+        return Changes(updated, tuple(name for name in known if name not in self._known))
 
 
 def watch_folder(folder: Path, index: Path) -> WatchedFolder:
@@ -67,7 +67,7 @@ def watch_folder(folder: Path, index: Path) -> WatchedFolder:
 
 
 def stamps_of(folder: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """Stamps by name of all files that are neither hidden nor ignored; for a part that cannot be read, those in `known`."""
+    """Stamps by name of all files that are neither hidden nor ignored; for a folder that cannot be read, those in `known`."""
     stamps: dict[str, Stamp] = {}
     for file in files_in(folder):
         if file == folder or (file.is_dir() and not file.is_symlink()):
@@ -92,14 +92,14 @@ def follow(
 ) -> Iterator[FolderEdit]:
     """Edit the index whenever the folder has changed and settled, until `wait`, called before each check, returns False.
 
-    `note` is called for each skipped file, whose documents in the index stay. Raises what `edit_index` raises.
+    `note` is called for each skipped file, whose document in the index stays. Raises what `edit_index` raises.
     """
     while wait():
         changes = watched.changes()
         if not changes:
             continue
-        documents = list(read_some(watched.folder, changes.written, note, limits))
-        edits = [*(Edit(delete=name) for name in changes.gone), Edit(add=documents)]
+        documents = list(read_some(watched.folder, changes.updated, note, limits))
+        edits = [*(Edit(delete=name) for name in changes.removed), Edit(add=documents)]
         results = edit_index(index, lambda edits=edits: edits, open_encoder, open_model)  # type: ignore[misc]
-        deleted = tuple(name for name, result in zip(changes.gone, results, strict=False) if result.deleted)
+        deleted = tuple(name for name, result in zip(changes.removed, results, strict=False) if result.deleted)
         yield FolderEdit(tuple(document.source for document in documents), deleted, results[-1].report)

@@ -1,1 +1,1 @@
-"""Files and tables to documents, documents to passages, and question files."""
+"""From files and tables to documents, and from documents to passages; question files."""

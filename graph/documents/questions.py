@@ -77,7 +77,7 @@ def read_question_rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parse_question(row: Mapping[str, Any], where: str) -> Question:
-    """One row to a Question; `where` names file and line in errors."""
+    """A row as a Question; `where` names file and line in errors."""
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
@@ -129,7 +129,7 @@ def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
     gold = dict.fromkeys(
         source
         for question in questions
-        for source in (*question.gold_sources, *(quoted.source for quoted in question.evidence))
+        for source in (*question.gold_sources, *(quote.source for quote in question.evidence))
     )
     missing = [source for source in gold if source not in sources]
     if missing:

@@ -1,4 +1,4 @@
-"""The first step: a folder, a file or a .jsonl to documents. parse/formats.py lists the formats; `.modegraphignore` files exclude files.
+"""The first step: from a folder, a file or a .jsonl to documents. parse/formats.py lists the formats; `.modegraphignore` files exclude files.
 
 Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); other formats are read
 in a child process (sandbox.py). Nothing is skipped silently: `note` gets each file and the reason."""
@@ -52,7 +52,7 @@ def _files_in(folder: Path, inherited: tuple[tuple[Path, GitIgnoreSpec], ...]) -
         rules = (*inherited, (folder, _rules(ignore_file)))
     for entry in entries:
         is_folder = entry.is_dir() and not entry.is_symlink()
-        if entry.name.startswith(".") or _ignored(entry, is_folder, rules):
+        if entry.name.startswith(".") or _is_ignored(entry, is_folder, rules):
             continue
         if is_folder:
             yield from _files_in(entry, rules)
@@ -60,7 +60,7 @@ def _files_in(folder: Path, inherited: tuple[tuple[Path, GitIgnoreSpec], ...]) -
             yield entry
 
 
-def _ignored(entry: Path, is_folder: bool, rules: tuple[tuple[Path, GitIgnoreSpec], ...]) -> bool:
+def _is_ignored(entry: Path, is_folder: bool, rules: tuple[tuple[Path, GitIgnoreSpec], ...]) -> bool:
     for folder, spec in reversed(rules):
         include = spec.check_file(entry.relative_to(folder).as_posix() + "/" * is_folder).include
         if include is not None:
@@ -104,7 +104,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
-    """The documents in the named files of a folder; `note` gets a line for each one skipped."""
+    """The documents in the named files of a folder; `note` gets a line for each file skipped."""
     with ParseWorker(limits) as worker:
         yield from _with_text(_read_files(folder, (folder / name for name in names), note, worker), note)
 

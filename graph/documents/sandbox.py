@@ -81,10 +81,10 @@ class ParseWorker:
         if not body:
             ending = f"signal {self.last.signal}" if self.last.signal else f"status {self.last.code}"
             raise UserError(f"{file}: its reader ended with {ending}", "a readable file", "repair or remove it")
-        return ParsedFile(**_accepted(body))
+        return ParsedFile(**_parse_reply(body))
 
     def _add_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
-        """The document with the text that OCR finds on its pages without text."""
+        """The file, with the text that OCR finds on its pages without text; UserError if there are too many, or if no page has any text."""
         if len(parsed.textless) > ocr.pages:
             found = f"{file}: {len(parsed.textless):,} pages without text (a scan?)"
             raise UserError(
@@ -92,16 +92,16 @@ class ParseWorker:
                 f"at most {ocr.pages:,} for OCR",
                 "split the file, or raise the limit (--ocr-pages, or ocr_pages on a server)",
             )
-        scanned = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless}
+        text_of_page = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless}
         pages = pages_of(parsed)
-        if not any(scanned.values()):
-            if len(scanned) < len(pages):
+        if not any(text_of_page.values()):
+            if len(text_of_page) < len(pages):
                 return parsed
             found = f"{file}: tesseract finds no text on its {len(pages)} pages"
             raise UserError(
                 found, f"text in the language {ocr.languages}", "name its languages (--ocr-languages), or remove it"
             )
-        for page, text in scanned.items():
+        for page, text in text_of_page.items():
             pages[page - 1] = with_headings(text, list(filter(None, pages[page - 1].split(GAP))))
         text, starts = with_pages(pages)
         metadata = {**parsed.metadata, **starts, "ocr": TESSERACT}
@@ -116,7 +116,7 @@ class ParseWorker:
         self.last, body = self._ask(json.dumps(request).encode() + b"\n", data, patience_s)
         if not body:
             raise UserError(f"{file}: page {page}: its reader was killed", "a readable page", "repair or remove it")
-        return str(_accepted(body)["text"])
+        return str(_parse_reply(body)["text"])
 
     def _ask(self, head: bytes, data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:
         """The reply of the child process; if there is none, LATE or a report of its exit code, and an empty body."""
@@ -149,7 +149,7 @@ class ParseWorker:
             _kill(self._process)
 
 
-def _accepted(body: bytes) -> dict[str, Any]:
+def _parse_reply(body: bytes) -> dict[str, Any]:
     """The answer to a request; UserError if the request was refused."""
     answer: dict[str, Any] = json.loads(body)
     if "refused" in answer:

@@ -1,4 +1,4 @@
-"""Documents to passages: slices of at most `max_tokens` tokens, cut at the most meaningful boundary, with exact offsets."""
+"""From documents to passages: slices of at most `max_tokens` tokens, cut at the most meaningful boundary, with exact offsets."""
 
 from collections.abc import Callable, Iterator
 

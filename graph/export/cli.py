@@ -101,7 +101,7 @@ def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) 
         print_json({**target, **report.rows, "maintenance_work_mem": memory})
     else:
         print(
-            f"{database}, schema {schema}: {_listed(report.rows)}; indexes built with maintenance_work_mem = {memory}"
+            f"{database}, schema {schema}: {_counts_text(report.rows)}; indexes built with maintenance_work_mem = {memory}"
         )
 
 
@@ -116,10 +116,10 @@ def _export_file(folder: Path, flag: str, target: Path, limit: int, as_json: boo
     if as_json:
         print_json({"index": str(folder), "file": str(target), **counts})
     else:
-        print(f"{target}: {_listed(counts)}")
+        print(f"{target}: {_counts_text(counts)}")
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items())
 
 

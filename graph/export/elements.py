@@ -15,6 +15,15 @@ from graph.store.columns.strings import Strings
 
 NodeKind = Literal["document", "passage", "proposition", "entity", "topic", "summary"]
 NODE_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
+NODE_TABLES: dict[NodeKind, str] = {
+    "document": "documents",
+    "passage": "passages",
+    "proposition": "propositions",
+    "entity": "entities",
+    "topic": "topics",
+    "summary": "summaries",
+}
+"""The name of the table of each kind, in the formats that have tables."""
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "about", "sums up", "similar"]
 Value = str | int
 

@@ -13,7 +13,7 @@ from graph.index.index import Index
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
 _REPLACEMENT = "\ufffd"
-_RENAMED = re.compile(f"{_FORBIDDEN.pattern}|{_REPLACEMENT}")
+_REPLACED_IN_KEYS = re.compile(f"{_FORBIDDEN.pattern}|{_REPLACEMENT}")
 _ESCAPED = {"\r": "&#13;"}
 """XML parsers turn a bare carriage return into a line feed."""
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
@@ -75,4 +75,4 @@ def _key(key: str) -> str:
     >>> _key("document:a\\x0b"), _key("document:a\\ufffdb;")
     ('"document:a\ufffdb;"', '"document:a\ufffdfffd;b;"')
     """
-    return quoteattr(_RENAMED.sub(lambda match: f"{_REPLACEMENT}{ord(match[0]):x};", key))
+    return quoteattr(_REPLACED_IN_KEYS.sub(lambda match: f"{_REPLACEMENT}{ord(match[0]):x};", key))

@@ -9,20 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graph.export.elements import NODE_KINDS, NodeKind, edges, nodes, occurrences
+from graph.export.elements import NODE_KINDS, NODE_TABLES, NodeKind, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.store.data import VECTOR_FIELDS
 from graph.store.vectors import Matrix
 
 ROWS_AT_ONCE = 10_000
-TABLES: dict[NodeKind, str] = {
-    "document": "documents",
-    "passage": "passages",
-    "proposition": "propositions",
-    "entity": "entities",
-    "topic": "topics",
-    "summary": "summaries",
-}
 TEXT, WHOLE = pa.string(), pa.int64()
 COLUMNS: dict[NodeKind, dict[str, pa.DataType]] = {
     "document": {"id": TEXT, "title": TEXT, "metadata": TEXT},
@@ -43,23 +35,23 @@ def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     ids. Tables have different columns, so a reader opens them one by one.
     """
     folder.mkdir()
-    written = {name: _write_tables(tables, folder / f"{name}.parquet") for name, tables in _tables_of(index).items()}
+    counts = {name: _write_tables(tables, folder / f"{name}.parquet") for name, tables in _tables_of(index).items()}
     return {
-        "nodes": sum(written[TABLES[kind]] for kind in NODE_KINDS),
-        "occurrences": written["occurrences"],
-        "edges": written["edges"],
+        "nodes": sum(counts[NODE_TABLES[kind]] for kind in NODE_KINDS),
+        "occurrences": counts["occurrences"],
+        "edges": counts["edges"],
     }
 
 
 def index_tables(index: Index) -> dict[str, pa.Table]:
-    """The same tables in memory, by name: documents, …, occurrences, edges."""
+    """The tables of `write_parquet` in memory, by name: documents, …, occurrences, edges."""
     parts = _tables_of(index)
     return {name: pa.concat_tables(list(tables), promote_options="none") for name, tables in parts.items()}
 
 
 def _tables_of(index: Index) -> dict[str, Iterator[pa.Table]]:
     return {
-        **{TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS},
+        **{NODE_TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS},
         "occurrences": _tables(map(vars, occurrences(index)), OCCURRENCE_COLUMNS),
         "edges": _tables(map(vars, edges(index)), EDGE_COLUMNS),
     }
@@ -78,9 +70,9 @@ def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:
 
 def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
     rows = (node.values for node in nodes(index, kind))
-    if TABLES[kind] not in VECTOR_FIELDS:
+    if NODE_TABLES[kind] not in VECTOR_FIELDS:
         return _tables(rows, COLUMNS[kind])
-    return _tables(rows, COLUMNS[kind], getattr(index.data, VECTOR_FIELDS[TABLES[kind]][1]))
+    return _tables(rows, COLUMNS[kind], getattr(index.data, VECTOR_FIELDS[NODE_TABLES[kind]][1]))
 
 
 def _tables(

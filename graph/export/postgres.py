@@ -20,7 +20,7 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from graph.errors import UserError
-from graph.export.elements import NODE_KINDS, NodeKind, Value, edges, nodes, occurrences
+from graph.export.elements import NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.postgres.connect import Connection, database_of, transaction
 from graph.shared.console import track
@@ -50,7 +50,7 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     """Write the tables and their indexes.
 
     UserError, with the previous export unchanged, when the database cannot be reached or has no pgvector 0.8.4 or newer, when the schema
-    belongs to another role, is no export or has a newer format, or when the role may not write.
+    belongs to another role, is not an export or has a newer format, or when the role may not write.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise UserError(
@@ -103,13 +103,13 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
     row = connection.execute(query, (schema,)).fetchone()
     if row is None:
         return False
-    is_export, owned = row
+    is_export, is_owner = row
     if not is_export:
         remedy = "name another with --schema"
         raise UserError(
             f"{database}: schema {schema} is not an export of an index", "an export, or a new schema", remedy
         )
-    if not owned:
+    if not is_owner:
         remedy = "connect as its owner, or name another with --schema"
         raise UserError(f"{database}: schema {schema} belongs to another role", "a schema owned by this role", remedy)
     (version,) = connection.execute(
@@ -228,14 +228,6 @@ def halfvec_dumper(number: int) -> type[Dumper]:
 
 
 TEXT, JSON, WHOLE, REAL, VECTOR = "text", "jsonb", "int4", "float4", "halfvec"
-NODE_TABLES: dict[NodeKind, str] = {
-    "document": "documents",
-    "passage": "passages",
-    "proposition": "propositions",
-    "entity": "entities",
-    "topic": "topics",
-    "summary": "summaries",
-}
 TABLES: dict[str, dict[str, str]] = {
     "documents": {"id": TEXT, "title": TEXT, "metadata": JSON},
     "passages": {

@@ -56,17 +56,18 @@ def best_span(proposition: str, passage: str) -> tuple[int, int]:
     while last - first + 1 < MAX_SENTENCES:
         missing = needed - set().union(*words[first : last + 1])
         gains = {at: weight(missing & words[at]) for at in (first - 1, last + 1) if 0 <= at < len(units)}
-        nearest = max(gains, key=lambda at: gains[at], default=first)
-        if gains.get(nearest, 0.0) < MIN_GAIN:
+        neighbour = max(gains, key=lambda at: gains[at], default=first)
+        if gains.get(neighbour, 0.0) < MIN_GAIN:
             break
-        first, last = min(first, nearest), max(last, nearest)
+        first, last = min(first, neighbour), max(last, neighbour)
     return units[first].start, units[last].end
 
 
 def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
     """The `entities` that are in `text`, then the `others` that are; and how many of `entities` are not.
 
-    An entity is in a text if all of its words are (spelling may differ in case, brackets and a leading article).
+    An entity is in a text if all of its words are, one of `others` only if they are there in sequence (spelling may differ in case, brackets
+    and a leading article).
     """
     words = words_of(text)
 

@@ -78,17 +78,17 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     sentences = extract_by_rules(document, passages)
     entities = tuple(filter(is_entity, row.entities))
     facts: dict[tuple[int, int], list[Fact]] = {}
-    alone: list[list[Occurrence]] = [[] for _ in passages]
+    unmatched: list[list[Occurrence]] = [[] for _ in passages]
     for triple in dict.fromkeys(row.triples) if passages else ():
         fact, text = Fact(*triple), " ".join(triple)
         passage = _closest(text, [each.text for each in passages])
-        within = _closest(text, [each.text for each in sentences[passage]]) if sentences[passage] else -1
-        if within >= 0 and share_supported(text, sentences[passage][within].text) > 0:
-            facts.setdefault((passage, within), []).append(fact)
+        sentence = _closest(text, [each.text for each in sentences[passage]]) if sentences[passage] else -1
+        if sentence >= 0 and share_supported(text, sentences[passage][sentence].text) > 0:
+            facts.setdefault((passage, sentence), []).append(fact)
         else:
-            alone[passage].append(_triple_alone(fact, text, entities, passages[passage]))
+            unmatched[passage].append(_triple_alone(fact, text, entities, passages[passage]))
     return [
-        (*(_with_facts(each, facts.get((row, n), []), entities) for n, each in enumerate(of_passage)), *alone[row])
+        (*(_with_facts(each, facts.get((row, n), []), entities) for n, each in enumerate(of_passage)), *unmatched[row])
         for row, of_passage in enumerate(sentences)
     ]
 

@@ -67,7 +67,7 @@ MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
 """Bounds of lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
 HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
 MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
-"""A proposition of this many sentences is not a statement but a copy of the passage, as small models make."""
+"""A proposition of this many sentences is not a statement but a copy of the passage, such as small models write."""
 Name = Annotated[str, at_most("maxLength", 80)]
 
 
@@ -193,7 +193,7 @@ class Prompt:
         return content_id(*parts)[:12]
 
     def request(self, passage: Passage, domain: Domain, attempt: int, first: bool) -> CompletionRequest:
-        """The request for one passage; `attempt` counts all earlier calls for it."""
+        """The request for one passage; `attempt` counts all earlier calls for it, `first` is false if an earlier run failed on it."""
         types, topics = ", ".join(map(quote, domain.entity_types)), ", ".join(map(quote, domain.topics))
         system = fill(
             "graph/extract.txt",
@@ -213,7 +213,7 @@ class Prompt:
 def _count_sentences(text: str) -> int:
     """The number of complete sentences in a text, at most MAX_PROPOSITIONS.
 
-    At least as many propositions are requested, because a small model would merge all sentences into one.
+    At least that many propositions are requested, because a small model would merge all sentences into one.
     """
     return min(MAX_PROPOSITIONS, sum(is_complete(unit.text) for unit in split_units(text)))
 
@@ -227,13 +227,13 @@ class _Call:
 
 
 def read_by_model(
-    waiting: Iterator[PendingDocument], model: LanguageModel, prompt: Prompt, domain: Callable[[], Domain]
+    documents: Iterator[PendingDocument], model: LanguageModel, prompt: Prompt, domain: Callable[[], Domain]
 ) -> Iterator[list[Reading]]:
-    """Readings in groups, one per finished wave of calls; `domain` is called for the first pending document. (A ReadDocuments when bound.)
+    """Readings in groups, one per finished wave of calls; `domain` is called for each pending document.
 
-    Raises UserError if the model cannot answer at all; groups yielded before remain valid.
+    Raises UserError if the model cannot answer at all; groups yielded before remain valid. With all other arguments bound, this function is a ReadDocuments.
     """
-    new = (call for group in waiting for call in _first_calls(group, prompt, domain()))
+    new = (call for document in documents for call in _first_calls(document, prompt, domain()))
     retries: deque[_Call] = deque()
     running: deque[tuple[list[_Call], Future[list[Completion]]]] = deque()
     with ThreadPoolExecutor(WAVES_IN_FLIGHT, thread_name_prefix="wave") as pool:
@@ -253,10 +253,10 @@ def read_by_model(
             pool.shutdown(cancel_futures=True)
 
 
-def _first_calls(waiting: PendingDocument, prompt: Prompt, domain: Domain) -> Iterator[_Call]:
-    for passage in waiting.passages:
-        request = prompt.request(passage, domain, waiting.attempts, first=waiting.attempts == 0)
-        yield _Call(passage, request, waiting.attempts, last=False)
+def _first_calls(document: PendingDocument, prompt: Prompt, domain: Domain) -> Iterator[_Call]:
+    for passage in document.passages:
+        request = prompt.request(passage, domain, document.attempts, first=document.attempts == 0)
+        yield _Call(passage, request, document.attempts, last=False)
 
 
 def _next_wave(retries: deque[_Call], new: Iterator[_Call]) -> list[_Call]:

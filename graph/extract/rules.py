@@ -36,9 +36,9 @@ _DETERMINER = re.compile(r"\A(?:The|A|An) ", re.IGNORECASE)
 _PLURAL = re.compile(r"[^s]s\b|\band\b")
 _MAX_EXTRA_WORDS = 4
 """The maximum number of extra words between the first and the last word of a name: "Ada Jane (Lovett) Marlow"."""
-_OBJECT_AFTER_HER = re.compile(r"^Her (?:was|is|had|has|were)\b")
+_HER_WITHOUT_NOUN = re.compile(r"^Her (?:was|is|had|has|were)\b")
 _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
-_PLACED = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
+_PLACE = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
 MIN_WORDS = 2
 CHARACTERS_A_WORD = 2
 
@@ -53,34 +53,34 @@ def read_by_rules(item: PendingDocument) -> list[Reading]:
 
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
     """The occurrences of every passage, from this document alone."""
-    titled = len(passages) <= MAX_TITLED_PASSAGES
+    by_title = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
     inner = _inner_entities(passages)
     surnames = _surnames(passages, [*inner.values(), title])
     known = {*inner, *surnames, entity_key(title)}
     about_title = opens_with(next(_sentences(passages), ""), title)
-    lead = title if titled else ""
+    subject = title if by_title else ""
     results = []
     for passage in passages:
         occurrences = []
         resolver = _PronounResolver(title if about_title else "")
         for unit in split_units(passage.text):
             if unit.kind == "heading":
-                lead = title if titled and title else unit.text
+                subject = title if by_title and title else unit.text
                 resolver = _PronounResolver(title if about_title else "")
                 continue
             body = _text_of(unit)
             if not has_words(body):
                 continue
             resolved = body if unit.cells else resolver.with_subject(body, find_entities(body, known))
-            named = resolved.startswith(lead) or names_subject(resolved, lead)
-            prefixed = bool(lead) and (bool(unit.cells) or not named)
+            named = resolved.startswith(subject) or names_subject(resolved, subject)
+            prefixed = bool(subject) and (bool(unit.cells) or not named)
             mentioned = find_entities(resolved, known)
             full_names = tuple(surnames[entity_key(entity)] for entity in mentioned if entity_key(entity) in surnames)
-            is_entity = prefixed and (is_name(lead, inner) or (about_title and lead == title))
-            entities = ((lead,) if is_entity else ()) + mentioned + full_names
+            is_entity = prefixed and (is_name(subject, inner) or (about_title and subject == title))
+            entities = ((subject,) if is_entity else ()) + mentioned + full_names
             start = passage.start + unit.start
-            text = f"{lead}: {resolved}" if prefixed else resolved
+            text = f"{subject}: {resolved}" if prefixed else resolved
             occurrences.append(Occurrence(text, distinct_entities(entities), start, start + len(unit.text)))
         results.append(tuple(occurrences))
     return results
@@ -141,7 +141,7 @@ class _PronounResolver:
         subject = self._antecedent(pronoun[1])
         if not subject:
             return text
-        possessive = pronoun[1] in _POSSESSIVE_PRONOUNS and not _OBJECT_AFTER_HER.match(text)
+        possessive = pronoun[1] in _POSSESSIVE_PRONOUNS and not _HER_WITHOUT_NOUN.match(text)
         return subject + ("'s" if possessive else "") + text[pronoun.end() :]
 
     def _antecedent(self, pronoun: str) -> str:
@@ -215,7 +215,7 @@ def names_subject(text: str, subject: str) -> bool:
 
 def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str, str]:
     """The full name behind each surname of the document's people, except surnames that are also places in it."""
-    places = {match[1].casefold() for passage in passages for match in _PLACED.finditer(passage.text)}
+    places = {match[1].casefold() for passage in passages for match in _PLACE.finditer(passage.text)}
     return {surname: full for surname, full in people_by_surname(entities).items() if surname not in places}
 
 

@@ -113,10 +113,10 @@ def _words(text: str) -> list[str]:
     return [entity_key(match[0]) for match in _RUN.finditer(text) if match["unspaced"] is None]
 
 
-def _grams(units: Sequence[str], joint: str, shortest: int, longest: int) -> Iterator[str]:
+def _grams(units: Sequence[str], separator: str, shortest: int, longest: int) -> Iterator[str]:
     for length in range(shortest, longest + 1):
         for start in range(len(units) - length + 1):
-            yield joint.join(units[start : start + length])
+            yield separator.join(units[start : start + length])
 
 
 def _long_enough(term: str) -> bool:

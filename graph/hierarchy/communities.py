@@ -75,8 +75,8 @@ def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
         entries = slice(*graph.indptr[node : node + 2])
         near, weights = community_N[graph.indices[entries]], graph.data[entries]
         choices, choice = np.unique(near[near >= 0], return_inverse=True)
-        ties = np.bincount(choice, weights[near >= 0], len(choices))
-        community_N[node] = choices[ties.argmax()] if len(choices) else community_N.max() + 1
+        strength = np.bincount(choice, weights[near >= 0], len(choices))
+        community_N[node] = choices[strength.argmax()] if len(choices) else community_N.max() + 1
     return number_by_first(community_N)
 
 
@@ -91,7 +91,7 @@ class NestedCommunities:
 def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest: int, seed: int) -> NestedCommunities:
     """The communities of `top_N` that contain a node of `around`, split recursively by Leiden.
 
-    A community with fewer than 2 `smallest` nodes, or none of `around`, is not split. A parent comes before its
+    A community with fewer than 2 × `smallest` nodes, or none of `around`, is not split. A parent comes before its
     children; equal graphs give equal communities.
     """
     members: list[Ints] = []

@@ -17,7 +17,7 @@ from graph.hierarchy.similarity import GraphEdit, KnownGraph, edit_graph, simila
 from graph.hierarchy.summaries import WriteSummaries, choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries
-from graph.store.columns.moved import Block, moved_block, rows_with_numbers, taken
+from graph.store.columns.moved import Block, moved_block, rows_with_numbers, take_rows
 from graph.store.columns.row_map import RowMap, in_order
 from graph.store.columns.strings import Ids, Strings, id_bytes, ids_at, rows_among
 from graph.store.data import PropositionColumns
@@ -63,7 +63,7 @@ class LastHierarchy:
         return KnownGraph(self.edges, merge, int(first))
 
     def summaries_of(self, last_L: Ints, layer: int) -> Ints:
-        """The summary of this layer that covers each node, given by last number; −1 where there is none."""
+        """The summary of this layer that covers each node, from the nodes' last numbers; −1 where there is none."""
         summaries = np.flatnonzero(self.layer_S == layer)
         rows = self.member_SX[summaries, :]
         summary_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
@@ -71,7 +71,7 @@ class LastHierarchy:
         return summary_X[last_L]
 
     def communities(self, last_L: Ints, layer: int) -> Ints:
-        """The community of each node of a layer, given by last number; −1 for a new node."""
+        """The community of each node of a layer, from the nodes' last numbers; −1 for a new node."""
         summary_L = self.summaries_of(last_L, layer + 1)
         return np.where(summary_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), summary_L)
 
@@ -119,7 +119,7 @@ class Passages:
 
     def pools(self, rows: Ints) -> dict[int, list[int]]:
         """The propositions of each of these passages, in reading order, with repetitions."""
-        propositions = np.unique(taken(self.occurrences.passage_proposition_PN, rows).indices).astype(np.int64)
+        propositions = np.unique(take_rows(self.occurrences.passage_proposition_PN, rows).indices).astype(np.int64)
         occurrences = rows_with_numbers(self.occurrences.occurrence_proposition_M, propositions)
         occurrences = occurrences[np.isin(self.occurrences.occurrence_passage_M[occurrences], rows)]
         passage_M, start_M, end_M, proposition_M = (
@@ -224,18 +224,18 @@ class _Builder:
     def pools(self, groups: Sequence[Ints]) -> list[tuple[int, ...]]:
         """The propositions of all members of each group, each once."""
         known = self.passages.pools(
-            np.unique(np.array([row for group in groups for row in self._under(group)], np.int64))
+            np.unique(np.array([row for group in groups for row in self._passages_under(group)], np.int64))
         )
         return [self._pool(group, known) for group in groups]
 
-    def _under(self, numbers: Ints) -> Iterator[int]:
+    def _passages_under(self, numbers: Ints) -> Iterator[int]:
         """The passages whose propositions are needed for the pools of these nodes."""
         for number in numbers.tolist():
             summary = self.summary(number)
             if summary is None:
                 yield number
             elif summary.pool is None:
-                yield from self._under(summary.members)
+                yield from self._passages_under(summary.members)
 
     def _pool(self, numbers: Ints, known: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
         pool: dict[int, None] = {}
@@ -308,14 +308,14 @@ def _add_summaries(
             new.append(SummaryNode("", "", layer, group, pool))
             added.append(new[-1])
     texts = [[builder.text(member) for member in summary.members.tolist()] for summary in new] if write else []
-    written = write(texts) if write and texts else [""] * len(new)
-    read = 0
-    for node, by_model in zip(new, written, strict=True):
-        read += len(node.pool or ())
+    model_texts = write(texts) if write and texts else [""] * len(new)
+    vectors_read = 0
+    for node, by_model in zip(new, model_texts, strict=True):
+        vectors_read += len(node.pool or ())
         extract, node.pool = builder.sentences.summarise(node.pool or (), builder.max_tokens)
-        if read > MOST_READ or node is new[-1]:
+        if vectors_read > MOST_READ or node is new[-1]:
             builder.sentences.release_memory()
-            read = 0
+            vectors_read = 0
         node.text = by_model or extract
         members = sorted(identity.decode() for identity in builder.ids(node.members).tolist())
         node.id = content_id("summary", str(layer), node.text, *members)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graph.store.ann import LISTS_PER_ROOT, TRAINING_ROUNDS, train_lists, training_rows
 from graph.store.columns.blocks import Entries
-from graph.store.columns.moved import Block, assembled, moved_block, taken
+from graph.store.columns.moved import Block, assembled, moved_block, take_rows
 from graph.store.columns.row_map import NO_ROWS, RowMap
 from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, Ints
@@ -43,7 +43,7 @@ class KnownGraph:
 
     def rows(self, nodes_T: Ints) -> sp.csr_array:
         """The edges of some of its nodes: CSR[·, T]."""
-        rows = taken(self.edges, nodes_T + self.first)
+        rows = take_rows(self.edges, nodes_T + self.first)
         shape = len(nodes_T), self.merge.previous_count
         return sp.csr_array((rows.data, rows.indices - self.first, rows.indptr), shape=shape)
 
@@ -89,7 +89,7 @@ class _Pairs:
         moved = _Pairs(merge.current_rows(self.row_X), merge.current_rows(self.other_X), self.cosine_X)
         return moved.only((moved.row_X >= 0) & (moved.other_X >= 0))
 
-    def turned(self) -> "_Pairs":
+    def reversed(self) -> "_Pairs":
         return _Pairs(self.other_X, self.row_X, self.cosine_X)
 
 
@@ -120,7 +120,7 @@ def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) 
     if len(vectors_ND) <= FLAT_LIMIT:
         return _exact_nearest(vectors_ND, neighbours, min_similarity)
     likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
-    batches = (_measured(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
+    batches = (_measure(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
     found = _Pairs.join([_k_nearest(pairs, neighbours) for pairs in batches])
     if isinstance(vectors_ND, Vectors):
         vectors_ND.release_memory()
@@ -136,7 +136,7 @@ def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -
     cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, candidates, metric=faiss.METRIC_INNER_PRODUCT)
     rows_NK = np.broadcast_to(np.arange(count)[:, None], found_NK.shape)
     likely_NK = (found_NK != rows_NK) & (cosines_NK >= min_similarity - SLACK)
-    pairs = _measured(vectors_ND, rows_NK[likely_NK], found_NK[likely_NK], min_similarity)
+    pairs = _measure(vectors_ND, rows_NK[likely_NK], found_NK[likely_NK], min_similarity)
     found = _k_nearest(pairs, neighbours)
     if candidates == count:
         return found
@@ -168,15 +168,15 @@ def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similari
         return near.only(np.isin(near.row_X, rows_R))
     row_X, other_X = np.repeat(rows_R, [len(each) for each in candidates]), np.concatenate([NO_ROWS, *candidates])
     others = row_X != other_X
-    return _measured(vectors_ND, row_X[others], other_X[others], min_similarity)
+    return _measure(vectors_ND, row_X[others], other_X[others], min_similarity)
 
 
 def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
     """The nodes that had k nearest neighbours and have lost one."""
-    near_gone = _own_nearest(known, known.neighbours(known.merge.deleted_G), neighbours)
-    full_T = np.bincount(near_gone.row_X, minlength=known.merge.previous_count) == neighbours
-    gone_X = known.merge.current_rows(near_gone.other_X) < 0
-    return known.merge.current_rows(near_gone.row_X[full_T[near_gone.row_X] & gone_X])
+    pairs = _own_nearest(known, known.neighbours(known.merge.deleted_G), neighbours)
+    full_T = np.bincount(pairs.row_X, minlength=known.merge.previous_count) == neighbours
+    gone_X = known.merge.current_rows(pairs.other_X) < 0
+    return known.merge.current_rows(pairs.row_X[full_T[pairs.row_X] & gone_X])
 
 
 def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
@@ -192,7 +192,7 @@ def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: in
 
 def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
     """The edit that gives the changed nodes exactly these edges, each once per direction."""
-    both = _Pairs.join([edges, edges.turned()])
+    both = _Pairs.join([edges, edges.reversed()])
     once = np.unique(both.row_X * nodes + both.other_X, return_index=True)[1]
     return GraphEdit(nodes, changed, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
 
@@ -261,9 +261,9 @@ def _near_pairs(
             cosine_X = cosines_BN[place_X, other_X]
             likely_X = (cosine_X >= last_B[place_X] - SLACK) | bounds.admit(other_X, cosine_X)
             place_X, other_X = place_X[likely_X], other_X[likely_X]
-        one_way = _measured(vectors_ND, rows_B[place_X], other_X, min_similarity)
+        one_way = _measure(vectors_ND, rows_B[place_X], other_X, min_similarity)
         yield one_way
-        yield one_way.turned()
+        yield one_way.reversed()
 
 
 def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:
@@ -274,7 +274,7 @@ def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: fl
     return np.where(full_N, least_N, min_similarity)
 
 
-def _measured(vectors_ND: Matrix, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
+def _measure(vectors_ND: Matrix, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
     """The sufficiently similar pairs with their cosines, whose bits depend neither on the other pairs nor on the direction of a pair."""
     cosine_X = np.empty(len(row_X), np.float32)
     for start in range(0, len(row_X), BATCH_PAIRS):

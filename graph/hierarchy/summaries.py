@@ -101,13 +101,13 @@ def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Seque
         replies = iter(_write_all(model, requests))
         unfinished = []
         for number in waiting:
-            written = [next(replies) for _ in parts[number]]
-            if not all(written) or 1 < len(levels[number]) == len(written):
+            part_summaries = [next(replies) for _ in parts[number]]
+            if not all(part_summaries) or 1 < len(levels[number]) == len(part_summaries):
                 unusable += 1
-            elif len(written) == 1:
-                summaries[number] = written[0]
+            elif len(part_summaries) == 1:
+                summaries[number] = part_summaries[0]
             else:
-                levels[number] = written
+                levels[number] = part_summaries
                 unfinished.append(number)
         waiting = unfinished
     if unusable:

@@ -5,7 +5,7 @@ Keys are `source`, `title` and those of the documents' metadata; a value may con
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -36,7 +36,7 @@ class Condition:
             return some if self.operator == "=" else not some if self.operator == "!=" else False
         text = json.dumps(value) if isinstance(value, bool) else str(value)
         if self.operator in ("=", "!="):
-            return (_equal(text, self.value)) == (self.operator == "=")
+            return _equal(text, self.value) == (self.operator == "=")
         left, right = _comparable(text, self.value)
         return bool(left < right if "<" in self.operator else left > right) or (
             "=" in self.operator and bool(left == right)
@@ -69,7 +69,7 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
                 f"did you mean {near!r}?" if near else "a key that some document has",
                 f"known keys: {', '.join(known)}",
             )
-    allowed_U = documents_meeting(data, conditions)
+    allowed_U = _rows_meeting(rows, conditions)
     if not allowed_U.any():
         text = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
         raise UserError(f"filter {text}: none of {len(rows):,} documents meets it", "at least one", "loosen the filter")
@@ -78,7 +78,10 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
 
 def documents_meeting(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
     """bool[U]: which documents meet all conditions, without checking the keys."""
-    rows = (_values(data, row) for row in range(len(data.document_sources)))
+    return _rows_meeting((_values(data, row) for row in range(len(data.document_sources))), conditions)
+
+
+def _rows_meeting(rows: Iterable[Mapping[str, Any]], conditions: Sequence[Condition]) -> NDArray[np.bool_]:
     return np.array([all(each.holds(values.get(each.key)) for each in conditions) for values in rows], bool)
 
 

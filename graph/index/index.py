@@ -1,7 +1,7 @@
 """The reader's view of an index: arrays in memory, objects on demand, and the encoder that made its vectors.
 
-An Index is read-only, so any number of threads may share it. Before it, this file has lookup of rows by name, and BM25 over all passages,
-with scores of frequent terms cached; after it, an index that is reopened when it has been written.
+An Index is read-only, so any number of threads may share it. Above it are the lookup of rows by name and BM25 over all passages, which
+caches the scores of frequent terms; below it, an index that is reopened after each write.
 Legend: P passages, W terms."""
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ from graph.models.encoder import check_encoder, open_encoder, unit_rows
 from graph.random_walk import Chain, bipartite_transition, make_chain, row_normalised
 from graph.shared.ids import content_id, is_id
 from graph.store.arrays import load_arrays
-from graph.store.columns.moved import Block, find_ids, taken
+from graph.store.columns.moved import Block, find_ids, take_rows
 from graph.store.columns.strings import rows_among, rows_in_order
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
@@ -82,7 +82,7 @@ class TermScores:
 
     def _add(self, row: int, scores_P: Floats) -> None:
         """Add a term's scores to those of the passages that contain it."""
-        counts = taken(self._count_WP, np.array([row]))
+        counts = take_rows(self._count_WP, np.array([row]))
         scores_P[counts.indices] += bm25(counts.data, self._idf_W[row], self._norm_P[counts.indices])
 
     def _frequent(self, row: int) -> Floats:
@@ -137,7 +137,7 @@ class Index:
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index of only the documents that meet all conditions; this index itself if there are no conditions.
 
-        The most recently used are cached, as many as fit into MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
+        The most recently used parts are cached, as many as fit into MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
         """
         if not conditions:
             return self

@@ -187,9 +187,9 @@ def unspelled_entities(data: IndexData, rows: Ints) -> NDArray[np.bool_]:
     return unspelled
 
 
-def without_entries(block: sp.csr_array, gone: NDArray[np.bool_]) -> sp.csr_array:
-    """The block without the entries marked in `gone`."""
+def without_entries(block: sp.csr_array, removed: NDArray[np.bool_]) -> sp.csr_array:
+    """The block without the entries marked in `removed`."""
     remaining = block.copy()
-    remaining.data[gone] = 0
+    remaining.data[removed] = 0
     remaining.eliminate_zeros()
     return remaining

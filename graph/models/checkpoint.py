@@ -1,6 +1,7 @@
-"""A checkpoint's properties without loading it: the fingerprint of its weights, an adapter's base, its number format and answer form.
+"""Properties of a checkpoint, read without loading it: the fingerprint of its weights, an adapter's base, its number format and answer form.
 
-Ledgers, data and caches are keyed by the fingerprint. For large files it is stored in the user's cache, keyed by their sizes and times."""
+Ledgers, data and caches are keyed by the fingerprint. Large files are hashed once: the hash is stored in the user's cache, keyed by their paths,
+sizes and modification times."""
 
 from __future__ import annotations
 
@@ -118,14 +119,17 @@ def is_adapter(source: str) -> bool:
 
 
 def tokenizer_place(source: str) -> str:
-    """The folder or hub name of a model's tokenizer: the model's, or that of the base of an adapter without one."""
+    """The folder or hub name of a model's tokenizer: that of the model itself, or of its base for an adapter without a tokenizer."""
     folder = resolve(source)
     has_tokenizer = not is_adapter(folder) or (Path(folder) / "tokenizer_config.json").is_file()
     return folder if has_tokenizer else resolve(adapter_base(folder))
 
 
 def adapter_base(source: str) -> str:
-    """The base model's name or path in an adapter's configuration; UserError for a folder without one, or without weights."""
+    """The base model's name or path in an adapter's configuration.
+
+    UserError if there is none, if the adapter has no weights, or if the base is itself an adapter.
+    """
     folder = resolve(source)
     config = Path(folder) / ADAPTER_CONFIG
     base = read_json(config).get("base_model_name_or_path")
@@ -140,7 +144,7 @@ def adapter_base(source: str) -> str:
 
 
 def base_of(source: str) -> str:
-    """The base model of an adapter; any other model itself."""
+    """The base model of an adapter; any other model is returned unchanged."""
     return adapter_base(source) if is_adapter(source) else source
 
 
@@ -151,10 +155,10 @@ def base_weights(source: str) -> str:
 
 
 def check_base(adapter: str, base: str) -> None:
-    """UserError if the weights of `base` differ from those that an adapter was trained on, by the record of its run."""
+    """UserError if the weights of `base` differ from those that an adapter was trained on, according to the record of its run."""
     trained_on = read_json(Path(resolve(adapter)) / RUN_RECORD).get("base_weights")
     if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
-        raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
+        raise wrong_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
 
 
 def trained_precision(source: str) -> str | None:
@@ -170,7 +174,7 @@ def answer_form(source: str | Path) -> AnswerForm:
     return next((form for form in get_args(AnswerForm) if form == recorded), "reasoned")
 
 
-def another_base(adapter: str, base: str, reason: str) -> UserError:
+def wrong_base(adapter: str, base: str, reason: str) -> UserError:
     """The error for an adapter on a base that it was not trained on."""
     return UserError(
         f"adapter {adapter!r} does not belong to base model {base!r} ({reason})",

@@ -80,7 +80,8 @@ def remove_command(name: Name) -> None:
     """Delete a fetched model from the cache."""
     from graph.models.catalogue import remove
 
-    print(f"{name}: removed" if remove(_find(name)) else f"{name}: not in the cache")
+    model = _find(name)
+    print(f"{model.name}: removed" if remove(model) else f"{model.name}: not in the cache")
 
 
 def _find(name: str) -> "Pretrained":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def convert_gguf(gguf: Path, folder: Path, precision: str) -> None:
 
 
 def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
-    """(model, tokenizer) of a GGUF file, its weights dequantised to `dtype`; UserError for one that cannot be read."""
+    """(model, tokenizer) of a GGUF file, its weights dequantised to `dtype`; UserError if it cannot be read, or if the package gguf is missing."""
     quiet_loading()
     transformers_logging.set_verbosity_error()
     try:
@@ -142,7 +143,7 @@ class _NanoReader:
         return values
 
     def bytes(self, count: int) -> bytes:
-        """The next bytes."""
+        """The next `count` bytes."""
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -182,9 +183,7 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     SentenceTransformer(modules=modules, prompts=dict(PROMPTS), device="cpu").save_pretrained(
         str(folder), create_model_card=False
     )
-    for unneeded in bare.iterdir():
-        unneeded.unlink()
-    bare.rmdir()
+    shutil.rmtree(bare)
 
 
 def check_vector(folder: Path, known: PretrainedEncoder) -> None:
@@ -238,14 +237,14 @@ def _tensors(reader: _NanoReader) -> dict[str, NDArray[np.float32]]:
         name = reader.bytes(length).decode()
         kind, numbers, start, size = reader.numbers("BIQQ")
         stored = reader.data[start : start + size]
-        tensors[_bert_name(name)] = dequantised(stored)[:numbers] if kind == QUANTISED else np.frombuffer(stored, "<f4")
+        tensors[_bert_name(name)] = dequantise(stored)[:numbers] if kind == QUANTISED else np.frombuffer(stored, "<f4")
     return tensors
 
 
-def dequantised(stored: bytes) -> NDArray[np.float32]:
-    """The weights of blocks: scale · (number − 8); the low halves of the bytes are the first 16 weights, the high halves the last.
+def dequantise(stored: bytes) -> NDArray[np.float32]:
+    """The weights of blocks: scale · (number − 8); the low halves of the bytes are the first 16 weights, the high halves the last 16.
 
-    >>> dequantised(np.float16(0.5).tobytes() + bytes([0x98] * 16))[[0, 15, 16, 31]].tolist()
+    >>> dequantise(np.float16(0.5).tobytes() + bytes([0x98] * 16))[[0, 15, 16, 31]].tolist()
     [0.0, 0.0, 0.5, 0.5]
     """
     blocks = np.frombuffer(stored, np.uint8).reshape(-1, BLOCK_BYTES)

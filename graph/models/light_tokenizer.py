@@ -18,7 +18,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 class LightTokenizer:
-    """What serving uses of transformers' PreTrainedTokenizerFast, with the same results, for a folder of the catalogue.
+    """The part of transformers' PreTrainedTokenizerFast that serving uses, with the same results, for a folder of the catalogue.
 
     Its chat template may use Jinja's own filters and blocks only.
     """

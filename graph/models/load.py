@@ -11,12 +11,12 @@ from typing import Any
 from safetensors import SafetensorError
 
 from graph.errors import UserError
-from graph.models.checkpoint import another_base
+from graph.models.checkpoint import wrong_base
 from graph.text.prompting import special_token_pattern
 
 
 def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
-    """UserError for a tokenizer whose texts, end or padding have tokens without a row in the model; extra rows are harmless.
+    """UserError if a token that the tokenizer can produce, or its end or padding token, has no row in the model; extra rows are harmless.
 
     A special token without a row is accepted (Gemma 3 has one for images), because no text is tokenised to one.
     """
@@ -42,7 +42,7 @@ def vocabulary_rows(model: Any) -> int:
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
-"""The libraries' exceptions for files that are missing, truncated, or of another format than their names say."""
+"""The libraries' exceptions for files that are missing, truncated, or in a format other than their names say."""
 SHOWN_CHARS = 300
 
 
@@ -87,7 +87,7 @@ def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) ->
             model = PeftModel.from_pretrained(whole, folder, is_trainable=trainable)
         report = set_peft_model_state_dict(model, load_peft_weights(folder))
     except RuntimeError as problem:
-        raise another_base(folder, base, one_line(problem)) from None
+        raise wrong_base(folder, base, one_line(problem)) from None
     except UNREADABLE as problem:
         raise UserError(
             f"adapter {folder!r} cannot be loaded ({one_line(problem)})", "an adapter in safetensors", "save it again"
@@ -95,7 +95,7 @@ def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) ->
     missing = [name for name in report.missing_keys if ".default" in name]
     if missing or report.unexpected_keys:
         name = [*report.unexpected_keys, *missing][0]
-        raise another_base(folder, base, f"{len(missing)} of its weights are missing; {name} has no counterpart")
+        raise wrong_base(folder, base, f"{len(missing)} of its weights are missing; {name} has no counterpart")
     return model
 
 

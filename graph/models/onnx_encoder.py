@@ -13,7 +13,7 @@ from graph.types import Floats
 
 ABOUT, MODEL, TOKENIZER = "about.json", "model.onnx", "tokenizer.json"
 FORMAT = "modegraph encoder, onnx, 1"
-NEEDED = ("onnx", "onnxruntime", "onnxscript")
+REQUIRED_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 INPUT, OUTPUT = "input_ids", "vector"
 
 
@@ -39,7 +39,7 @@ class OnnxEncoder:
 
 
 def open_exported(fingerprint: str) -> OnnxEncoder | None:
-    """The export of the encoder with that fingerprint; None without a usable one, or without ONNX Runtime."""
+    """The export of the encoder with that fingerprint; None without a usable export, or without ONNX Runtime."""
     about = read_about(fingerprint)
     if about is None or not about["usable"] or find_spec("onnxruntime") is None:
         return None
@@ -52,7 +52,7 @@ def open_exported(fingerprint: str) -> OnnxEncoder | None:
 
 def can_export() -> bool:
     """Whether the libraries of the extra `fast` are installed."""
-    return all(find_spec(name) is not None for name in NEEDED)
+    return all(find_spec(name) is not None for name in REQUIRED_PACKAGES)
 
 
 def read_about(fingerprint: str) -> dict[str, Any] | None:

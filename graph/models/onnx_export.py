@@ -16,7 +16,7 @@ from graph.models.onnx_encoder import ABOUT, FORMAT, INPUT, MODEL, OUTPUT, TOKEN
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
 
-MOST_DIFFERENCE = 1e-5
+MAX_DIFFERENCE = 1e-5
 PROBES = (
     "Who?",
     "Which town on the coast had a ferry before the bridge of 1911 was built, and who paid for it?",
@@ -35,10 +35,10 @@ class SingleText(torch.nn.Module):
         self.features = dict(model.preprocess([PROBES[0]]))
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        filled = {INPUT: input_ids, "attention_mask": torch.ones_like(input_ids)}
+        inputs = {INPUT: input_ids, "attention_mask": torch.ones_like(input_ids)}
         if "token_type_ids" in self.features:
-            filled["token_type_ids"] = torch.zeros_like(input_ids)
-        vector: torch.Tensor = self.model({**self.features, **filled})["sentence_embedding"]
+            inputs["token_type_ids"] = torch.zeros_like(input_ids)
+        vector: torch.Tensor = self.model({**self.features, **inputs})["sentence_embedding"]
         return vector
 
 
@@ -55,12 +55,12 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         return
     say("preparing the encoder for questions (once, ten seconds)")
     try:
-        usable = can_be_used(model, tokenizer_file, scratch, prompt)
+        usable = export_and_compare(model, tokenizer_file, scratch, prompt)
         size = (scratch / MODEL).stat().st_size if usable else 0
         write_json(scratch / ABOUT, {"format": FORMAT, "usable": usable, "model_bytes": size})
         if not usable:
             (scratch / MODEL).unlink(missing_ok=True)
-            say("it cannot be exported with equal vectors: torch encodes its questions")
+            say("the encoder cannot be exported with equal vectors, so torch encodes the questions")
         rmtree(target, ignore_errors=True)
         scratch.rename(target)
     except OSError:  # The disk is full, or another process has put its own export there.
@@ -69,7 +69,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         rmtree(scratch, ignore_errors=True)
 
 
-def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
+def export_and_compare(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
     """Write the export into `folder`; True if that succeeds and its vectors equal those of the model's own `encode`."""
     try:
         write_export(model, tokenizer_file, folder)
@@ -82,7 +82,7 @@ def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path, 
 
 
 def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> None:
-    """Export the model into `folder` with torch, and its tokenizer."""
+    """Write the model, exported by torch, and its tokenizer into `folder`."""
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.max_seq_length)
@@ -108,4 +108,4 @@ def same_vectors(model: SentenceTransformer, folder: Path, prompt: str) -> bool:
     """Whether the export's vectors equal those of the model's own `encode` with that prompt, which its pooling may exclude."""
     exported: Any = OnnxEncoder(folder).encode([prompt + probe for probe in PROBES])
     expected = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
-    return exported.shape == expected.shape and bool(np.abs(exported - expected).max() < MOST_DIFFERENCE)
+    return exported.shape == expected.shape and bool(np.abs(exported - expected).max() < MAX_DIFFERENCE)

@@ -51,7 +51,7 @@ def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path
 def convert_to_openvino(gguf: Path, scratch: Path, model: PretrainedModel) -> None:
     """Write a GGUF file's model and tokenizer into the folder `openvino` of the scratch folder `scratch`.
 
-    UserError if its reply is not the expected one.
+    UserError if the model's reply is not the expected one.
     """
     from openvino_genai import GenerationConfig
 
@@ -73,10 +73,10 @@ def write_openvino(gguf: Path, scratch: Path, changes: MatrixChanges = MappingPr
 
     folder = scratch / OPENVINO_FOLDER
     folder.mkdir()
-    eight_bits = folder / "model.gguf"
-    requantise(gguf, eight_bits, changes)
-    pipeline = LLMPipeline(str(eight_bits), "CPU", enable_save_ov_model=True)
-    eight_bits.unlink()
+    q8_gguf = folder / "model.gguf"
+    requantise(gguf, q8_gguf, changes)
+    pipeline = LLMPipeline(str(q8_gguf), "CPU", enable_save_ov_model=True)
+    q8_gguf.unlink()
     return pipeline
 
 
@@ -130,12 +130,9 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
     architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     unsupported = [name for name in _UNSUPPORTED if config.get(name)]
-    if (
-        config.get("peft_type") != "LORA"
-        or config.get("bias", "none") != "none"
-        or unsupported
-        or architecture != "qwen2"
-    ):
+    if config.get("bias", "none") != "none":
+        unsupported.append("bias")
+    if config.get("peft_type") != "LORA" or unsupported or architecture != "qwen2":
         found = f"{adapter}: an adapter of {architecture} with {', '.join(unsupported) or config.get('peft_type')}"
         raise UserError(found, "plain LoRA on linear layers of a Qwen2 model", "use hf: instead of openvino:")
     scale = config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
@@ -152,7 +149,7 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
 
 
 def read_safetensors(file: Path) -> Mapping[str, NDArray[np.float32]]:
-    """The tensors of a file in float32, because NumPy has no bfloat16; UserError for any other number format."""
+    """The tensors of a file, converted to float32 because NumPy has no bfloat16; UserError for formats other than F32, F16 and BF16."""
     from safetensors import deserialize
 
     return {name: _float32(tensor, f"{file}: {name}") for name, tensor in deserialize(file.read_bytes())}  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ _DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s"
 
 
 class PostgresCalls:
-    """The table `calls` in the database of the index in a folder. UserError if it cannot be reached, and as in `check_schema`."""
+    """The table `calls` in the database of the index in a folder. UserError if the database cannot be reached, and as in `check_schema`."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)

@@ -17,7 +17,7 @@ FeedbackRow = tuple[str, str, str, int, str, str, str]
 
 
 class PostgresFeedback:
-    """The table `feedback` of the index in a folder; Unavailable if it cannot be reached, and as in `check_schema`."""
+    """The table `feedback` of the index in a folder; Unavailable if the database cannot be reached, and as in `check_schema`."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)

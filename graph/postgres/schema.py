@@ -36,13 +36,13 @@ def migrate(connection: Connection, database: str) -> None:
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         connection.execute(_TABLE)
-    run = _check_newest(connection, database)
+    newest = _check_newest(connection, database)
     for number, name in known_migrations().items():
-        if number > run:
+        if number > newest:
             script = files("graph").joinpath(f"postgres/migrations/{name}.sql")
             connection.execute(script.read_text(encoding="utf-8"))
             connection.execute("INSERT INTO migrations VALUES (%s, %s)", (number, name))
-    if run < max(known_migrations()):
+    if newest < max(known_migrations()):
         restart_keys(connection)
 
 
@@ -56,10 +56,10 @@ def restart_keys(connection: Connection) -> None:
 def check_schema(connection: Connection, database: str) -> None:
     """Unavailable when there is no index, or when its schema is not this version's; the error names the migration."""
     enter_schema(connection)
-    run, known = _check_newest(connection, database), known_migrations()
-    if run < max(known):
+    newest, known = _check_newest(connection, database), known_migrations()
+    if newest < max(known):
         remedy = "run a command that writes to the index, such as modegraph resume"
-        raise Unavailable(f"{database}: migration {known[run + 1]} has not been run", "every migration", remedy)
+        raise Unavailable(f"{database}: migration {known[newest + 1]} has not been run", "every migration", remedy)
 
 
 def _check_newest(connection: Connection, database: str) -> int:

@@ -50,7 +50,7 @@ class PostgresStore(Store):
         self._connection.execute("VACUUM (ANALYZE) " + ", ".join(f"{SCHEMA}.{table}" for table in TABLES))
 
     def put_reading(self, reading: Reading) -> None:
-        """Buffer the reading of a passage; all of a transaction are written when it ends."""
+        """Buffer the reading of a passage; all readings of a transaction are written when it ends."""
         self._readings.append(reading)
 
     def _begin(self) -> None:
@@ -63,10 +63,10 @@ class PostgresStore(Store):
         if not self._connection.server.closed:
             super()._undo()
 
-    def _committed(self) -> None:
+    def _after_commit(self) -> None:
         """Nothing to do: the server keeps its own log."""
 
-    def _finish(self) -> None:
+    def _before_commit(self) -> None:
         assert self._turn is not None
         with report_refusals(self._connection.dsn):
             if self._readings:
@@ -132,28 +132,28 @@ def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
     )
 
 
-def _put_occurrences(connection: Connection, found: Sequence[tuple[int, Occurrence]]) -> None:
+def _put_occurrences(connection: Connection, pairs: Sequence[tuple[int, Occurrence]]) -> None:
     """Insert (passage key, occurrence) pairs and their mentions, topics and facts; of equal rows the first is kept."""
-    propositions = _keys_of_texts(connection, "propositions", "text", "proposition", (each.text for _, each in found))
-    spellings = list(chain.from_iterable(each.entities for _, each in found))
+    propositions = _keys_of_texts(connection, "propositions", "text", "proposition", (each.text for _, each in pairs))
+    spellings = list(chain.from_iterable(each.entities for _, each in pairs))
     entities = _keys_of_texts(connection, "entities", "key", "entity", map(entity_key, spellings))
     topics = _keys_of_texts(
-        connection, "topics", "text", "topic", chain.from_iterable(each.topics for _, each in found)
+        connection, "topics", "text", "topic", chain.from_iterable(each.topics for _, each in pairs)
     )
 
     def entity(spelling: str) -> int:
         return entities[entity_key(spelling)]
 
-    keys = [int(str(key)) for (key,) in connection.execute(_NEXT_KEYS, (len(found),))]
-    keyed = [(key, passage, each) for key, (passage, each) in zip(keys, found, strict=True)]
+    keys = [int(str(key)) for (key,) in connection.execute(_NEXT_KEYS, (len(pairs),))]
+    keyed = [(key, passage, each) for key, (passage, each) in zip(keys, pairs, strict=True)]
     occurrences = ((key, propositions[each.text], passage, each.start, each.end) for key, passage, each in keyed)
     _copy_rows(connection, "occurrences", ("row", "proposition", "passage", "start", "end"), occurrences)
     mentions = {(key, entity(name)): name for key, _, each in keyed for name in reversed(each.entities)}
     _copy_rows(
-        connection, "mentions", ("occurrence", "entity", "spelling"), ((*at, name) for at, name in mentions.items())
+        connection, "mentions", ("occurrence", "entity", "spelling"), ((*pair, name) for pair, name in mentions.items())
     )
-    about = {(key, topics[topic]): None for key, _, each in keyed for topic in each.topics}
-    _copy_rows(connection, "occurrence_topics", ("occurrence", "topic"), about)
+    topic_rows = {(key, topics[topic]): None for key, _, each in keyed for topic in each.topics}
+    _copy_rows(connection, "occurrence_topics", ("occurrence", "topic"), topic_rows)
     facts = {
         (key, entity(fact.subject), fact.relation, entity(fact.object)): None
         for key, _, each in keyed

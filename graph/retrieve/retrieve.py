@@ -80,7 +80,7 @@ def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     """The evidence of `hierarchy` for a broad question, of `hops` for any other; the trace names the mode and the reason."""
     sign = broad_sign(index, query.text)
     mode: Mode = "hierarchy" if sign else "hops"
-    reason = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
+    reason = f"“{sign}” asks about the whole collection" if sign else "the question asks for something specific"
     evidence = DIRECT_STRATEGIES[mode](index, replace(query, model=None), settings)
     return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))
 

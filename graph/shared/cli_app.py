@@ -15,7 +15,7 @@ PANELS = (INDEXING, ASKING, DATA, TRAINING, EVALUATION, SETTINGS)
 """The groups of commands on the page of `modegraph --help`, in this order."""
 INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS = "Input", "Retrieval", "Model", "Output", "Limits"
 OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
-"""The groups of options on the page of a command, in this order; a command's own ones come before Output."""
+"""The groups of options on the page of a command, in this order; a command's own groups come before Output."""
 
 
 OTHER_WORDS = {
@@ -56,10 +56,10 @@ class Group(TyperGroup):
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as problem:
-            _tell(problem, ctx, self)
+            _raise_for_option(problem, ctx, self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As in typer, a command of two words first; UserError for an unknown command."""
+        """As in typer, but a command of two words has precedence; UserError for an unknown command."""
         if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
             return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
@@ -81,9 +81,9 @@ class Command(TyperCommand):
     settings: ClassVar[str] = ""
     """`module:Class` of the settings that --config and --set give, listed on the command's page."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """As in typer, with wrapped paragraphs in the description and arguments without their type."""
-        super().__init__(*given, **named)
+        super().__init__(*args, **kwargs)
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         for argument in self.params:
@@ -113,7 +113,7 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, spread(args, self.several))
         except typer.TyperException as problem:
-            _tell(problem, ctx, self)
+            _raise_for_option(problem, ctx, self)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The page, with the settings at its end."""
@@ -171,15 +171,15 @@ def _in_our_words(option: Any, panel: str | None = None) -> Any:
     return option
 
 
-def _tell(problem: typer.TyperException, ctx: Any, command: Any) -> NoReturn:
+def _raise_for_option(problem: typer.TyperException, ctx: Any, command: Any) -> NoReturn:
     """Raise a UserError that names the nearest option, if an option is unknown; any other problem is raised unchanged."""
     if not hasattr(problem, "possibilities"):
         raise problem
-    given = str(getattr(problem, "option_name", ""))
+    option = str(getattr(problem, "option_name", ""))
     known = [name for param in command.get_params(ctx) for name in param.opts if name.startswith("--")]
-    near, root = nearest(given, known), ctx.find_root()
+    near, root = nearest(option, known), ctx.find_root()
     expected = f"did you mean {near}?" if near else ""
-    if others := namesakes_with(given, root.command, ctx.info_name):
+    if others := namesakes_with(option, root.command, ctx.info_name):
         expected = f"did you mean {' or '.join(f'`{root.info_name} {name}`' for name in others)}?"
-    found = f"{words_of(ctx) or ctx.command_path}: no option {given}"
+    found = f"{words_of(ctx) or ctx.command_path}: no option {option}"
     raise UserError(found, expected, f"`{ctx.command_path} --help` lists the options") from None

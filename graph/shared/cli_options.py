@@ -16,9 +16,9 @@ MODES = get_args(Mode)
 SPEC = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, or a name of `modegraph models list`"
 
 
-def complete_mode(typed: str) -> list[str]:
-    """The modes that start with the typed text, for shell completion."""
-    return [mode for mode in MODES if mode.startswith(typed)]
+def complete_mode(incomplete: str) -> list[str]:
+    """The modes that start with the text typed so far, for shell completion."""
+    return [mode for mode in MODES if mode.startswith(incomplete)]
 
 
 def check_local(path: Path | None) -> Path | None:
@@ -189,7 +189,7 @@ Where = Annotated[
 _SELECTOR = typer.Option(
     metavar="NAME",
     rich_help_panel=RETRIEVAL,
-    help="What selects propositions: threshold, llm (calls --model), or a trained selector, as a folder or hub name; a selector of size hop reranks in hops. none: hops without its trained hop.",
+    help="What selects propositions: threshold, llm (calls --model), or a trained selector, as a folder or hub name; a selector of size hop reranks in mode hops. none: threshold, and no trained hop in mode hops.",
 )
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]
@@ -197,6 +197,7 @@ _RERANKER = typer.Option(
     metavar="NAME", rich_help_panel=RETRIEVAL, help="Cross-encoder that reranks the results, as a folder or hub name."
 )
 Reranker = Annotated[str, _RERANKER]
+SomeReranker = Annotated[str | None, _RERANKER]
 _VERIFIER = typer.Option(
     metavar="NAME",
     rich_help_panel=MODEL,
@@ -212,13 +213,12 @@ _UNSUPPORTED = typer.Option(
 )
 UnsupportedAs = Annotated[str, _UNSUPPORTED]
 SomeUnsupportedAs = Annotated[str | None, _UNSUPPORTED]
-SomeReranker = Annotated[str | None, _RERANKER]
 Abstain = Annotated[
     float | None,
     typer.Option(
         metavar="P",
         rich_help_panel=RETRIEVAL,
-        help="Answer “not in the documents”, without calling the model, if the documents do not cover the question with probability P or more; 1: never.",
+        help="Answer “not in the documents”, without calling the model, if the probability that the documents do not cover the question is at least P; 1: never.",
     ),
 ]
 

@@ -21,4 +21,4 @@ Mode = Literal[
 DEFAULT_MODE: Mode = "auto"
 """The mode where a user names none: the command line, training data, the server, MCP, Python."""
 ABSTAIN_AT = 0.9
-"""Questions are answered “not in the documents”, without a model, from this probability of absence on (graph/retrieve/absence.py)."""
+"""Questions with at least this probability of absence are answered “not in the documents”, without a model (graph/retrieve/absence.py)."""

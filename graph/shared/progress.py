@@ -48,8 +48,8 @@ def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
 
 def check_idle(folder: Path) -> None:
     """UserError if another process works in `folder`."""
-    under_way = read_progress(folder)
-    if under_way is not None and under_way.alive:
+    progress = read_progress(folder)
+    if progress is not None and progress.alive:
         raise UserError(f"{folder}: another process is working on it", "one at a time", "wait until it is done")
 
 
@@ -73,7 +73,7 @@ def read_progress(folder: Path) -> FolderProgress | None:
 
 
 def seconds_left(rows: list[dict[str, Any]]) -> float | None:
-    """The time for the remaining steps at the pace between the first row and the last; None without one.
+    """The time for the remaining steps at the pace between the first row and the last; None if there is no step between them.
 
     >>> seconds_left([{"at": 0.0, "step": 10, "of": 40}, {"at": 5.0, "step": 20, "of": 40}])
     10.0
@@ -87,7 +87,7 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
 
 
 def parsed_line(line: str) -> dict[str, Any] | None:
-    """The object in a line; None for a line that is being written."""
+    """The JSON object in a line; None if there is none, as in a line that is being written."""
     try:
         row = json.loads(line)
     except ValueError:

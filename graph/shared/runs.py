@@ -1,6 +1,6 @@
 """Training and evaluation runs below a folder, found by the files that they leave: state, figures, curves. Only these files are read; nothing is written.
 
-run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py);
+run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`; progress.jsonl: a run under way, or stopped (graph/shared/progress.py);
 log.jsonl and, of an unfinished run, the last checkpoint: the rows logged while training."""
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def find_runs(folder: Path) -> list[FoundRun]:
 def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
     """The run in a folder below `root`, or None. An unfinished run takes precedence over the files of an earlier one."""
     name = folder.relative_to(root).as_posix()
-    if PROGRESS in files and (under_way := read_progress(folder)) is not None:
-        return unfinished_run(name.removesuffix(PARTIAL), under_way, folder / PROGRESS)
+    if PROGRESS in files and (progress := read_progress(folder)) is not None:
+        return unfinished_run(name.removesuffix(PARTIAL), progress, folder / PROGRESS)
     for record, stage in TRAINING_RECORDS.items():
         if record in files:
             return read_record(folder / record, partial(training_run, name, stage, folder / record))
@@ -76,29 +76,29 @@ def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
     return None
 
 
-def read_record(file: Path, kind: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
-    """Parse a JSON record with `kind`; UserError for a file that is not the record its name promises."""
+def read_record(file: Path, parse: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
+    """The run in a JSON record, which `parse` reads; UserError for a file that is not the record its name promises."""
     try:
-        return kind(json.loads(file.read_text(encoding="utf-8")))
+        return parse(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         found = f"{file}: not the record of a run ({type(problem).__name__}: {problem})"
         raise UserError(found, "the file as it was written", "remove it, or run again") from None
 
 
-def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun:
+def unfinished_run(name: str, progress: FolderProgress, file: Path) -> FoundRun:
     """An unfinished run, from its progress."""
-    last = under_way.last
+    last = progress.last
     figures = {key: value for key, value in last.items() if key not in ("at", "step", "of")}
     return FoundRun(
         name=name,
-        stage=str(under_way.about.get("stage", "unknown")),
-        state="running" if under_way.alive else "stopped",
+        stage=str(progress.about.get("stage", "unknown")),
+        state="running" if progress.alive else "stopped",
         ended=file.stat().st_mtime,
-        settings=under_way.about.get("settings", {}),
+        settings=progress.about.get("settings", {}),
         figures=only_numbers(figures),
         step=last.get("step"),
         steps=last.get("of"),
-        seconds_left=under_way.seconds_left,
+        seconds_left=progress.seconds_left,
     )
 
 
@@ -125,7 +125,9 @@ def evaluation_run(name: str, folder: Path, report: Mapping[str, Any]) -> FoundR
         models = {policy["name"]: policy["source"] for policy in report["policies"]}
         settings = {key: report[key] for key in ("data", "split", "seed", "max_answer_tokens")} | {"models": models}
         means = {
-            f"{measure}, {policy}": mean for measure, of in report["measures"].items() for policy, mean in of.items()
+            f"{measure}, {policy}": mean
+            for measure, by_policy in report["measures"].items()
+            for policy, mean in by_policy.items()
         }
         return FoundRun(name, "compare", "finished", ended, settings, only_numbers(means))
     return None
@@ -178,22 +180,22 @@ def course_of(folder: Path, run: FoundRun) -> Course:
         for name, value in only_numbers(row).items():
             if (name == "loss" or name.startswith("eval_")) and not name.endswith(UNDRAWN) and "step" in row:
                 curves.setdefault(name, []).append((int(row["step"]), value))
-    measured = curves.get(BEST_BY, [])
-    best = max(measured, key=lambda point: point[1])[0] if len(measured) > 1 else None
-    return Course({name: points[:: 1 + len(points) // MOST_POINTS] for name, points in curves.items()}, best)
+    dev_points = curves.get(BEST_BY, [])
+    best = max(dev_points, key=lambda point: point[1])[0] if len(dev_points) > 1 else None
+    return Course({name: points[:: 1 + (len(points) - 1) // MOST_POINTS] for name, points in curves.items()}, best)
 
 
 def logged_rows(folder: Path, run: FoundRun) -> Iterable[Mapping[str, Any]]:
     """The rows that a run logged, in order."""
-    made = folder / run.name
+    run_folder = folder / run.name
     if run.state == "finished":
-        return rows_of(made / LOG, folder)
-    partial_made = made if run.name == "." else made.with_name(made.name + PARTIAL)
-    made = partial_made if (partial_made / PROGRESS).exists() else made
-    states = sorted(made.glob(STATES), key=lambda file: int(file.parent.name.rpartition("-")[2]))
-    rows = states_rows(states[-1], folder) if states else []
+        return rows_of(run_folder / LOG, folder)
+    partial_folder = run_folder if run.name == "." else run_folder.with_name(run_folder.name + PARTIAL)
+    run_folder = partial_folder if (partial_folder / PROGRESS).exists() else run_folder
+    states = sorted(run_folder.glob(STATES), key=lambda file: int(file.parent.name.rpartition("-")[2]))
+    rows = checkpoint_rows(states[-1], folder) if states else []
     last = max((row["step"] for row in rows if "step" in row), default=-1)
-    return [*rows, *(row for row in rows_of(made / PROGRESS, folder) if row.get("step", -1) > last)]
+    return [*rows, *(row for row in rows_of(run_folder / PROGRESS, folder) if row.get("step", -1) > last)]
 
 
 def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
@@ -204,7 +206,7 @@ def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
     return [row for line in lines if (row := parsed_line(line)) is not None]
 
 
-def states_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:
+def checkpoint_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:
     """The rows in a checkpoint; none if it is incomplete or outside `root`."""
     try:
         if not file.resolve().is_relative_to(root.resolve()):

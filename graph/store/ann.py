@@ -1,7 +1,7 @@
 """Approximate nearest neighbours (ANN) of the vectors of one segment: a faiss inverted file (IVF, 8 bits per number), next to the segment.
 
-Vectors are in lists around centroids; a search probes the lists nearest to the query. How many is chosen when the file is built: the
-smallest number with which a sample of the vectors reaches a recall of RECALL_AIMED. A search returns candidates, which the caller ranks by exact cosine.
+Vectors are in lists around centroids; a search probes the lists nearest to the query. Their number is chosen when the file is built: the
+smallest number with which a sample of the vectors reaches a recall of TARGET_RECALL. A search returns candidates, which the caller ranks by exact cosine.
 
 Legend: R rows of a segment, Q queries, K results of each, X compared rows, L lists, D dimensions.
 """
@@ -29,9 +29,9 @@ TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 ADDED_ROWS = 8_192
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
 """Rows whose recall is measured, and the number of nearest neighbours it is measured on."""
-RECALL_AIMED, LEAST_RECALL = 0.99, 0.98
+TARGET_RECALL, LEAST_RECALL = 0.99, 0.98
 MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
-"""At most a quarter of the lists, or 64 if that is more, is probed for few nearest neighbours."""
+"""At most a quarter of the lists, or 64 if that is more, is probed when few nearest neighbours are requested."""
 LIST_OVERSAMPLING = 4
 """The probed lists hold on average at least this many times the requested rows."""
 SPARE = 100
@@ -69,12 +69,12 @@ class Ann:
         return found_QK
 
 
-_OPENED: "WeakValueDictionary[Path, Ann]" = WeakValueDictionary()
+_OPEN_INDEXES: "WeakValueDictionary[Path, Ann]" = WeakValueDictionary()
 
 
 def open_ann(file: Path, probes: int, recall: float) -> Ann:
     """The ANN index in a file, shared by all open generations: its bytes are checked once, at the first search."""
-    return _OPENED.setdefault(file, Ann(file, probes, recall))
+    return _OPEN_INDEXES.setdefault(file, Ann(file, probes, recall))
 
 
 def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
@@ -121,14 +121,14 @@ def training_rows(rows: int, lists: int) -> Ints:
 
 def train_lists(inverted: Any, sample_SD: Floats) -> None:
     """Train the centroids of an inverted file by k-means, with a fixed seed."""
-    means = inverted.cp
-    means.niter, means.spherical, means.min_points_per_centroid = TRAINING_ROUNDS, True, 1
-    means.max_points_per_centroid = TRAINED_PER_LIST
+    parameters = inverted.cp
+    parameters.niter, parameters.spherical, parameters.min_points_per_centroid = TRAINING_ROUNDS, True, 1
+    parameters.max_points_per_centroid = TRAINED_PER_LIST
     inverted.train(sample_SD)
 
 
 def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float]:
-    """The smallest power of two of probed lists with a recall of at least RECALL_AIMED on a sample, or else the maximum; and that recall."""
+    """The smallest power of two of lists to probe for a recall of at least TARGET_RECALL on a sample, or else the maximum; and its recall."""
     rows_Q = _spread(len(vectors_RD), SAMPLED_ROWS)
     query_QD = as_float32(vectors_RD[rows_Q])
     nearest_QK, cosines_QK = _nearest(vectors_RD, rows_Q, query_QD)
@@ -137,16 +137,19 @@ def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float
     most = min(inverted.nlist, max(ALWAYS_PROBED, inverted.nlist // MOST_PROBED_SHARE))
     ranks_QK = _ranks_of_lists(inverted, vectors_RD, query_QD, nearest_QK, most)
     for probes in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:
-        if probes < most and np.mean(ranks_QK < _lists_to_probe(inverted, MEASURED_NEAREST + 1, probes)) < RECALL_AIMED:
+        if (
+            probes < most
+            and np.mean(ranks_QK < _lists_to_probe(inverted, MEASURED_NEAREST + 1, probes)) < TARGET_RECALL
+        ):
             continue
         recall = _recall(inverted, vectors_RD, rows_Q, query_QD, cosines_QK.min(axis=1), probes)
-        if recall >= RECALL_AIMED:
+        if recall >= TARGET_RECALL:
             break
     return probes, round(recall, 4)
 
 
 def _nearest(vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats) -> tuple[Ints, Floats]:
-    """The MEASURED_NEAREST rows nearest to each sampled row, without itself, and their cosines, by exact search: [Q, K], unordered."""
+    """The MEASURED_NEAREST rows nearest to each sampled row, other than the row itself, and their cosines, by exact search: [Q, K], unordered."""
     count, start = min(MEASURED_NEAREST, len(vectors_RD) - 1), 0
     found_QK, cosines_QK = np.zeros((len(rows_Q), 0), np.int64), np.zeros((len(rows_Q), 0), np.float32)
     for batch_BD in batches(vectors_RD, ADDED_ROWS):

@@ -102,7 +102,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     """The arrays of a manifest (None: the current one) as `kind`, memory-mapped. Moved columns are assembled when first read; if `moved`, they
     stay unassembled, as texts and fields of type `Block` always do.
 
-    UserError naming a file that is missing or truncated. `check_arrays` checks the bytes.
+    UserError if a file is missing or truncated. `check_arrays` checks the bytes.
     """
     manifest = manifest or read_manifest(folder)
     check_files(folder, manifest)
@@ -145,17 +145,17 @@ def load_field(folder: Path, name: str, kind: Any) -> Any:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """UserError naming a file of a generation that is missing or truncated."""
+    """UserError if a file of a generation is missing or truncated."""
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
             raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", f"run: modegraph repair {folder}")
 
 
-def check_arrays(folder: Path, manifest: Manifest, but: str = "") -> None:
-    """UserError when a file of the arrays, or of their base, has a changed byte; segments, and files in a folder named `but`, are not checked."""
+def check_arrays(folder: Path, manifest: Manifest, skipped_folder: str = "") -> None:
+    """UserError when a file of the arrays, or of their base, has a changed byte; segments, and files in `skipped_folder`, are not checked."""
     for file, facts in files_in(folder, manifest).items():
-        if file.parent.name != but and not has_sum(file, facts["checksum"]):
+        if file.parent.name != skipped_folder and not has_sum(file, facts["checksum"]):
             found = f"{file}: a changed byte"
             raise UserError(found, "the file as it was written", f"run: modegraph repair {folder}")
 

@@ -54,7 +54,7 @@ class TermColumns:
     term_texts: Strings
     """Every term of every passage (graph/text/bm25.py), sorted."""
     term_count_WP: Block
-    """How often each term occurs in each passage; `taken` gives the rows of some terms."""
+    """How often each term occurs in each passage; `take_rows` gives the rows of some terms."""
     term_passages_W: Ints
     """In how many passages each term occurs."""
     passage_terms_P: Ints

@@ -1,4 +1,4 @@
-"""database.json in an index's folder: how to connect to the PostgreSQL database that holds the index's rows, without a password.
+"""database.json in an index's folder: how to connect, without a password, to the PostgreSQL database that holds the index's rows.
 
 Arrays, segments and the manifest stay in the folder, where readers on every machine find them.
 """

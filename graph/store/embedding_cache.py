@@ -1,6 +1,6 @@
 """Vectors by id: each text of an index is encoded only once, even if a run is killed.
 
-New vectors are stored as the encoder returns them, one file per batch, renamed into place, until the next generation contains them; a run
+New vectors are stored as soon as the encoder returns them, one file per batch, renamed into place, until the next generation contains them; a run
 that is killed loses at most one batch. The folder may also contain segments recovered from a damaged index."""
 
 import os
@@ -76,7 +76,7 @@ class PendingVectors:
         self._add(file, _open_batch(file)[0])
 
     def take(self, ids: IdBytes, dtype: np.dtype[Any]) -> StoredVectors:
-        """The vectors [N, D] of at least one id; all ids must be stored. float16 rounds them.
+        """The vectors [N, D] of one or more ids, all of them stored; a `dtype` of float16 rounds the vectors.
 
         Reads file by file, so only one batch at a time is in memory.
         """
@@ -124,7 +124,7 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 BATCH_TEXTS = 256
 """Texts encoded between two commits: the most that a crash loses."""
 MOST_IN_MEMORY = 262_144
-"""The most new vectors in memory: half a gigabyte with 384 dimensions."""
+"""The most new vectors in memory: 0.4 GB with 384 dimensions."""
 
 VectorKind = Literal["passages", "propositions", "entities", "summaries"]
 
@@ -155,22 +155,22 @@ class EmbeddingCache:
 
         `merge` maps the rows of the last generation to the current ones, if known.
         """
-        known = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
+        last = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
         new = np.arange(len(ids)) if merge is None else merge.inserted_K
         last_K = self._find(kind, ids_at(ids, new))
         unknown = new[last_K < 0]
         self._encode_missing(kind, ids, texts, unknown)
-        if known is None:
+        if last is None:
             return self._new_vectors(kind, ids_at(ids, unknown))
         row_K = np.empty(len(new), np.int64)
-        row_K[last_K >= 0] = known.row_N[last_K[last_K >= 0]]
-        row_K[last_K < 0] = known.starts[-1] + np.arange(len(unknown))
+        row_K[last_K >= 0] = last.row_N[last_K[last_K >= 0]]
+        row_K[last_K < 0] = last.starts[-1] + np.arange(len(unknown))
         added = self._new_vectors(kind, ids_at(ids, unknown)).segments if len(unknown) else ()
-        moved = row_K if merge is None or not merge.previous_count else moved_numbers(known.row_N, merge, row_K)
-        return Vectors((*known.segments, *added), moved)
+        moved = row_K if merge is None or not merge.previous_count else moved_numbers(last.row_N, merge, row_K)
+        return Vectors((*last.segments, *added), moved)
 
     def _encode_missing(self, kind: VectorKind, ids: Texts, texts: Texts, unknown: Ints) -> None:
-        """Encode the texts in rows without a pending vector."""
+        """Encode the texts of the rows without a pending vector."""
         unknown_ids = ids_at(ids, unknown)
         is_missing = ~self._pending.has(unknown_ids)
         missing, missing_ids = unknown[is_missing], unknown_ids[is_missing]

@@ -26,9 +26,9 @@ def as_float32(stored: StoredVectors) -> Floats:
     if stored.dtype == np.float32:
         return np.asarray(stored, np.float32)
     bits = np.asarray(np.ascontiguousarray(stored).view(np.uint16), np.uint32)
-    moved = ((bits & 0x8000) << 16 | (bits & 0x7FFF) << 13).view(np.float32)
-    moved *= np.float32(2.0**112)
-    return moved.reshape(stored.shape)
+    shifted = ((bits & 0x8000) << 16 | (bits & 0x7FFF) << 13).view(np.float32)
+    shifted *= np.float32(2.0**112)
+    return shifted.reshape(stored.shape)
 
 
 def batches(stored_RD: StoredVectors, rows: int) -> Iterator[Floats]:
@@ -39,7 +39,7 @@ def batches(stored_RD: StoredVectors, rows: int) -> Iterator[Floats]:
 
 
 def gathered(stored_RD: StoredVectors, row_X: Ints, rows: int) -> Floats:
-    """The vectors of many rows as float32. Of a memory-mapped file, only the pages of `rows` of them stay in memory."""
+    """The vectors of many rows as float32. Of a memory-mapped file, only the pages of `rows` vectors at a time stay in memory."""
     result = np.empty((len(row_X), stored_RD.shape[1]), np.float32)
     for start in range(0, len(row_X), rows):
         result[start : start + rows] = as_float32(stored_RD[row_X[start : start + rows]])

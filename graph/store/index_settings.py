@@ -29,7 +29,7 @@ class IndexSettings(Settings):
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
         "later",
-        description="carry communities and their summaries over edits until a tenth of the passages has changed, or compact (later); or recompute them at each edit (now)",
+        description="carry communities and their summaries over edits until a tenth of the passages has changed or the index is compacted (later), or recompute them at each edit (now)",
     )
     merge_factor: int = Field(
         8,

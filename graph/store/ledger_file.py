@@ -21,8 +21,8 @@ CREATE TABLE calls (
 """
 CallRow = tuple[str, str, str, int, int, str, int | None]
 """A row: key, model, text, prompt tokens, completion tokens, hash, microseconds."""
-SET_ASIDE = ".damaged"
-"""Suffix of a damaged ledger, followed by a number from the second one on."""
+DAMAGED_SUFFIX = ".damaged"
+"""Suffix of a damaged ledger, followed by a number from the second on."""
 ILLEGIBLE = "SQLite cannot read it"
 _DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """SQLite's error codes for a file that is no database, or has damaged pages or another schema."""
@@ -39,12 +39,12 @@ def row_hash(
 def is_intact(row: CallRow) -> bool:
     """Whether a row is unchanged since it was written; damage may also have changed the types of its values."""
     key, model, text, prompt_tokens, completion_tokens, stored_hash, microseconds = row
-    has_types = [type(value) for value in row[:5]] == [str, str, str, int, int]
-    return has_types and stored_hash == row_hash(key, model, text, prompt_tokens, completion_tokens, microseconds)
+    types_match = [type(value) for value in row[:5]] == [str, str, str, int, int]
+    return types_match and stored_hash == row_hash(key, model, text, prompt_tokens, completion_tokens, microseconds)
 
 
 def decode(data: bytes) -> str:
-    """A text column, with invalid bytes replaced; the hash of its row detects them."""
+    """The text of a value, with invalid bytes replaced; the hash of its row detects them."""
     return data.decode("utf-8", "replace")
 
 
@@ -53,8 +53,8 @@ def is_damage(problem: sqlite3.Error) -> bool:
     return getattr(problem, "sqlite_errorcode", 0) & 0xFF in _DAMAGE_CODES
 
 
-def is_cut(file: Path) -> bool:
-    """Whether a file is shorter than its header says (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the other rows.
+def is_truncated(file: Path) -> bool:
+    """Whether a file is shorter than its header says (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the rows in the pages that are left.
 
     Also true for a moment while another process folds its write-ahead log.
     """
@@ -74,14 +74,14 @@ def fold_ledger(folder: Path) -> None:
 
 
 def renew_ledger(ledger: Path) -> str:
-    """Rename a damaged ledger and its write-ahead log, and start a new one; return a message. Damaged ledgers renamed earlier stay."""
+    """Rename a damaged ledger and its write-ahead log, and start a new one with its sound rows; return a message. Damaged ledgers renamed earlier stay."""
     rows = _sound_rows(ledger)
     partial = Path(f"{ledger}.partial")
     partial.unlink(missing_ok=True)
     with report_full_disk(ledger), closing(sqlite3.connect(partial)) as database, database:
         database.execute(LEDGER_TABLE)
         database.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
-    names = (f"{ledger}{SET_ASIDE}{number if number > 1 else ''}" for number in count(1))
+    names = (f"{ledger}{DAMAGED_SUFFIX}{number if number > 1 else ''}" for number in count(1))
     target = next(name for name in names if not Path(name).exists())
     for suffix in ("-wal", "-shm", ""):
         if (file := Path(f"{ledger}{suffix}")).exists():

@@ -64,7 +64,7 @@ def _ticket(folder: Path) -> Iterator[int]:
 
 
 def _writer_before(folder: Path, number: int) -> str:
-    """The process of the lowest locked ticket below `number`, "" if there is none; unlocked ones are deleted."""
+    """The process of the lowest locked ticket below `number`, "" if there is none; unlocked tickets before it are deleted."""
     with _tickets_locked(folder):
         for earlier in sorted(_ticket_numbers(folder)):
             if earlier >= number:

@@ -111,7 +111,7 @@ def generation_of(folder: Path) -> int | None:
 
 def names_in(manifest: Manifest) -> list[str]:
     """The names of the folders, segments and ANN indexes of a generation."""
-    segments = (name for named in manifest.segments.values() for name in named)
+    segments = (name for sizes_by_name in manifest.segments.values() for name in sizes_by_name)
     folders = [manifest.arrays] if manifest.base is None else [manifest.arrays, manifest.base.arrays]
     return [*folders, *segments, *(facts["file"] for facts in manifest.ann.values())]
 
@@ -119,9 +119,9 @@ def names_in(manifest: Manifest) -> list[str]:
 def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
     """Every file of a generation, with its expected size in bytes."""
     arrays = {file: int(facts["bytes"]) for file, facts in files_in(folder, manifest).items()}
-    named = [each for segments in manifest.segments.values() for each in segments.items()]
-    named += [(facts["file"], facts["bytes"]) for facts in manifest.ann.values()]
-    return arrays | {folder / SEGMENTS / name: count for name, count in named}
+    others = [each for segments in manifest.segments.values() for each in segments.items()]
+    others += [(facts["file"], facts["bytes"]) for facts in manifest.ann.values()]
+    return arrays | {folder / SEGMENTS / name: count for name, count in others}
 
 
 def files_in(folder: Path, manifest: Manifest) -> dict[Path, dict[str, Any]]:

@@ -1,10 +1,10 @@
 """The rows of an index, its single source of truth. Arrays, graph blocks and vectors are derived from them (graph/build/derive.py).
 
-They are in index.sqlite (graph/store/sqlite.py) or in PostgreSQL (graph/postgres/store.py).
+The rows are in index.sqlite (graph/store/sqlite.py) or in PostgreSQL (graph/postgres/store.py).
 
 Tables: documents → passages → occurrences (one proposition at one position of a text) → mentions (an entity in an occurrence), topics and
-facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared by occurrences, and deleted with the last
-one. Ids are content hashes (graph/shared/ids.py).
+facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared by occurrences, and deleted with
+their last occurrence. Ids are content hashes (graph/shared/ids.py).
 """
 
 import json
@@ -21,16 +21,21 @@ from graph.types import Document, Passage
 AMONG = "IN (SELECT value FROM json_each(?))"
 """SQL condition: is one of a list, which is passed as JSON."""
 _SHARED = (
-    ("propositions", "SELECT proposition FROM held", "occurrences", "proposition"),
-    ("entities", "SELECT entity FROM mentions JOIN held USING (occurrence)", "mentions", "entity"),
-    ("topics", "SELECT topic FROM occurrence_topics JOIN held USING (occurrence)", "occurrence_topics", "topic"),
+    ("propositions", "SELECT proposition FROM doc_occurrences", "occurrences", "proposition"),
+    ("entities", "SELECT entity FROM mentions JOIN doc_occurrences USING (occurrence)", "mentions", "entity"),
+    (
+        "topics",
+        "SELECT topic FROM occurrence_topics JOIN doc_occurrences USING (occurrence)",
+        "occurrence_topics",
+        "topic",
+    ),
 )
-"""Shared tables: the rows that the occurrences `held` refer to, and the table and column that refer to the table."""
+"""Shared tables: a query for the rows that the occurrences of a document refer to, and the table and column that refer to the shared table."""
 
 
-def document_hash(document: Document, read_from: str) -> str:
-    """The hash by which a changed document is detected: of its content and metadata, and `read_from`."""
-    parts = (document.source, document.title, document.text, metadata_text(document), read_from)
+def document_hash(document: Document, input_hash: str) -> str:
+    """The hash by which a changed document is detected: of its content and metadata, and `input_hash`."""
+    parts = (document.source, document.title, document.text, metadata_text(document), input_hash)
     return content_id("document", *parts)
 
 
@@ -83,11 +88,11 @@ class Store(ABC):
         self._connection.execute("ROLLBACK")
 
     @abstractmethod
-    def _finish(self) -> None:
+    def _before_commit(self) -> None:
         """Hook before a transaction is committed."""
 
     @abstractmethod
-    def _committed(self) -> None:
+    def _after_commit(self) -> None:
         """Hook after a transaction is committed."""
 
     def count(self, table: str) -> int:
@@ -100,12 +105,12 @@ class Store(ABC):
         self._begin()
         try:
             yield
-            self._finish()
+            self._before_commit()
         except BaseException:
             self._undo()
             raise
         self._connection.execute("COMMIT")
-        self._committed()
+        self._after_commit()
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """The rows of a SELECT, streamed."""
@@ -143,12 +148,12 @@ class Store(ABC):
     def _note_change(self, source: str) -> None:
         self._connection.execute("INSERT INTO changed VALUES (?) ON CONFLICT DO NOTHING", (source,))
 
-    def put_document(self, document: Document, read_from: str = "") -> bool:
+    def put_document(self, document: Document, input_hash: str = "") -> bool:
         """Add or replace a document, to be extracted; False if an identical one exists.
 
-        `read_from` identifies the other inputs of its extraction (graph/build/read_passages.py).
+        `input_hash` identifies the other inputs of its extraction (graph/build/read_passages.py).
         """
-        content = document_hash(document, read_from)
+        content = document_hash(document, input_hash)
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
         if known is not None and known[0] == content:
             return False
@@ -165,10 +170,10 @@ class Store(ABC):
         """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` deletes what no occurrence refers to."""
         self._note_change(source)
         for table, query, _, _ in _SHARED:
-            held = """WITH held AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o JOIN passages p ON p.row = o.passage
-                WHERE p.source = ?)"""
+            occurrences = """WITH doc_occurrences AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o
+                JOIN passages p ON p.row = o.passage WHERE p.source = ?)"""
             self._maybe_orphaned[table].update(
-                int(row) for (row,) in self._connection.execute(f"{held} {query}", (source,))
+                int(row) for (row,) in self._connection.execute(f"{occurrences} {query}", (source,))
             )
         return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
 

@@ -31,10 +31,10 @@ class BlockSums:
         """The current checksums of a file."""
         return cls(0, ()).updated(file, ())
 
-    def updated(self, file: Path, written: Iterable[int]) -> "BlockSums":
-        """The current checksums of the file, if only the blocks `written`, the last known one and later ones have changed."""
+    def updated(self, file: Path, written_blocks: Iterable[int]) -> "BlockSums":
+        """The current checksums of the file, if only `written_blocks`, the last known block and later blocks have changed."""
         count = -(-file.stat().st_size // BLOCK_BYTES)
-        changed = {*written, *range(max(0, len(self.blocks) - 1), count)}
+        changed = {*written_blocks, *range(max(0, len(self.blocks) - 1), count)}
         old = dict(enumerate(self.blocks[:count]))
         new = {block: _block_sum(file, block, BLOCK_BYTES) for block in changed if block < count}
         return BlockSums(file.stat().st_size, tuple((old | new)[block] for block in range(count)))
@@ -76,22 +76,24 @@ class Sealing:
     """Records which pages of index.sqlite a writer is about to write, if the file was sealed by blocks."""
 
     def __init__(self, folder: Path, before: BlockSums | None) -> None:
-        self._file, self.before, self._written = folder / SQLITE_FILE, before, set[int]()
+        self._file, self.before, self._written_blocks = folder / SQLITE_FILE, before, set[int]()
         self.found_damage = False
 
     def write(self, pages: Iterable[int], page_bytes: int) -> None:
-        """Record pages (from 1) before they are written. UserError if one has changed since the last run, as a new seal would hide the damage."""
+        """Record pages (numbered from 1) before they are written. UserError if one has changed since the last run, as a new seal would hide the damage."""
         if self.before is None:
             return
-        blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written
+        blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written_blocks
         if not self.before.match(self._file, blocks):
             self.found_damage = True
             raise _damage_error(self._file)
-        self._written |= blocks
+        self._written_blocks |= blocks
 
     def now(self) -> BlockSums:
         """The current checksums of the file."""
-        return BlockSums.of(self._file) if self.before is None else self.before.updated(self._file, self._written)
+        return (
+            BlockSums.of(self._file) if self.before is None else self.before.updated(self._file, self._written_blocks)
+        )
 
 
 @contextmanager
@@ -119,7 +121,9 @@ def _sealed_sums(folder: Path) -> BlockSums | None:
 
 
 def check_seal(folder: Path) -> SealState:
-    """Whether index.sqlite is unchanged since the last finished run; "illegible" when the seal itself has a changed byte."""
+    """Compare index.sqlite with its seal: "intact" if unchanged since the last finished run, else "damaged"; "unfinished" without a seal,
+    "illegible" if the seal itself has a changed byte.
+    """
     if not (folder / SEAL).exists():
         return "unfinished"
     sealed = _sealed_sums(folder)

@@ -60,7 +60,7 @@ CREATE INDEX passages_by_reader ON passages (reader, dropped);
 
 
 class Sealing(Protocol):
-    """Receives the pages of the file (from 1) that are about to be written, and the bytes of a page."""
+    """Receives the numbers (from 1) of the pages of the file that are about to be written, and the size of a page in bytes."""
 
     def write(self, pages: Iterable[int], page_bytes: int) -> None: ...
 
@@ -114,10 +114,10 @@ class SqliteStore(Store):
     def _begin(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
 
-    def _finish(self) -> None:
+    def _before_commit(self) -> None:
         """Do nothing: rows are written immediately."""
 
-    def _committed(self) -> None:
+    def _after_commit(self) -> None:
         if self._sealing is not None and self._log.exists() and self._log.stat().st_size > MOST_LOGGED_BYTES:
             self._fold()
 
@@ -136,7 +136,7 @@ class SqliteStore(Store):
 
 
 def _pages_in(log: Path) -> tuple[list[int], int]:
-    """The pages in SQLite's write-ahead log, and the bytes of a page (https://sqlite.org/fileformat.html, section 4)."""
+    """The pages in SQLite's write-ahead log, and the size of a page in bytes (https://sqlite.org/fileformat.html, section 4)."""
     if not log.exists() or log.stat().st_size <= _LOG_HEAD_BYTES:
         return [], 0
     head = np.fromfile(log, ">u4", _LOG_HEAD_BYTES // 4)

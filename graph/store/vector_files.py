@@ -19,27 +19,27 @@ from graph.types import Ints
 def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, compact: bool = False) -> Vectors:
     """The same vectors, all of them in files: those in memory are written to a new segment, in order.
 
-    The vectors of `segments_to_merge` and of fresh segments go into it too; if `compact`, all vectors go into one segment, in order. UserError
-    when a segment to be rewritten is damaged.
+    The new segment, if there is one, also gets the vectors of `segments_to_merge` and of fresh segments; if `compact`, all vectors go into one
+    segment, in order. UserError when a segment to be rewritten is damaged.
     """
     rows_S = [len(segment.ids_R) for segment in vectors.segments]
     live_S = vectors.live_S.tolist()
     new = {place for place, segment in enumerate(vectors.segments) if not segment.name or segment.fresh}
     in_files = all(segment.name for segment in vectors.segments)
     if compact:
-        again = set() if vectors.is_one_segment and in_files else set(range(len(rows_S)))
+        to_rewrite = set() if vectors.is_one_segment and in_files else set(range(len(rows_S)))
     else:
-        again = segments_to_merge(rows_S, live_S, new, merge_factor)
-        again |= new if again or not in_files else set()
-    unchanged = [place for place in range(len(rows_S)) if place not in again]
+        to_rewrite = segments_to_merge(rows_S, live_S, new, merge_factor)
+        to_rewrite |= new if to_rewrite or not in_files else set()
+    unchanged = [place for place in range(len(rows_S)) if place not in to_rewrite]
     segments = [vectors.segments[place] for place in unchanged]
     end = sum(rows_S[place] for place in unchanged)
-    if again == new and unchanged == list(range(len(unchanged))):
+    if to_rewrite == new and unchanged == list(range(len(unchanged))):
         rows_R, row_N = appended(vectors.row_N, end)
     else:
         rows_R, row_N = _renumbered(vectors, unchanged)
     if len(rows_R) or not unchanged:
-        for place in again - new:
+        for place in to_rewrite - new:
             if live_S[place]:
                 check_segment(folder, vectors.segments[place].name)
         segments.append(write_segment(folder, field, vectors.ids(rows_R), lambda part: vectors.stored(rows_R[part])))
@@ -70,7 +70,7 @@ def with_ann(folder: Path, vectors: Vectors, ann_rows: int, merge_factor: int, c
     return Vectors(tuple(segments), vectors.row_N)
 
 
-def has_ann_due(vectors: Vectors, ann_rows: int, merge_factor: int) -> bool:
+def ann_is_current(vectors: Vectors, ann_rows: int, merge_factor: int) -> bool:
     """Whether exactly the segments of `segments_to_index` have an ANN index."""
     due = segments_to_index([len(segment.ids_R) for segment in vectors.segments], len(vectors), ann_rows, merge_factor)
     return due == {place for place, segment in enumerate(vectors.segments) if segment.ann is not None}
@@ -88,21 +88,23 @@ def segments_to_merge(
     """The segments to rewrite, besides the `new` ones: those with more than half of their rows deleted, and those smaller than `merge_factor`
     times the rows to write, once there are `merge_factor` of them, counting the one being written.
 
-    So about `merge_factor` segments of each order of magnitude remain.
+    So at most about `merge_factor` segments of each order of magnitude remain.
 
     >>> segments_to_merge([100, 1, 1, 1], [100, 1, 1, 1], {3}, 3), segments_to_merge([100, 8], [49, 8], set(), 3)
     ({1, 2}, {0})
     """
-    again = {
+    to_rewrite = {
         place for place, (rows, live) in enumerate(zip(rows_S, live_S, strict=True)) if 2 * live < rows or not live
     }
-    again -= set(new)
-    while written := sum(live_S[place] for place in again.union(new)):
-        near = {place for place, rows in enumerate(rows_S) if rows < merge_factor * written} - again - set(new)
-        if len(near) + 1 < merge_factor:
+    to_rewrite -= set(new)
+    while rows_to_write := sum(live_S[place] for place in to_rewrite.union(new)):
+        small = (
+            {place for place, rows in enumerate(rows_S) if rows < merge_factor * rows_to_write} - to_rewrite - set(new)
+        )
+        if len(small) + 1 < merge_factor:
             break
-        again |= near
-    return again
+        to_rewrite |= small
+    return to_rewrite
 
 
 def segments_to_index(rows_S: Sequence[int], live: int, ann_rows: int, merge_factor: int) -> set[int]:

@@ -38,7 +38,7 @@ class Segment:
     name: str = ""
     ann: Ann | None = None
     fresh: bool = False
-    """Whether it is in a file but not yet part of a generation."""
+    """Whether the segment is in a file but not yet part of a generation."""
 
 
 def open_segment(file: Path) -> Segment:
@@ -100,7 +100,7 @@ def _map_array(opened: Any) -> Any:
 @dataclass(frozen=True)
 class Vectors:
     """A matrix float32[N, D] of vectors in segments, used like a read-only array: `vectors @ query`, `vectors[rows]`, `len`, `shape`.
-    `numpy.asarray` copies it if it has several segments or is stored as float16.
+    `numpy.asarray` copies it unless its rows are all those of one float32 segment, in order.
     """
 
     segments: tuple[Segment, ...]
@@ -124,8 +124,9 @@ class Vectors:
     @cached_property
     def is_one_segment(self) -> bool:
         """Whether the rows are all those of a single segment, in its order."""
-        moved = isinstance(self.row_N, MovedNumbers) or len(self.segments) != 1
-        return not moved and np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
+        if isinstance(self.row_N, MovedNumbers) or len(self.segments) != 1:
+            return False
+        return np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
 
     @cached_property
     def starts(self) -> Ints:
@@ -179,7 +180,7 @@ class Vectors:
             release_memory(segment.vectors_RD)
 
     def candidates(self, query_QD: Floats, count: int) -> list[Ints] | None:
-        """For each unit vector, ascending rows that include the `count` nearest except those that ANN indexes miss; None if no segment has one."""
+        """For each unit vector, ascending rows that include the `count` nearest, except those that ANN indexes miss; None if no segment has an ANN index."""
         if all(segment.ann is None for segment in self.segments):
             return None
         candidates_Q: list[list[Ints]] = [[] for _ in query_QD]
@@ -191,7 +192,7 @@ class Vectors:
 
     @cached_property
     def _row_of_place(self) -> Ints:
-        """The row of the matrix for each row of the segments, −1 for deleted ones: int64[R]."""
+        """The row of the matrix for each row of the segments, −1 for deleted rows: int64[R]."""
         row_R = np.full(self.starts[-1], -1, np.int64)
         row_R[assembled_numbers(self.row_N)] = np.arange(len(self))
         return row_R

@@ -19,8 +19,8 @@ def without_thinking(text: str) -> str:
     >>> without_thinking("<think>Is it [7]?</think>\\n\\nYes [1]."), without_thinking("<think>Is it"), without_thinking("Yes.")
     ('\\n\\nYes [1].', '', 'Yes.')
     """
-    while (begun := text.lstrip()).startswith((THINK, END_OF_THINKING)):
-        text = begun.partition(END_OF_THINKING)[2]
+    while (stripped := text.lstrip()).startswith((THINK, END_OF_THINKING)):
+        text = stripped.partition(END_OF_THINKING)[2]
     return text
 
 

@@ -39,11 +39,11 @@ def split_units(text: str) -> Iterator[Unit]:
                 header = cells
                 continue
             pairs = tuple(pair for pair in zip(header, cells, strict=False) if pair[1])
-            yield _trimmed(text, start, start + len(block), "row", pairs)
+            yield _trim(text, start, start + len(block), "row", pairs)
             continue
         header = ()
         if marker := HEADING.match(block):
-            yield _trimmed(text, start + marker.end(), start + len(block), "heading")
+            yield _trim(text, start + marker.end(), start + len(block), "heading")
         else:
             marker = LIST_ITEM.match(block)
             body = start + (marker.end() if marker else 0)
@@ -71,7 +71,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
     for boundary in get_sentence_boundaries("en", text[start:end]):
         first, last = start + boundary["start_index"], start + boundary["end_index"]
         for begin, finish in pairwise([first, *(m.end() for m in _WIDE_END.finditer(text, first, last)), last]):
-            unit = _trimmed(text, begin, finish, "sentence")
+            unit = _trim(text, begin, finish, "sentence")
             if unit.text:
                 yield unit
 
@@ -94,7 +94,7 @@ def is_row(line: str) -> bool:
     return line.strip().startswith("|") and line.count("|") >= 2
 
 
-def _trimmed(text: str, start: int, end: int, kind: str, cells: tuple[tuple[str, str], ...] = ()) -> Unit:
+def _trim(text: str, start: int, end: int, kind: str, cells: tuple[tuple[str, str], ...] = ()) -> Unit:
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     end = start + len(piece.strip())

@@ -77,7 +77,8 @@ class Words:
 
     @classmethod
     def of(cls, text: str) -> Words:
-        """
+        """The words of a text.
+
         >>> Words.of("It was not Ada's ferry.").stems, Words.of("It was not Ada's ferry.").content
         (('it', 'was', 'not', 'ada', 'ferry'), (3, 4))
         """
@@ -102,11 +103,11 @@ class Words:
         return any(character.isdigit() for character in self.words[at])
 
     def is_name(self, at: int) -> bool:
-        """Whether the word has a capital letter and is not the first, which has one anyway."""
+        """Whether the word begins with a capital letter and is not the first, which has one anyway."""
         return at > 0 and self.words[at][0].isupper()
 
     def neighbours(self, at: int, behind: int, ahead: int) -> set[str]:
-        """The stems of the nearest content words before and after a position."""
+        """The stems of the nearest content words: `behind` before a position, `ahead` from it on."""
         middle = bisect_left(self.content, at)
         return {self.stems[near] for near in self.content[max(0, middle - behind) : middle + ahead]}
 

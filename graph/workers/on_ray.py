@@ -49,7 +49,7 @@ class Cluster:
             self._folder = _make_ray_folder()
             self._init(address="local", num_cpus=cpus, _temp_dir=str(self._folder))
         else:
-            _check_reached(address)
+            _check_reachable(address)
             self.ray = load_ray()
             if not _is_ray(address):
                 found = f"--ray-address {address}: the service there is not Ray"
@@ -109,7 +109,7 @@ def _make_ray_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="modegraph-ray-", dir=root if root.is_dir() else None))
 
 
-def _check_reached(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """UserError when nothing answers at HOST:PORT. Ray itself would retry for 40 s."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in address:
@@ -161,7 +161,7 @@ POLL_S = 1.0
 START_S = 120.0
 """Timeout for the first worker: a cluster whose processors are all busy starts none."""
 MAX_LOSSES = 3
-"""How often a batch may lose its worker; one that always does (for lack of memory, say) ends the run."""
+"""How often a batch may lose its worker; the next loss (for lack of memory, say) ends the run."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """The most batches whose results are not yet taken."""
+        """The most batches that may be sent before the first of their results is taken."""
         return RESULTS_AHEAD * max(1, sum(each.threads for each in self._running))
 
     def put_function(self, function: Callable[[Any], Any]) -> tuple[str, list[Any]]:
@@ -214,7 +214,7 @@ class Pool:
             return key, [self._functions[key]]
 
     def send(self, function: tuple[str, list[Any]], batch: Any) -> Any:
-        """A reference to the result of a batch, which goes to the least busy worker as soon as that can take it."""
+        """A reference to the result of a batch, which goes to the least busy worker as soon as that worker can take it."""
         with self._lock:
             while (least := self._least_busy()).load >= BATCHES_AHEAD:
                 self._ready([*self._starting, *self._pending()], POLL_S)
@@ -239,7 +239,7 @@ class Pool:
         return [reference for each in self._running for reference in each.pending]
 
     def wait_for_one(self) -> None:
-        """Add the workers that have started, at least one; UserError when none does, or one runs other code."""
+        """Add the workers that have started, after waiting for the first; UserError when none starts in time, or one runs other code."""
         with self._lock:
             if not self._running and not self._starting:
                 self._start(self.slots[0])
@@ -263,7 +263,7 @@ class Pool:
         self._starting[actor.greet.remote()] = _RunningWorker(actor, slot.threads)
 
     def _ready(self, references: list[Any], timeout_s: float | None = None) -> list[Any]:
-        """The references whose results are there; waits up to `timeout_s` for the first one."""
+        """The references whose results have arrived; waits up to `timeout_s` for the first one (None: not at all)."""
         if not references:
             return []
         least = len(references) if timeout_s is None else 1
@@ -314,7 +314,7 @@ class RayWorkers:
 
     @property
     def models(self) -> int:
-        """One per worker."""
+        """How many batches that need a model run in parallel: one per worker."""
         return len(self._pools["model"].slots)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from statistics import fmean
 from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
-MOST_MORE_REFUSALS, MOST_LOSS = 0.02, 0.01
+MOST_ADDED_REFUSALS, MOST_LOSS = 0.02, 0.01
 """The largest increase allowed in the share of refusals; the largest loss allowed in F1 over passages with the answer, without the question's
 words, and on the general set."""
 ROUNDING = 1e-9
@@ -52,7 +52,7 @@ class AnswerPair:
         return AnswerPair([*self.untuned, *other.untuned], [*self.tuned, *other.tuned])
 
     def answered_by_both(self) -> AnswerPair:
-        """The questions with an answer that neither model refuses: a difference there is not one of refusing more or less."""
+        """The answers to the answerable questions that neither model refuses: a difference there does not come from refusing more or less."""
         pairs = [
             pair
             for pair in zip(self.untuned, self.tuned, strict=True)
@@ -92,7 +92,7 @@ class Gate:
 def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
     """Apply the conditions; without unanswered questions and a general set there are four.
 
-    What must become better is F1 over all test questions, those over passages without their answer included: there a refusal scores 1.
+    F1 must improve over all test questions, including those over passages without their answer, where a refusal scores 1.
     """
     difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
     above_constant = held_out.difference_from_constant(seed)
@@ -107,8 +107,8 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         Check(
             "refused questions that have an answer",
             f"{refusals:+.3f}",
-            f"at most +{MOST_MORE_REFUSALS:g}",
-            refusals <= MOST_MORE_REFUSALS + ROUNDING,
+            f"at most +{MOST_ADDED_REFUSALS:g}",
+            refusals <= MOST_ADDED_REFUSALS + ROUNDING,
         ),
     ]
     if unanswered is not None:

@@ -39,9 +39,9 @@ MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
 UNANSWERED_EVERY = 3
 """Every third test question is also answered over passages without its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
-"""The first two are of `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
+"""The first two were measured with `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
-"""How many times as long as a training row a prompt of the round of MS takes (eight responses, the reference, the training): 28 s against 9 s on stories."""
+"""How many times as long a prompt of the round of MS takes (eight responses, the reference, the training) as a training row: 28 s against 9 s on stories."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
 """Disk space of an index (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint."""
 
@@ -57,7 +57,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class TunePlan:
-    """The plan: the most seconds of each step, and the questions to answer: more of them if training leaves time."""
+    """The plan: the most seconds of each step, and how many questions to answer (more if training leaves time)."""
 
     documents: int
     words: int
@@ -83,19 +83,19 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     check_distinct(len({document.text for document in documents}), "distinct documents")
     pace = measure_pace(settings, documents)
     words = sum(len(document.text.split()) for document in documents)
-    share = ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR
-    test, general = questions_within(share, pace.answer_s, settings.least_test, has_general)
+    answering_limit = ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR
+    test, general = questions_within(answering_limit, pace.answer_s, settings.least_test, has_general)
     answering = pace.answer_s * (test + test // UNANSWERED_EVERY + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
-    own = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
-    before = index + questions + own + MODELS_COMPARED * answering
-    training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - before)
+    ms_round = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
+    others = index + questions + ms_round + MODELS_COMPARED * answering
+    training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - others)
     if training < pace.step_s:
-        needed = math.ceil((before + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
-        found = f"hours = {settings.hours:g}: {duration(before)} for everything but the training, {pace.step_s:.3g} s for one training step"
+        needed = math.ceil((others + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
+        found = f"hours = {settings.hours:g}: {duration(others)} for everything but the training, {pace.step_s:.3g} s for one training step"
         raise UserError(found, f"at least {needed:g} hours", "give more --hours, or a smaller --model")
-    seconds = {"index": index, "questions": questions, "model": training, **({"ms": own} if own else {})}
+    seconds = {"index": index, "questions": questions, "model": training, **({"ms": ms_round} if ms_round else {})}
     seconds |= {"baseline": answering, "tuned": answering}
     return TunePlan(
         len(documents), words, test, general, pace, seconds, RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
@@ -126,19 +126,20 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
     with tempfile.TemporaryDirectory() as folder:
         write_jsonl(Path(folder) / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
         training = plan_training(sft_settings(settings, Path(folder), Path(folder) / "run"), Launch(), TRIAL_STEPS)
-    assert training.calibration is not None
+    calibration = training.calibration
+    assert calibration is not None
     gc.collect()  # the trainer's model forms reference cycles, and the engine needs the memory
     model = open_engine(spec_to_ask(settings.model))
     answer_all(model, tasks[:1], model.form)
     started = time.perf_counter()
     answer_all(model, tasks[1:2] or tasks, model.form)
     answer_s = time.perf_counter() - started
-    timed = training.calibration
-    return Pace(timed.seconds_a_token, SFT["gradient_accumulation"] * timed.seconds / timed.steps, answer_s)
+    step_s = SFT["gradient_accumulation"] * calibration.seconds / calibration.steps
+    return Pace(calibration.seconds_a_token, step_s, answer_s)
 
 
 def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:
-    """Tasks over the first words of the longest documents, each in a different order."""
+    """Tasks over the first words of the longest documents, each with these passages in a different order."""
     longest = sorted(documents, key=lambda document: -len(document.text))[:TRIAL_PASSAGES]
     words = context_words // len(longest)
     excerpts = [
@@ -173,8 +174,8 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
     """The settings of the training: an adapter is trained further, any other model gets a new adapter."""
-    of_model: dict[str, Any] = {"precision": "auto", "lora": None if is_adapter(settings.model) else {}}
-    return parse_settings(SftSettings, settings.training(data, output) | of_model, "tune")
+    model_settings: dict[str, Any] = {"precision": "auto", "lora": None if is_adapter(settings.model) else {}}
+    return parse_settings(SftSettings, settings.training(data, output) | model_settings, "tune")
 
 
 def model_to_train(spec: str) -> str:

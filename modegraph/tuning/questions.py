@@ -38,7 +38,7 @@ LARGER_SHARES = (0.4, 0.5)
 PASSAGES_SEARCHED = 10
 NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
-NOT_WORDS_OF_IT = "the teacher's answer is not words of its passage"
+NOT_VERBATIM = "the teacher's answer is not in its passage word for word"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "no single passage has its evidence"
 REPEATED = "the same question again"
@@ -58,22 +58,26 @@ class SplitQuestions:
         return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
 
 
-def split_questions(index: Index, settings: TuneSettings, taught: Sequence[Row | Dropped] = ()) -> SplitQuestions:
-    """The questions for training and testing: the user's, or the teacher's (`taught`) and those by rules; UserError for too few documents or questions."""
+def split_questions(
+    index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped] = ()
+) -> SplitQuestions:
+    """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents or questions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
     }
-    make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(made_rows, index, settings, taught)
+    make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(
+        generated_rows, index, settings, teacher_questions
+    )
     askable: Iterable[str] = text_of
     if settings.questions is not None:
-        own = list(own_rows(index, Path(settings.questions)))
-        make = partial(own_rows_split, own)
+        own = list(user_rows(index, Path(settings.questions)))
+        make = partial(with_splits, own)
         askable = {source for row in own if not isinstance(row, Dropped) for source in row["gold_ids"]}
     texts = {text_of[source] for source in askable}
     check_distinct(len(texts), "distinct documents with questions")
     for share in (settings.test_share, *(each for each in LARGER_SHARES if each > settings.test_share)):
         splits = split_documents(text_of, texts, settings.seed, share)
-        found = checked(index, make(splits), splits)
+        found = usable_questions(index, make(splits), splits)
         enough = found.count("test") >= settings.least_test and found.count("test", answerable=True)
         if enough and found.count("train", answerable=True):
             return found
@@ -106,11 +110,11 @@ def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: in
     return {source: "test" if text in test else "train" for source, text in text_of.items()}
 
 
-def made_rows(
-    index: Index, settings: TuneSettings, taught: Iterable[Row | Dropped], splits: Mapping[str, str]
+def generated_rows(
+    index: Index, settings: TuneSettings, teacher_questions: Iterable[Row | Dropped], splits: Mapping[str, str]
 ) -> Iterator[Row | Dropped]:
-    """The teacher's questions, then those by rules."""
-    yield from own_rows_split(taught, splits)
+    """The teacher's questions, then those made by rules."""
+    yield from with_splits(teacher_questions, splits)
     yield from rule_rows(index, settings, splits)
 
 
@@ -122,35 +126,35 @@ def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -
 
 
 def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
-    """Questions that `teacher` writes within `seconds`, each about one passage; retrieval finds the answer again, and the passage has it word for word."""
+    """Questions that `teacher` writes within `seconds`, each about one passage; retrieval finds the answer again, and the passage contains it word for word."""
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
-    ends = time.monotonic() + seconds
-    written = question_rows(index, spec, teacher, None, search)
+    deadline = time.monotonic() + seconds
+    candidates = question_rows(index, spec, teacher, None, search)
     return [
-        row if isinstance(row, Dropped) else taught_row(index, row)
-        for row in takewhile(lambda _: time.monotonic() < ends, written)
+        row if isinstance(row, Dropped) else teacher_row(index, row)
+        for row in takewhile(lambda _: time.monotonic() < deadline, candidates)
     ]
 
 
-def taught_row(index: Index, row: QuestionRow) -> Row | Dropped:
-    """A written question, or Dropped if its passage does not have its answer word for word."""
+def teacher_row(index: Index, row: QuestionRow) -> Row | Dropped:
+    """A question of the teacher, or Dropped if its passage does not contain its answer word for word."""
     texts = [folded(passage.text) for source in row.sources for passage in index.passages_of(source)]
     if not any(folded(answer) in text for answer in row.answers for text in texts):
-        return Dropped(NOT_WORDS_OF_IT, row.text)
+        return Dropped(NOT_VERBATIM, row.text)
     return question_to_json(row) | {"gold_ids": list(row.sources)}
 
 
-def own_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """The user's questions, each with its documents: those given and those of its evidence, or else that of the first passage found that has the answer."""
+def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
+    """The user's questions, each with its documents: those given and those of its evidence, or else the document of the first retrieved passage with the answer."""
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
     gold_of = {
         question.id: list(dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence))))
         for question in questions
     }
-    searched = [question for question in questions if question.answers and not gold_of[question.id]]
-    for question, source in zip(searched, find_sources(index, searched), strict=True):
+    unlocated = [question for question in questions if question.answers and not gold_of[question.id]]
+    for question, source in zip(unlocated, find_sources(index, unlocated), strict=True):
         gold_of[question.id] += [source] if source else []
     rows: list[Row | Dropped] = []
     for question, (_, row) in zip(questions, read_question_rows(file), strict=True):
@@ -175,17 +179,17 @@ def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
     return [excerpt.source if excerpt else "" for excerpt in found]
 
 
-def own_rows_split(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Iterator[Row | Dropped]:
+def with_splits(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Iterator[Row | Dropped]:
     """The questions with the split of their documents; unanswerable ones without documents are for testing."""
     for row in rows:
         if isinstance(row, Dropped):
             yield row
             continue
-        found = {splits[source] for source in row["gold_ids"]} or {"test"}
-        yield Dropped(BOTH_PARTS) if len(found) > 1 else row | {"split": found.pop()}
+        parts = {splits[source] for source in row["gold_ids"]} or {"test"}
+        yield Dropped(BOTH_PARTS) if len(parts) > 1 else row | {"split": parts.pop()}
 
 
-def checked(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> SplitQuestions:
+def usable_questions(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> SplitQuestions:
     """The questions whose passages are known, without test questions about facts that are also in the training part."""
     left_out: Counter[str] = Counter()
     by_id: dict[str, Row] = {}

@@ -99,11 +99,11 @@ class Tuning:
         return set_of_index(Index(self.out / INDEX).current(), questions)
 
     def tasks(self) -> dict[str, list[ReadingTask]]:
-        """The questions that both models answer, by set: held-out ones, some of them over passages without their answer, general ones."""
+        """The questions that both models answer, by set: held-out questions, some of these again over passages without their answer, and general questions."""
         limits, seed = self.limits(), self.settings.seed
         everything = self.all_questions()
         held_out = pick_questions(everything, "test", limits[HELD_OUT], seed)
-        # All in one split, so that a passage that answers a training question may be a distractor, and a question in both parts recurs.
+        # All in one split, so that a passage that answers a training question may be a distractor, and a question in both parts counts as recurring.
         source = replace(everything, questions=tuple(replace(each, split="test") for each in everything.questions))
         tasks = {
             HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
@@ -148,18 +148,18 @@ def read_answers(file: Path, tasks: Sequence[ReadingTask]) -> list[ReadingAnswer
 
 
 def write_index(tuning: Tuning, folder: Path) -> None:
-    """Index the documents, or finish an interrupted index."""
+    """Index the documents, or finish an interrupted indexing run."""
     make_index(tuning.documents, folder, progress=True)
 
 
 def write_questions(tuning: Tuning, folder: Path) -> None:
     """Write the questions of both parts, the part of each document, and how many questions were left out."""
     settings, index = tuning.settings, Index(tuning.out / INDEX).current()
-    taught: list[Row | Dropped] = []
+    teacher_questions: list[Row | Dropped] = []
     if settings.teacher is not None:
         teacher = open_model(settings.teacher, tuning.out / LEDGER)
-        taught = teacher_rows(index, settings, teacher, teacher_seconds(settings))
-    found = split_questions(index, settings, taught)
+        teacher_questions = teacher_rows(index, settings, teacher, teacher_seconds(settings))
+    found = split_questions(index, settings, teacher_questions)
     write_jsonl(folder / QUESTIONS_FILE, found.rows)
     write_jsonl(folder / DOCUMENTS_FILE, [dict(found.documents)])
     write_json(folder / LEFT_OUT_FILE, found.left_out)
@@ -175,7 +175,7 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
-    """Write training rows in the form of those of the reader, with a share from the general set; UserError if no question gives a row."""
+    """Write training rows in the same form as the reader's, with a share from the general set; UserError if no question gives a row."""
     settings = row_settings(tuning.settings)
     rows = list(reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))
@@ -196,13 +196,13 @@ def row_settings(settings: TuneSettings) -> ReadingSettings:
     return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")
 
 
-def general_rows(tuning: Tuning, settings: ReadingSettings, own: int) -> list[ReadingRow]:
-    """Rows about one half of the general set: `general_share` of all rows, or fewer if that half has too few questions."""
+def general_rows(tuning: Tuning, settings: ReadingSettings, own_rows: int) -> list[ReadingRow]:
+    """Rows about one half of the general set: `general_share` of all rows (`own_rows` and these), or fewer if that half has too few questions."""
     assert tuning.general is not None
     share = tuning.settings.general_share
     rows = reading_rows(tuning.general.trained_on, settings, Share(passes=tuning.settings.passes))
     usable = (row for row in rows if isinstance(row, ReadingRow))
-    return list(islice(usable, round(own * share / (1 - share))))
+    return list(islice(usable, round(own_rows * share / (1 - share))))
 
 
 def train(tuning: Tuning) -> None:
@@ -221,7 +221,7 @@ def train_on_own_responses(tuning: Tuning) -> None:
     train_preference(parse_settings(MsSettings, values, "tune"), open_model)
 
 
-FILLS: Mapping[str, Callable[[Tuning, Path], None]] = {
+FOLDER_WRITERS: Mapping[str, Callable[[Tuning, Path], None]] = {
     INDEX: write_index,
     QUESTIONS: write_questions,
     BASELINE: partial(write_answers, lambda tuning: tuning.settings.model),
@@ -238,7 +238,7 @@ def run_step(name: str, tuning: Tuning) -> None:
         train_on_own_responses(tuning)
     else:
         with fresh_folder(tuning.out / name, resumable=name == INDEX) as folder:
-            FILLS[name](tuning, folder)
+            FOLDER_WRITERS[name](tuning, folder)
     gc.collect()  # a trainer's model forms reference cycles, and the next step needs the memory
 
 
@@ -256,11 +256,11 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Genera
     source = read_set(Path(settings.general)) if settings.general is not None else short_examples(documents)
     if source is None:
         return None
-    divided = halves(source, settings.seed)
-    if not divided.measured.questions:
+    general = halves(source, settings.seed)
+    if not general.measured.questions:
         found = f"general = {settings.general}: no question has all its passages in the half that is measured"
         raise UserError(found, "a set whose passages can be divided", "add questions about single passages")
-    return divided
+    return general
 
 
 def halves(source: ReadingSet, seed: int) -> GeneralSet:

@@ -1,4 +1,4 @@
-"""`mg.tune` and `modegraph tune`: the steps in order, each done once even if interrupted, then the verdict."""
+"""`mg.tune` and `modegraph tune`: the steps in order, each done once even if the run is interrupted, then the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph.shared.home import local_path
 from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import append_jsonl, write_json
 from graph.shared.progress import check_idle, note_progress, report_progress
-from modegraph.arguments import Documents, documents_of, log_skipped, show_progress
+from modegraph.arguments import Documents, documents_of, show_progress, skip_log
 from modegraph.indexes import LIMITS, Index
 from modegraph.train import Config, settings_of
 from modegraph.tuning.gate import judge
@@ -89,8 +89,8 @@ def plan_tune(documents: Documents, *, config: Config = None, progress: bool = F
 def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
     """The plan of `run_tune`."""
     chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
-    read = list(documents_of(documents, LIMITS, log_skipped()))
-    return plan_of(chosen, read, general_set(chosen, read) is not None)
+    document_list = list(documents_of(documents, LIMITS, skip_log()))
+    return plan_of(chosen, document_list, general_set(chosen, document_list) is not None)
 
 
 def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
@@ -98,21 +98,21 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     if isinstance(documents, str | Path) and out.resolve().is_relative_to(Path(documents).resolve()):
         raise UserError(f"{out}: inside {documents}", "a folder outside the documents", "choose another --out")
     chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
-    read = list(documents_of(documents, LIMITS, log_skipped()))
-    general = general_set(chosen, read)
+    document_list = list(documents_of(documents, LIMITS, skip_log()))
+    general = general_set(chosen, document_list)
     origin = {
-        "documents": content_id(*(part for each in read for part in (each.source, each.title, each.text))),
+        "documents": content_id(*(part for each in document_list for part in (each.source, each.title, each.text))),
         "questions": content_id(*map(checksum, question_files(Path(chosen.questions)))) if chosen.questions else "",
         "general": content_id(*map(repr, (general.trained_on, general.measured))) if general else "",
         "model": model_name(resolve(chosen.model)),
     }
-    about = {"settings": chosen.recorded(), "made from": origin}
-    check_folder(out, about)
+    inputs = {"settings": chosen.recorded(), "made from": origin}
+    check_folder(out, inputs)
     if not (out / PLAN).exists():
-        plan = plan_of(chosen, read, general is not None)
+        plan = plan_of(chosen, document_list, general is not None)
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / PLAN, about | {"plan": asdict(plan)})
-    tuning = Tuning(chosen, read, general, read_plan(out), out)
+        write_json(out / PLAN, inputs | {"plan": asdict(plan)})
+    tuning = Tuning(chosen, document_list, general, read_plan(out), out)
     with recorded_in(out / LOG), report_progress(out, {"stage": STAGE, "settings": chosen.recorded()}):
         if not (out / RECOMMENDED).exists():
             say(str(tuning.plan))
@@ -128,7 +128,7 @@ def run_steps(tuning: Tuning) -> None:
     steps = tuning.steps
     for number, name in enumerate(steps, start=1):
         if is_done(tuning, name):
-            say(f"step {number} of {len(steps)}: {name} is there")
+            say(f"step {number} of {len(steps)}: {name} is already done")
             continue
         left = sum(tuning.plan.seconds.get(each, 0.0) for each in steps[number - 1 :])
         say(f"step {number} of {len(steps)}: {name}; {duration(left)} left at most")
@@ -146,7 +146,7 @@ def is_done(tuning: Tuning, name: str) -> bool:
     return (folder / RUN_RECORD).is_file() if name == MS else folder.exists()
 
 
-def check_folder(out: Path, about: Mapping[str, Any]) -> None:
+def check_folder(out: Path, inputs: Mapping[str, Any]) -> None:
     """UserError unless `out` is new, empty, or an earlier tuning run of the same documents and settings that no other process is working on."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file", "a folder to write to", "choose another --out")
@@ -157,13 +157,13 @@ def check_folder(out: Path, about: Mapping[str, Any]) -> None:
             f"{out}: holds other files", "a new folder, or one of an interrupted tune", "choose another --out"
         )
     earlier = read_json(out / PLAN)
-    for part, values in about.items():
+    for part, values in inputs.items():
         for name, value in values.items():
             if earlier[part].get(name) != value:
                 found = (
                     f"{out}: was begun with other {name}"
                     if part != "settings"
-                    else (f"{out}: was begun with {name} = {earlier[part].get(name)}, not {value}")
+                    else f"{out}: was begun with {name} = {earlier[part].get(name)}, not {value}"
                 )
                 raise UserError(found, "the same ones, to resume it", "choose another --out, or remove the folder")
     check_idle(out)

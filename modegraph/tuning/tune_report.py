@@ -109,8 +109,8 @@ def data_table(tuning: Tuning) -> Table:
     (_, splits), *_ = read_jsonl(tuning.out / QUESTIONS / DOCUMENTS_FILE)
     rows = [("documents", *(f"{list(splits.values()).count(split):,}" for split in ("train", "test")))]
     for kind in sorted({question.kind for question in questions}):
-        found = [question.split for question in questions if question.kind == kind]
-        rows.append((f"questions, {kind or 'of no kind'}", *(f"{found.count(split):,}" for split in ("train", "test"))))
+        parts = [question.split for question in questions if question.kind == kind]
+        rows.append((f"questions, {kind or 'of no kind'}", *(f"{parts.count(split):,}" for split in ("train", "test"))))
     ids = [row["id"] for _, row in read_jsonl(tuning.out / ROWS / "train.jsonl")]
     rows.append(("training rows", f"{len(ids):,}", NONE))
     if tuning.general is not None:
@@ -126,7 +126,12 @@ def cost_table(tuning: Tuning) -> Table:
     """The seconds of each step."""
     spent = step_seconds(tuning.out)
     rows = tuple((step, f"{spent[step]:,.1f}" if step in spent else NONE) for step in tuning.steps)
-    return Table("Cost", ("step", "seconds"), rows, "Of an interrupted step, the time after its last start.")
+    return Table(
+        "Cost",
+        ("step", "seconds"),
+        rows,
+        "An interrupted step counts with all its attempts, except those that were killed.",
+    )
 
 
 def training_table(tuning: Tuning, name: str) -> Table:
@@ -134,11 +139,13 @@ def training_table(tuning: Tuning, name: str) -> Table:
     run = read_run(tuning.out / name)
     steps, settings = run.metrics["train_steps"], run.settings
     rounds = settings.get("rounds")
-    drawn = {"responses": f"{rounds['samples']} to each of {rounds['prompts']:,} training questions"} if rounds else {}
+    responses = (
+        {"responses": f"{rounds['samples']} to each of {rounds['prompts']:,} training questions"} if rounds else {}
+    )
     facts = {
         "model": tuning.settings.model,
         "licence": licence_of(tuning.settings.model),
-        **drawn,
+        **responses,
         "steps": f"{steps:,.0f} of {settings['batch_size'] * settings['gradient_accumulation']} contexts",
         "seconds a step": f"{run.train_seconds / steps:.3g}",
         "learning rate": f"{settings['learning_rate']:g}",

@@ -1,8 +1,9 @@
 """The prompt of a conversation's last turn, and how it is cut to fit the model's window.
 
 Passages matter more than earlier turns, but a follow-up means nothing without the turn before it: earlier turns may take a quarter of the
-space, then come the best passages, then as many more turns as fit. The oldest turns and the worst passages are left out. A chat client's own
-task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on without a search; its history is cut from the oldest end."""
+space, then come the best passages, then as many more turns as fit. The oldest turns and the worst passages are left out, and all
+turns if no passage fits beside them. A chat client's own task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on
+without a search; its history is cut from the oldest end."""
 
 from __future__ import annotations
 
@@ -180,6 +181,9 @@ def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> 
         share = question_tokens + max(limit - question_tokens, 0) // TURNS_SHARE
         exchanges = largest_fitting(exchanges, lambda count: length(count, ()) <= share)
         ranked = fit_excerpts(ranked, lambda excerpts: length(exchanges, excerpts) <= limit)
+        if not ranked:
+            exchanges = 0
+            ranked = fit_excerpts(prompt.ranked, lambda excerpts: length(0, excerpts) <= limit)
         if ranked == prompt.ranked:
             exchanges = largest_fitting(len(prompt.exchanges), lambda count: length(count, ranked) <= limit)
         if (prompt_tokens := length(exchanges, ranked)) > limit or len(ranked) < min(len(prompt.ranked), 1):

@@ -17,7 +17,7 @@ from serve.conversation.turn_rules import Intent, dependence, intent, is_short
 
 MAX_TURNS, MAX_TURN_CHARS = 3, 1_000
 MAX_CARRIED_CHARS = 300
-"""Most characters taken from an earlier question, and from its answer: more would outweigh the new question."""
+"""Upper limit of the characters taken from an earlier question, and from its answer: more would outweigh the new question."""
 MAX_ENTITIES = 6
 MAX_TOKENS = 160
 MAX_GROWTH_CHARS = 300
@@ -56,7 +56,7 @@ def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Q
     turn_dependence = dependence(turn)
     if not history or turn_dependence == "alone":
         return Question(turn)
-    rewritten = _rewritten(history, turn, model)
+    rewritten = _rewrite(history, turn, model)
     if rewritten and (turn_dependence == "unknown" or quote(rewritten).casefold() != quote(turn).casefold()):
         return Question(rewritten, by="model")
     text = carry(history, turn)
@@ -100,7 +100,7 @@ def _exchange_text(exchange: Exchange) -> str:
     return f"{question} {exchange.answer[:MAX_CARRIED_CHARS]}".rstrip()
 
 
-def _rewritten(history: Sequence[Exchange], question: str, model: LanguageModel) -> str:
+def _rewrite(history: Sequence[Exchange], question: str, model: LanguageModel) -> str:
     """The question as `model` rewrites it to stand alone; "" if its reply cannot be used."""
     system, window = read_prompt("serve/rewrite.txt"), model.window()
 

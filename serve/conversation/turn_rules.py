@@ -131,7 +131,7 @@ Dependence = Literal["alone", "leans", "unknown"]
 """`unknown`: in another language."""
 
 FEW_WORDS = 3
-"""With this many content words a question is a keyword search; with no more than that and no name, a definite noun leans."""
+"""With this many content words a question is a keyword search; with at most this many, a definite noun and no name, it leans on earlier turns."""
 LONG_CHARACTERS = 400
 """A longer question is taken to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
@@ -159,7 +159,7 @@ def dependence(question: str) -> Dependence:
     body = _OPENING.sub("", question.strip())
     tokens = _TOKEN.findall(body.replace("’", "'"))
     words = [word.casefold() for word in tokens]
-    if ENGLISH.isdisjoint(_TOKEN.findall(question.casefold())):
+    if ENGLISH.isdisjoint(_TOKEN.findall(question.casefold().replace("’", "'"))):
         return "unknown"
     content = [position for position, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
     if _WHAT_ABOUT.match(body) or _is_fragment(words, len(content), body != question.strip()):
@@ -184,11 +184,11 @@ def is_short(question: str) -> bool:
     return len(unspaced) <= SHORT_CHARACTERS if unspaced else len(question.split()) <= SHORT_WORDS
 
 
-def _is_fragment(words: Sequence[str], content_words: int, opened: bool) -> bool:
+def _is_fragment(words: Sequence[str], content_words: int, has_opening: bool) -> bool:
     """Whether the question lacks a verb of the word lists and, unless it has an opening such as "and", enough words for a keyword search."""
     if not AUXILIARY.isdisjoint(words) or (words and words[0] in IMPERATIVES):
         return False
-    if content_words >= FEW_WORDS and not opened:
+    if content_words >= FEW_WORDS and not has_opening:
         return False
     question_word = next((word for word in words if word in ASKING), None)
     if not AMOUNTS.isdisjoint(words):

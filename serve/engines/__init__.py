@@ -25,7 +25,7 @@ class ModelOnWorkers:
     """The Engine that `opener` opens for `spec`, on workers."""
 
     def __init__(self, spec: str, opener: OpenEngine, workers: Workers) -> None:
-        """Asks one worker for the model's name, answer form and batch sizes; UserError when it cannot be opened there."""
+        """Asks one worker for the model's name, answer form, batch size and concurrent calls; UserError when it cannot be opened there."""
         self._call, self._workers = _ModelCall(spec, opener), workers
         self.name, self.form, self.batch_size, in_flight = self._ask(_model_facts)
         self.in_flight = in_flight * workers.models
@@ -76,7 +76,7 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
     """The model that `spec` names; with `ledger`, every finished call is stored in that file and never repeated.
 
     Several SPECs are servers of one model, which share its calls. An hf: model is opened by each of the `workers`, unless they are this
-    process; a server is called from this process.
+    process; a model of another kind is opened by this process.
     Raises UserError for an unknown kind, a model that cannot be opened, or a file that is no ledger.
     """
     if not isinstance(spec, str):

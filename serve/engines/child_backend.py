@@ -76,7 +76,7 @@ class LlamaBackend(ChildBackend):
         for name, file in {spec.name: spec.file, **spec.adapters}.items():
             self._language_models[name].form = answer_form(file.parent)
 
-    def _translated(self, body: Body) -> dict[str, Any]:
+    def _upstream_body(self, body: Body) -> dict[str, Any]:
         return {**self._extras[body["model"]], **llama_fields(body), "model": self.child.spec.name}
 
 
@@ -91,7 +91,7 @@ class OwnLlamaBackend(OpenAIBackend):
     async def start(self) -> None:
         await asyncio.to_thread(self._model.wait)
 
-    def _translated(self, body: Body) -> dict[str, Any]:
+    def _upstream_body(self, body: Body) -> dict[str, Any]:
         return {**self._model.extra, **llama_fields(body), "model": self._model.served_as}
 
 

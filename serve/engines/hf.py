@@ -3,7 +3,9 @@
 Batches are padded on the left. Requests with the same prompt are decoded side by side behind one copy of its keys and values, so that K
 responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema cannot be enforced here and is left
 to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties on the logits, temperature, truncation by
-top_k, top_p and min_p, sampling."""
+top_k, top_p and min_p, sampling.
+
+Legend: B rows of a batch, T tokens, V vocabulary, S steps."""
 
 from __future__ import annotations
 
@@ -205,7 +207,7 @@ class HfModel(LocalModel):
         return can_decode_side_by_side(self._model)
 
     def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
-        """As in LocalModel, by one forward pass over prompt and completion."""
+        """As in LocalModel, by one forward pass over prompt and completion. Legend: N positions, K likeliest tokens."""
         prompt = self.prompt_ids(request.messages)
         row_1T = torch.tensor([[*prompt, *ids]], device=self._model.device)
         with self._lock, torch.inference_mode():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -57,11 +57,11 @@ class GenerationRequest:
 
 
 class LocalBackend:
-    """`opened` maps the model names that clients request to models in memory, which escape special tokens themselves."""
+    """`models` maps the model names that clients request to models in memory, which escape special tokens themselves."""
 
-    def __init__(self, opened: Mapping[str, LocalModel]) -> None:
-        self.models = tuple(opened)
-        self._opened = dict(opened)
+    def __init__(self, models: Mapping[str, LocalModel]) -> None:
+        self.models = tuple(models)
+        self._models_by_name = dict(models)
 
     async def start(self) -> None:
         """Do nothing: the models are in memory."""
@@ -73,13 +73,13 @@ class LocalBackend:
         """Do nothing: models in memory are always available."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
-        model = self._opened[body["model"]]
+        model = self._models_by_name[body["model"]]
         generation = read_request(body, model.takes_schema, model.gives_logps)
         completions: list[Completion] = []
         choices = []
         for index, request in enumerate(generation.choices):
             ids: list[int] = []
-            async for output in _generate(model, request, generation.sampling, ids):
+            async for output in _generate(model, request, generation, ids):
                 if isinstance(output, Completion):
                     completions.append(output)
             choices.append(
@@ -93,13 +93,13 @@ class LocalBackend:
         return {**head_of(body, "chat.completion"), "choices": choices, "usage": _usage(completions)}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
-        return self._chunks(read_request(body, self._opened[body["model"]].takes_schema), body)
+        return self._chunks(read_request(body, self._models_by_name[body["model"]].takes_schema), body)
 
     async def respond(self, body: Body) -> Response:
         raise ApiError(404, "no_responses", "this engine has no /v1/responses; use /v1/chat/completions")
 
     def language_model(self, model: str) -> LanguageModel:
-        return self._opened[model]
+        return self._models_by_name[model]
 
     def escape_special_tokens(self, text: str) -> str:
         return text
@@ -110,7 +110,7 @@ class LocalBackend:
         for index, request in enumerate(generation.choices):
             sent = ""
             yield _chunk(head, index, {"role": "assistant", "content": ""})
-            async for output in _generate(self._opened[body["model"]], request, generation.sampling):
+            async for output in _generate(self._models_by_name[body["model"]], request, generation):
                 text = (
                     cut_at_stop(output.text, generation.stops)
                     if isinstance(output, Completion)
@@ -146,31 +146,35 @@ async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int
 
 
 async def _generate(
-    model: LocalModel, request: CompletionRequest, sampling: Sampling, generated: list[int] | None = None
+    model: LocalModel, request: CompletionRequest, generation: GenerationRequest, generated: list[int] | None = None
 ) -> AsyncIterator[str | Completion]:
-    """The text so far after each token, and finally the completion; closing the iterator stops the generation.
+    """The text so far after each token, and finally the completion; a stop text, or closing the iterator, stops the generation.
 
     The token ids are put into `generated`. ApiError 400 when the prompt is too long for the model.
     """
-    loop, ended = asyncio.get_running_loop(), False
+    loop, closed, stopped = asyncio.get_running_loop(), False, False
     texts: asyncio.Queue[str | None] = asyncio.Queue()
 
     def watch(ids: list[int]) -> bool:
         if generated is not None:
             generated[:] = ids
-        loop.call_soon_threadsafe(texts.put_nowait, model.text_of(ids))
-        return ended
+        nonlocal stopped
+        text = model.text_of(ids)
+        stopped = any(stop in text.lstrip() for stop in generation.stops)
+        loop.call_soon_threadsafe(texts.put_nowait, text)
+        return closed or stopped
 
-    generation = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch, sampling))
-    generation.add_done_callback(lambda _: texts.put_nowait(None))
+    running = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch, generation.sampling))
+    running.add_done_callback(lambda _: texts.put_nowait(None))
     try:
         while (text := await texts.get()) is not None:
             yield text
-        yield await generation
+        completion = await running
+        yield replace(completion, finish_reason="stop") if stopped else completion
     except UserError as problem:
         raise ApiError(400, "refused_by_model", str(problem)) from None
     finally:
-        ended = True
+        closed = True
 
 
 def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:

@@ -43,9 +43,9 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
     """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder; UserError for a missing path."""
     paths: dict[str, Path] = {}
     for text in adapters:
-        given_name, sign, folder = text.partition("=")
-        path = Path(folder if sign else text).expanduser()
-        name = given_name if sign else path.resolve().name
+        before, sign, after = text.partition("=")
+        path = Path(after if sign else text).expanduser()
+        name = before if sign else path.resolve().name
         if not path.exists() or not name:
             raise UserError(f"--adapter {text}: not found", "NAME=FOLDER of a LoRA adapter", "check the path")
         if name in paths:

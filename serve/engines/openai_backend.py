@@ -139,7 +139,7 @@ class OpenAIBackend:
         self._last_response_s = time.monotonic()
 
     async def complete(self, body: Body) -> dict[str, Any]:
-        response = await self._send("chat/completions", self._translated(body))
+        response = await self._send("chat/completions", self._upstream_body(body))
         try:
             data = await response.aread()
             completion = json.loads(data)
@@ -154,12 +154,12 @@ class OpenAIBackend:
         return {**completion, "model": body["model"]}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
-        request = {**self._translated(body), "stream": True, "stream_options": {"include_usage": True}}
+        request = {**self._upstream_body(body), "stream": True, "stream_options": {"include_usage": True}}
         return self._chunks(await self._send("chat/completions", request), body["model"])
 
     async def respond(self, body: Body) -> Response:
         try:
-            response = await self._send("responses", self._translated(body))
+            response = await self._send("responses", self._upstream_body(body))
         except ApiError as problem:
             if problem.status == 404:
                 raise ApiError(
@@ -175,7 +175,8 @@ class OpenAIBackend:
     def language_model(self, model: str) -> LanguageModel:
         return self._language_models[model]
 
-    def _translated(self, body: Body) -> dict[str, Any]:
+    def _upstream_body(self, body: Body) -> dict[str, Any]:
+        """A request in the server's terms."""
         return {**body, "model": self._upstream[body["model"]]}
 
     async def _send(self, path: str, body: Body) -> httpx2.Response:
@@ -274,6 +275,6 @@ def _reason(text: str) -> str:
         parsed = json.loads(text)
         error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
         text = str(error.get("message", error) if isinstance(error, dict) else error)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     return " ".join(text.split())[:300]

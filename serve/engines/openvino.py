@@ -82,7 +82,7 @@ class OpenVinoModel(LocalModel):
         config.presence_penalty, config.frequency_penalty = sampling.presence_penalty, sampling.frequency_penalty
         if request.temperature > 0:
             config.do_sample, config.temperature = True, request.temperature
-            config.top_k, config.top_p = sampling.top_k or UNLIMITED_K, sampling.top_p
+            config.top_k, config.top_p = sampling.top_k if sampling.top_k > 0 else UNLIMITED_K, sampling.top_p
             config.min_p = sampling.min_p
             config.rng_seed = _seed(request)
         if request.schema is not None:
@@ -91,7 +91,7 @@ class OpenVinoModel(LocalModel):
 
 
 def open_openvino(target: str) -> OpenVinoModel:
-    """Opens a model of the catalogue or a folder; UserError when the model or OpenVINO is missing."""
+    """Open a model of the catalogue or a folder; UserError when the model or OpenVINO is missing."""
     if not is_installed():
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
         raise UserError(f"openvino:{target}: the package openvino-genai is not installed", "this package", remedy)

@@ -14,7 +14,7 @@ GRACE_S = 20.0
 
 def main() -> None:
     """Run the command until it or the pipe ends, then end its whole group."""
-    # Handlers that do nothing: unlike signals that are ignored, the command does not inherit them.
+    # Handlers that do nothing, because the command would inherit ignored signals.
     signal.signal(signal.SIGTERM, _ignore)
     signal.signal(signal.SIGINT, _ignore)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

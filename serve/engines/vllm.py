@@ -59,7 +59,7 @@ class VllmSpec:
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
-    """A checked spec; UserError for a missing folder, adapter or Python."""
+    """A checked spec; UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, and for two equal names."""
     folder = Path(resolve(target)).expanduser()
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
@@ -67,8 +67,8 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
         raise UserError(
             f"--vllm-python {python}: no such program", "the Python of vLLM's environment", "check the path"
         )
-    for adapter in adapters.values():
-        lora_rank(adapter)
+    if adapters:
+        max_lora_rank(adapters)
     name = folder.resolve().name if folder.is_dir() else target
     if name in adapters:
         raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
@@ -168,7 +168,7 @@ _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakVal
 
 
 def open_vllm(target: str) -> VllmModel:
-    """The model of a folder (of a model or adapter) or a hub name with its own server, reusing a running one; UserError when vLLM does not start."""
+    """The model of a folder (a model's or an adapter's) or a hub name, on a server of its own; a running one is reused. UserError when vLLM does not start."""
     key = (resolve(target), _python())
     model = _OPEN.get(key)
     if model is None:

@@ -1,4 +1,4 @@
-"""Admission control: limits on running and waiting requests; all others are answered 429 before their body is read.
+"""Admission control: limits on running and waiting requests; requests beyond them are answered 429 before their body is read.
 
 The body of an admitted request is read here, within limits of size and time; then the request waits for its turn. It is cancelled at any
 stage, together with its call of the model, when its client disconnects or its time is up. A full server refuses as cheaply as possible:
@@ -25,7 +25,7 @@ LAST_EVENT_TIMEOUT_S = 1.0
 
 
 class AdmissionMiddleware:
-    """ASGI middleware over everything below /v1/ but the list of models, and over /mcp."""
+    """ASGI middleware that limits requests to /mcp and to everything below /v1/ but the list of models."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app = app
@@ -156,7 +156,7 @@ class _TrackedResponse:
         await self._send(message)
 
     async def end(self, problem: ApiError) -> bool:
-        """Send the error as the last event of an open stream; returns whether there was one and it was delivered."""
+        """Send the error as the last event of an open stream; returns whether a stream was open and the event was delivered."""
         if not self._is_stream or self.complete:
             return False
         gap = b"" if self._last_chunk.endswith(b"\n\n") else b"\n\n"
@@ -201,7 +201,7 @@ MAX_LINE_BYTES = 1024
 
 
 class OverflowMiddleware:
-    """The outermost ASGI middleware. `answer` is the complete HTTP response to a refused request."""
+    """The outermost ASGI middleware: answers 429 while the server is full. `answer` is the complete HTTP response to a refused request."""
 
     def __init__(self, app: ASGIApp, admission: AdmissionMiddleware, metrics: Metrics) -> None:
         self.app = app
@@ -235,7 +235,7 @@ class OverflowMiddleware:
 
 
 class FramingMiddleware:
-    """ASGI middleware: 400 and a closed connection for Content-Length together with Transfer-Encoding, and for the latter in HTTP/1.0."""
+    """ASGI middleware: 400 and a closed connection for Content-Length together with Transfer-Encoding, and for Transfer-Encoding in HTTP/1.0."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

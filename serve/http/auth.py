@@ -1,6 +1,6 @@
-"""Authentication: with a key, clients that send it; without one, only programs on this machine, and no web page of another site.
+"""Authentication: a server with a key answers only clients that send it; one without, only programs on this machine, and no page of another site.
 
-Only the log, framing and page files come before this middleware, so that the body of a refused request is never read.
+Only the log, the framing check and the files of the page come before this middleware, so that the body of a refused request is never read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AuthMiddleware:
     """ASGI middleware: attaches the caller's rights (keys.py) to the request, or refuses it.
 
     With `key` or `ring`: 401 without a valid key except for OPEN_PATHS, 403 for what the key does not allow, 429 above its rate.
-    Without: refuses a Host that does not name this machine (DNS rebinding), and requests from pages of another origin.
+    Without either: refuses a Host that does not name this machine (DNS rebinding), and requests from pages of another origin.
     """
 
     def __init__(self, app: ASGIApp, key: SecretStr | None, ring: KeyRing | None = None) -> None:
@@ -117,7 +117,7 @@ def key_of_headers(headers: Mapping[str, str]) -> str:
 
 
 def is_foreign(headers: Mapping[str, str], origin: str, method: str) -> bool:
-    """Whether a browser sends this for a page of another origin (scheme, name and port) than `origin`, or of an unknown one.
+    """Whether a browser sends this request for a page of another origin (scheme, name and port) than `origin`, or of an unknown one.
 
     Browsers send Origin with every change, and modern ones Sec-Fetch-Site with every request; a link on a foreign page may lead to
     ours. Programs other than browsers send neither.

@@ -70,7 +70,7 @@ class WatchedConnection(H11Protocol):
     """uvicorn's HTTP/1.1 protocol with timeouts, and a check of the first bytes of each request.
 
     A connection is idle while no request is being answered on it. After `idle_s` it is closed, however many bytes of headers, or of a
-    body that nobody waits for, have arrived; at `max_connections`, the one idle for longest is closed for the next.
+    body that nobody waits for, have arrived; at `max_connections`, the connection idle for longest is closed for a new one.
     """
 
     overflow: ClassVar[OverflowMiddleware]
@@ -104,7 +104,7 @@ class WatchedConnection(H11Protocol):
             self.restart_timer()
 
     def is_unread(self) -> bool:
-        """Whether a request has begun to arrive and not been read to its end."""
+        """Whether the body of a request has not been read to its end, or the request could not be parsed."""
         return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
     def shutdown(self) -> None:
@@ -132,7 +132,7 @@ class WatchedConnection(H11Protocol):
         self.stop_timer()
 
     def restart_timer(self) -> None:
-        """Restart the timer where the connection becomes idle or busy."""
+        """Restart the timer if the connection has become idle or busy."""
         is_idle = self.cycle is None or self.cycle.response_complete
         if is_idle != self.is_idle:
             self.stop_timer()

@@ -1,6 +1,6 @@
 """The keys of a server: their rights, the file that stores them, and the key ring of a running server.
 
-`modegraph keys` writes the file, `modegraph serve --keys` reads it. It stores only hashes: a key has 256 random bits, so that one round of
+`modegraph keys` writes the file, `modegraph serve --keys` reads it. The file stores only hashes: a key has 256 random bits, so one round of
 SHA-256 is enough. A running server reloads the file when it changes, and limits the rate of each key."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ WRITE_CONDITIONS = "a key that may write can be limited only by source (--where 
 
 
 class Key(Settings):
-    """One key: its holder and its rights. Several may have the same name; `id` is the beginning of the hash."""
+    """One key: its holder and its rights. Several keys may have the same name; `id` is the beginning of the hash."""
 
     name: str = Field(min_length=1, max_length=80, pattern=r"^[\w.@+-]+$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -102,21 +102,21 @@ class Key(Settings):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions on the documents that it can read."""
+        """The conditions on the documents that the key can read."""
         return tuple(parse_condition(condition) for condition in self.where)
 
     def access(self) -> Access:
-        """Its rights."""
+        """The rights of the key."""
         collections = None if self.collections is None else frozenset(self.collections)
         return Access(self.name, self.id, frozenset(self.scopes), collections, self.conditions)
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether it has expired at `now`."""
+        """Whether the key has expired at `now`."""
         return self.expires is not None and now >= self.expires
 
 
 def make_key(name: str, **values: Any) -> tuple[Key, str]:
-    """A new key of that name, and the text that its holder sends; UserError for values that a key cannot have."""
+    """A new key with this name, and the text that its holder sends; UserError for values that a key cannot have."""
     text = KEY_PREFIX + secrets.token_urlsafe(32)
     fields = {"name": name, "sha256": hash_of(text), "created": datetime.now(UTC), **values}
     return parse_settings(Key, fields, "keys add"), text

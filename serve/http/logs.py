@@ -35,7 +35,7 @@ class AccessLogMiddleware:
         started = time.perf_counter()
         status, code = 0, ""
 
-        async def watched(message: Message) -> None:
+        async def note_and_send(message: Message) -> None:
             nonlocal status, code
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -44,7 +44,7 @@ class AccessLogMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, note_and_send)
         finally:
             route = getattr(scope.get("route"), "path", "") or "(none)"
             key = scope[ACCESS_FIELD].key if ACCESS_FIELD in scope else ""
@@ -73,7 +73,7 @@ class AuditLog:
             self._file.close()
 
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Log what a key did, or tried to do: `outcome` is "done" or an error code."""
+        """Log what a key did, or tried to do: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
         if self._file is None:
             return
         line = {

@@ -10,7 +10,7 @@ from serve.http.auth import OPEN_PATHS
 
 STREAMED: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "the answer; with `stream`, its parts as events, ending with [DONE]",
+        "description": "the answer; with `stream`, its parts as server-sent events",
         "content": {
             "application/json": {"schema": {"type": "object"}},
             "text/event-stream": {"schema": {"type": "string"}},

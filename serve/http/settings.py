@@ -90,7 +90,7 @@ class ServerSettings(Settings):
 
     @field_validator("otlp_endpoint")
     @classmethod
-    def _of_a_collector(cls, url: str | None) -> str | None:
+    def _check_collector(cls, url: str | None) -> str | None:
         if url is not None and not is_collector(url):
             raise ValueError(
                 "the address of a collector is http(s)://HOST[:PORT], such as http://localhost:4318, without /v1/traces, "
@@ -100,13 +100,13 @@ class ServerSettings(Settings):
 
     @field_validator("public_url")
     @classmethod
-    def _of_a_page(cls, url: str | None) -> str | None:
+    def _check_public_url(cls, url: str | None) -> str | None:
         if url is not None and urlsplit(url).scheme not in ("http", "https"):
             raise ValueError("the address of the page is http(s)://HOST[:PORT][/PATH]")
         return url
 
     @model_validator(mode="after")
-    def _guarded(self) -> "ServerSettings":
+    def _check_protection(self) -> "ServerSettings":
         if self.api_key is not None and not self.api_key.get_secret_value().strip():
             raise ValueError("the API key is empty: give one, or none")
         if self.api_key is None and self.keys is None and not is_loopback(self.host):

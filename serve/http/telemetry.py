@@ -115,11 +115,11 @@ class Tracing:
     """Tracing without a collector: spans are discarded."""
 
     def watch(self, app: FastAPI) -> None:
-        """Make a span of every request to `app`, as a child of its `traceparent`."""
+        """Record every request to `app` as a span, a child of its `traceparent`."""
 
     @contextmanager
     def span(self, name: str, values: Values) -> Iterator[Span]:
-        """A child span of the request's, as long as the block runs; one that raises is marked as failed."""
+        """A child of the request's span, for as long as the block runs; it is marked as failed if the block raises."""
         yield Span()
 
     def close(self) -> None:

@@ -117,8 +117,8 @@ class Tool:
     run: Callable[[Call, Any], Awaitable[BaseModel]]
     writes: bool = False
 
-    def listed(self) -> ListedTool:
-        """The tool as listed by the protocol."""
+    def to_protocol(self) -> ListedTool:
+        """The tool in the protocol's form."""
         return ListedTool(
             name=self.name,
             description=self.about,

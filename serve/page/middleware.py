@@ -1,7 +1,7 @@
 """Serves the pages (/ and /docs) from memory; their files are under a path with a hash of them all, so that browsers may cache them forever.
 
-With a key, both answer 401 like every other route, but the body is the page, which asks for the key; the files below /page/ are the
-same for everyone, contain nothing of the index, and are open. Only names in memory are answered: no path reaches the disk.
+If the server has a key, both answer 401 without it, like every other route; the body is then the page, which asks for the key. The files
+below /page/ are the same for everyone, contain nothing of the index, and are open. Only names in memory are answered: no path reaches the disk.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class PageMiddleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        path = scope["path"] if reading else ""
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        path = scope["path"] if is_read else ""
         name = path.removeprefix(f"/page/{version()}/")
         if name != path and name not in PAGES.values() and name in page_files():
             await file_response(name)(scope, receive, send)
@@ -87,7 +87,7 @@ def with_page_for_401(send: Send, body: bytes, method: str) -> Send:
     """`send` with the body of a 401 replaced by a page."""
     replacement: list[Message] = []
 
-    async def replacing(message: Message) -> None:
+    async def send_replaced(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 401:
             headers = MutableHeaders(raw=list(message["headers"]))
             headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store", "Content-Type": TYPES[".html"]})
@@ -99,7 +99,7 @@ def with_page_for_401(send: Send, body: bytes, method: str) -> Send:
         elif not message.get("more_body", False):
             await send(replacement[0])
 
-    return replacing
+    return send_replaced
 
 
 @cache

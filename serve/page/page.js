@@ -2,7 +2,7 @@
 
 import { collection, get, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
-import { takeFeedback } from "./shared/feedback.js";
+import { setAcceptsFeedback } from "./shared/feedback.js";
 import { openBrowse, startBrowse } from "./look/browse.js";
 import { byId, count, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
@@ -10,7 +10,7 @@ import { openDocuments, startDocuments } from "./look/documents.js";
 import { openGraph, startGraph } from "./look/graph.js";
 import { openRuns } from "./look/runs.js";
 import { openReader, startReader } from "./look/reader.js";
-import { CHANGED, startUploads, takeDocuments } from "./look/upload.js";
+import { CHANGED, setAcceptsDocuments, startUploads } from "./look/upload.js";
 import { openQuestions } from "./questions/questions.js";
 import { startHistory } from "./talks/history.js";
 
@@ -18,14 +18,14 @@ const VIEWS = ["ask", "documents", "browse", "graph", "questions", "runs"];
 let conversation = null;
 
 async function choices() {
-  const [models, described] = await Promise.all([get("v1/models"), get("openapi.json")]);
-  const modes = described.components.schemas.RetrieveRequest.properties.mode.anyOf.find((each) => each.enum).enum;
+  const [models, openapi] = await Promise.all([get("v1/models"), get("openapi.json")]);
+  const modes = openapi.components.schemas.RetrieveRequest.properties.mode.anyOf.find((each) => each.enum).enum;
   const chosen = collection();
   const ids = models.data.map((model) => model.id);
   return { models: chosen === null ? ids : ids.filter((id) => id.endsWith(`@${chosen}`) || !id.includes("@")), modes };
 }
 
-/** If the server has several collections, offer a choice of them; the address always names one. Returns false if it must first be reloaded with a name. */
+/** If the server has several collections, offer a choice of them; the address of the page always names one. Returns false if the page must first be reloaded with a name. */
 async function chooseCollection() {
   const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
   if (names.length < 2) return true;
@@ -44,13 +44,13 @@ async function chooseCollection() {
 async function showStatus() {
   try {
     const ready = await get("ready");
-    takeFeedback(ready.feedback);
-    takeDocuments(ready.writable);
+    setAcceptsFeedback(ready.feedback);
+    setAcceptsDocuments(ready.writable);
     byId("runs-link").hidden = !ready.runs;
     const size = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
     byId("status").textContent = ready.models.length ? size : `${size}, no model`;
   } catch (problem) {
-    byId("status").textContent = problem.status === 503 ? "The model does not answer; search does" : sentence(problem);
+    byId("status").textContent = problem.status === 503 && problem.code !== "stopping" ? "The model does not answer; search works" : sentence(problem);
   }
 }
 
@@ -94,9 +94,9 @@ async function start() {
   startUploads();
   try {
     if (!(await chooseCollection())) return;
-    const [offered] = await Promise.all([choices(), showStatus()]);
-    conversation = startAsk(offered);
-    startHistory(conversation.forgotten);
+    const [options] = await Promise.all([choices(), showStatus()]);
+    conversation = startAsk(options);
+    startHistory(conversation.forget);
   } catch (problem) {
     byId("columns").replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
     return;

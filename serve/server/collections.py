@@ -64,7 +64,7 @@ class Generation:
 
     @cached_property
     def listing(self) -> Listing:
-        """The documents as a reader lists them."""
+        """The documents as a list for readers."""
         return Listing(self.index.data)
 
     @cached_property
@@ -206,11 +206,11 @@ class WriteQueue:
                     f"other writes have kept the index busy for {self._wait_s:g} s; try again later",
                     headers={"Retry-After": str(RETRY_AFTER_S)},
                 )
-            edited = await done
+            result = await done
         finally:
             job.done.cancel()
         await self._live.refresh()
-        return edited
+        return result
 
     def _take_turn(self) -> None:
         """Wait for the turn, and apply all waiting edits."""
@@ -227,7 +227,7 @@ class WriteQueue:
             return
         try:
             live = self._live
-            done = edit_index(live.folder, take, live.open_encoder, open_model, give_up=self._is_abandoned)
+            results = edit_index(live.folder, take, live.open_encoder, open_model, give_up=self._is_abandoned)
         except IndexBusy:
             return
         except Exception as problem:  # noqa: BLE001  (passed on to the waiting callers)
@@ -235,10 +235,11 @@ class WriteQueue:
             for job in jobs:
                 job.done.set_exception(problem)
         else:
-            for job, edited in zip(jobs, done, strict=True):
-                job.done.set_result(edited)
+            for job, result in zip(jobs, results, strict=True):
+                job.done.set_result(result)
 
     def _is_abandoned(self) -> bool:
+        """Whether no caller waits for an edit any more."""
         return all(job.done.cancelled() for job in self._waiting.copy())
 
 

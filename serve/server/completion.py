@@ -53,7 +53,7 @@ def not_found_completion(body: Body) -> dict[str, Any]:
 
 
 async def not_found_chunks(body: Body) -> AsyncIterator[dict[str, Any]]:
-    """The same as chunks, the last with the usage."""
+    """As `not_found_completion`, in chunks, the last with the usage."""
     head = head_of(body, "chat.completion.chunk")
     for index in range(body.get("n", 1)):
         delta = {"role": "assistant", "content": NOT_FOUND}

@@ -27,7 +27,7 @@ def entity_row(generation: Generation, name: str) -> int:
 
 
 def mentions_of(index: Index, rows_K: Sequence[int]) -> sp.csr_array:
-    """How many statements of each document mention the entities in these rows: [K, U]."""
+    """How often propositions in each document mention the entities in these rows: [K, U]."""
     data = index.data
     passages, documents = len(data.passage_ids), len(data.document_sources)
     one_P, first_P = np.ones(passages, np.float32), np.arange(passages + 1)

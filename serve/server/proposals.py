@@ -20,7 +20,7 @@ from graph.index.restrict import restrict
 
 MOST_PROPOSALS = 200
 MOST_PASSAGES = 2_000
-"""Passages to read, from evenly spaced documents, so that it takes some seconds whatever the size of the index."""
+"""Passages to read, from evenly spaced documents, so that the proposals take some seconds whatever the size of the index."""
 
 
 class ProposedQuote(BaseModel):
@@ -44,22 +44,22 @@ class ProposedQuestion(BaseModel):
 def propose_questions(index: Index) -> tuple[ProposedQuestion, ...]:
     """Up to MOST_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
 
-    A question is left out if sentences of several of the documents read answer it.
+    A question is left out if sentences of several sampled documents answer it.
     """
-    read = replace(
-        index, data=restrict(index.data, documents_read(index.data.passage_document_P, len(index.sources())))
+    sample = replace(
+        index, data=restrict(index.data, sample_documents(index.data.passage_document_P, len(index.sources())))
     )
-    rows = list(template_questions(read, MOST_PROPOSALS, hops=(1,), seed=0))
-    times = Counter(row.id for row in rows)
-    return tuple(ProposedQuestion.model_validate(question_to_json(row)) for row in rows if times[row.id] == 1)
+    rows = list(template_questions(sample, MOST_PROPOSALS, hops=(1,), seed=0))
+    counts = Counter(row.id for row in rows)
+    return tuple(ProposedQuestion.model_validate(question_to_json(row)) for row in rows if counts[row.id] == 1)
 
 
-def documents_read(passage_document_P: NDArray[np.int64], documents: int) -> NDArray[np.bool_]:
-    """Every n-th document, so that about MOST_PASSAGES passages are read: bool[U]; `passage_document_P` is the document of each passage.
+def sample_documents(passage_document_P: NDArray[np.int64], documents: int) -> NDArray[np.bool_]:
+    """Every n-th document, so that they have about MOST_PASSAGES passages: bool[U]; `passage_document_P` is the document of each passage.
 
-    >>> documents_read(np.repeat(np.arange(4), 1_000), 4).tolist()
+    >>> sample_documents(np.repeat(np.arange(4), 1_000), 4).tolist()
     [True, False, True, False]
     """
     step = max(1, math.ceil(len(passage_document_P) / MOST_PASSAGES))
-    read_U: NDArray[np.bool_] = np.arange(documents) % step == 0
-    return read_U
+    sample_U: NDArray[np.bool_] = np.arange(documents) % step == 0
+    return sample_U

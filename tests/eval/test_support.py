@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from eval.support import auc, auc_interval, measure_support, read_support, share_found, support_table
+from eval.support import auc, auc_interval, measure_support, read_support, support_table, word_overlap
 from graph.answer.labelled import SupportRow
 from graph.answer.overlap import overlaps
 from graph.answer.verifier import Ground, open_verifier
@@ -75,10 +75,10 @@ def test_short_sentences_are_prefixed_with_their_question(tmp_path: Path) -> Non
 
 def test_overlap_by_hand() -> None:
     row = SupportRow(("The boats left Tarn.",), "A boat left Quill", supported=False)
-    assert share_found(row, str) == pytest.approx(1 / 3) and share_found(row, form_of) == pytest.approx(2 / 3)
-    assert share_found(SupportRow((), "Tarn", supported=True), str) == 0.0
+    assert word_overlap(row, str) == pytest.approx(1 / 3) and word_overlap(row, form_of) == pytest.approx(2 / 3)
+    assert word_overlap(SupportRow((), "Tarn", supported=True), str) == 0.0
     ground = Ground.of([("", passage) for passage in row.passages])
-    assert overlaps(row.claim, ground.wordings)[0] == share_found(row, form_of), "the verifier computes the same"
+    assert overlaps(row.claim, ground.wordings)[0] == word_overlap(row, form_of), "the verifier computes the same"
 
 
 def test_what_is_not_checked_is_never_marked(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_what_ask_shows_can_be_explained(hashed_isles: Path) -> None:
     assert {"auto", "dense", "lexical", "hybrid", "hops"} <= table.keys()
     assert " 2, from " in table["dense"] and "plan" not in table
     assert "words it has: founded (1)" in shown and "who (" not in shown and "the (" not in shown
-    assert "Lantern (ferry) · lantern 0–" in shown and "as this one is called" in " ".join(shown.split())
+    assert "Lantern (ferry) · lantern 0–" in shown and "a title of this passage" in " ".join(shown.split())
 
 
 def test_the_json_explanation_agrees_with_ask(hashed_isles: Path) -> None:

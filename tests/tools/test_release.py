@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.places import ROOT
-from tools.release import PACKAGES, build, missing, tracked, version
+from tools.release import PACKAGES, build, missing_files, tracked_files, version
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_prompts_templates_and_the_page(wheel: Path) -> None:
-    assert missing(wheel) == set()
+    assert missing_files(wheel) == set()
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "graph/prompts/answer.txt",
@@ -33,7 +33,7 @@ def test_what_a_wheel_lacks_is_reported(wheel: Path, tmp_path: Path) -> None:
         for name in whole.namelist():
             if name != "graph/prompts/answer.txt":
                 made.writestr(name, whole.read(name))
-    assert missing(poorer) == {"graph/prompts/answer.txt"}
+    assert missing_files(poorer) == {"graph/prompts/answer.txt"}
 
 
 def test_the_wheel_holds_nothing_else(wheel: Path) -> None:
@@ -43,7 +43,7 @@ def test_the_wheel_holds_nothing_else(wheel: Path) -> None:
 
 def test_the_version_stands_in_one_place() -> None:
     held = re.compile(rf"(?:version|__version__)['\"]?\s*[:=]\s*['\"]{re.escape(version())}['\"]")
-    texts = (name for name in tracked() if name.endswith((".py", ".toml", ".yaml", ".js", ".html", "Dockerfile")))
+    texts = (name for name in tracked_files() if name.endswith((".py", ".toml", ".yaml", ".js", ".html", "Dockerfile")))
     assert [name for name in texts if held.search((ROOT / name).read_text(encoding="utf-8"))] == ["pyproject.toml"]
 
 

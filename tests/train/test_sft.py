@@ -72,7 +72,7 @@ def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None
     ]
     contexts = [("a", "b"), ("a", "b"), ("b", "a"), (), ()]
     first, second, third, _ = share_prefixes(rows, contexts, 100)
-    assert first == TokenizedGroup((1, 2, 3), ((4, 8, 9), (5, 7, 9)), (1, 1)) and first.written_tokens == 4
+    assert first == TokenizedGroup((1, 2, 3), ((4, 8, 9), (5, 7, 9)), (1, 1)) and first.scored_tokens == 4
     assert second == TokenizedGroup((6, 2, 3, 4), ((8, 9),), (0,)) and third.prompt == (6, 5, 5, 5)
     assert [len(group.responses) for group in share_prefixes(rows, contexts, 8)] == [1] * 5, "no room for two"
     assert len(share_prefixes([rows[0]] * 2, contexts[:2], 100)) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import modegraph
 from tools.reference.markdown import page
 
-ABOUT = "`import modegraph as mg`. [Python](../python.md) shows how they work together; [decision 6](../decisions/0006-public-python-api.md) says what may change."
+ABOUT = "`import modegraph as mg`. [Python](../python.md) shows how the names below work together; [decision 6](../decisions/0006-public-python-api.md) says what may change."
 
 
 def pages() -> dict[str, str]:

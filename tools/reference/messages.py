@@ -73,11 +73,27 @@ def messages(package: str) -> Iterator[Message]:
     for file in sorted((ROOT / package).rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
-        for call in (node for node in ast.walk(tree) if is_error(node)):
+        for call in error_calls(tree):
             inside = [scope for scope in scopes if any(node is call for node in ast.walk(scope))]
             parts = [readings(part, inside, call) for part in call.args[:3]]
             for found, expected, remedy in itertools.product(*parts, *[[""]] * (3 - len(parts))):
                 yield Message(found, expected, remedy)
+
+
+def error_calls(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls that make a UserError, and those with which a subclass passes a message to its base."""
+    for node in ast.walk(tree):
+        if is_error(node):
+            yield node
+        elif isinstance(node, ast.ClassDef) and any(
+            isinstance(base, ast.Name) and base.id in ERRORS for base in node.bases
+        ):
+            yield from (each for each in ast.walk(node) if is_init(each))
+
+
+def is_init(node: ast.AST) -> bool:
+    """Whether a node is a call of `super().__init__`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__"
 
 
 def is_error(node: ast.AST) -> bool:
@@ -99,10 +115,10 @@ def readings(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[str]:
         ]
     if isinstance(part, ast.Name):
         for depth in range(len(scopes), 0, -1):
-            set_here = [value for value in values_at(part.id, scopes[depth - 1], at) if value is not part]
-            if set_here:
+            values_here = [value for value in values_at(part.id, scopes[depth - 1], at) if value is not part]
+            if values_here:
                 outer = scopes[: depth - 1] or scopes[:1]
-                return [text for value in set_here for text in readings(value, outer, at)][:MOST_READINGS]
+                return [text for value in values_here for text in readings(value, outer, at)][:MOST_READINGS]
     return [GAP]
 
 

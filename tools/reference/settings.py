@@ -20,23 +20,23 @@ ABOUT = (
 def pages() -> dict[str, str]:
     """The page, by file name."""
     tree: Any = typer.main.get_command(build_app())
-    taking: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for words, path in commands_with_settings(tree):
-        taking.setdefault(path, []).append(words)
+        commands.setdefault(path, []).append(words)
     parts = [
         section(settings_class(path), "Taken by " + ", ".join(f"`modegraph {name}`" for name in words) + ".")
-        for path, words in taking.items()
+        for path, words in commands.items()
     ]
     retrieval = section(
-        RetrieveSettings, "Of `retrieve` and `ask` in Python, and of retrievers in configurations of `eval run`."
+        RetrieveSettings, "Taken by `retrieve` and `ask` in Python, and by retrievers in configurations of `eval run`."
     )
     return {"reference/settings.md": page("Settings", ABOUT, retrieval, *parts)}
 
 
-def section(kind: type[Settings], taken: str) -> str:
+def section(kind: type[Settings], about: str) -> str:
     """One settings object."""
     rows = [
         [code(line.key), code(line.default) if line.default != "required" else "required", line.meaning]
         for line in setting_lines(kind)
     ]
-    return "\n\n".join([f"## {kind.__name__}", taken, table(["key", "default", "meaning"], rows)])
+    return "\n\n".join([f"## {kind.__name__}", about, table(["key", "default", "meaning"], rows)])

@@ -130,7 +130,7 @@ class ProbeConversation:
 
 @dataclass(frozen=True)
 class CompletionScores:
-    """The run's log-probabilities of a row's tokens, and how much likelier its most likely token is, in nats."""
+    """The run's log-probabilities of a row's tokens, and how much likelier the run's first choice is in place of each, in nats."""
 
     logps: tuple[float, ...]
     behind: tuple[float, ...]

@@ -55,7 +55,7 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
     del trained
     say(f"merging {run} into {adapter_base(str(run))}")
     with fresh_folder(output) as folder:
-        merged(run, settings["precision"]).to(torch.bfloat16).save_pretrained(folder)
+        merged_model(run, settings["precision"]).to(torch.bfloat16).save_pretrained(folder)
         load_tokenizer(str(run)).save_pretrained(folder)
         after = token_logps(load_model(str(folder), "bfloat16"), rows)
         loss = merge_loss(before, after, rows, measured_on)
@@ -123,7 +123,7 @@ def adapter_run(run: Path) -> RunRecord:
     return record
 
 
-def merged(run: Path, precision: Precision) -> Any:
+def merged_model(run: Path, precision: Precision) -> Any:
     """The full model in float32: W in the `precision` of training, plus (α / r) B A (Hu et al. 2022, Eq. 3)."""
     try:
         return load_model(str(run), precision).float().merge_and_unload(safe_merge=True)

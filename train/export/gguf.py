@@ -1,7 +1,7 @@
 """Writes a model of transformers, or a LoRA adapter, as one GGUF file in 16 or 8 bits for llama.cpp, Ollama and LM Studio.
 
 Tensors are named by the map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
-tokenizer's pre-splitting by name, so only the names listed here are written. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
+tokenizer's pre-tokenizer by name, so only the names listed here are written. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
 adds (α / r) B A with one α per file, so B is multiplied by any other scale of a module."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from graph.errors import UserError
 
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-CUTS = {
+PRE_TOKENIZERS = {
     ("bytes and words",): "gpt-2",
     ("digits", "bytes and words"): "smollm",
     (rf"{_WORDS}|\p{{N}}|{_REST}", "bytes"): "qwen2",
@@ -45,10 +45,10 @@ CUTS = {
 def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
     """Write tokens, merges, special tokens and chat template; `vocabulary` is the number of the model's embeddings.
 
-    UserError for a tokenizer that is no byte-level BPE, or whose pre-splitting has no name in CUTS.
+    UserError for a tokenizer that is not a byte-level BPE, or whose pre-tokenizer has no name in PRE_TOKENIZERS.
     """
     definition = json.loads(tokenizer.backend_tokenizer.to_str())
-    name = cut_name(definition, str(tokenizer.name_or_path))
+    name = pre_tokenizer_name(definition, str(tokenizer.name_or_path))
     tokens, types = vocabulary_of(tokenizer, vocabulary)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(name)
@@ -91,16 +91,16 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[
     return [by_id.get(token, f"[PAD{token}]") for token in range(vocabulary)], types
 
 
-def cut_name(definition: Mapping[str, Any], source: str) -> str:
-    """llama.cpp's name for the pre-splitting of a tokenizer (its tokenizer.json); UserError if there is none."""
+def pre_tokenizer_name(definition: Mapping[str, Any], source: str) -> str:
+    """llama.cpp's name for the pre-tokenizer in a tokenizer.json; UserError if there is none."""
     kind, normalizer = definition["model"]["type"], (definition["normalizer"] or {"type": "none"})["type"]
     if kind != "BPE" or definition["model"].get("byte_fallback") or normalizer not in ("none", "NFC"):
-        raise _refused(f"{source}: a tokenizer of type {kind} with normalizer {normalizer}")
+        raise _refusal(f"{source}: a tokenizer of type {kind} with normalizer {normalizer}")
     outer = definition["pre_tokenizer"] or {"type": "none"}
     steps = tuple(_step(step) for step in outer.get("pretokenizers", [outer]))
-    if steps not in CUTS:
-        raise _refused(f"{source}: a tokenizer that cuts texts by {' then '.join(steps)}")
-    return CUTS[steps]
+    if steps not in PRE_TOKENIZERS:
+        raise _refusal(f"{source}: a tokenizer that cuts texts by {' then '.join(steps)}")
+    return PRE_TOKENIZERS[steps]
 
 
 def _step(step: Mapping[str, Any]) -> str:
@@ -115,8 +115,8 @@ def _step(step: Mapping[str, Any]) -> str:
     return str(step["type"])
 
 
-def _refused(found: str) -> UserError:
-    expected = f"byte-level BPE, cut as one of {', '.join(CUTS.values())}"
+def _refusal(found: str) -> UserError:
+    expected = f"byte-level BPE, cut as one of {', '.join(PRE_TOKENIZERS.values())}"
     return UserError(found, expected, "export it with --merge, and convert the folder with llama.cpp's own converter")
 
 
@@ -258,7 +258,7 @@ def _add_sizes(writer: GGUFWriter, config: Any, name: str) -> None:
 
 
 REMEDY = "export it with --gguf TYPE --merge"
-REFUSED = {
+UNSUPPORTED = {
     "use_dora": "DoRA",
     "modules_to_save": "fully trained modules",
     "trainable_token_indices": "trained tokens",
@@ -313,7 +313,7 @@ def lora_weights(model: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.flo
 def _check_adapter(model: Any, name: str) -> float:
     """α of the adapter; UserError for features that GGUF does not support."""
     (config,) = model.peft_config.values()
-    found = [feature for field, feature in REFUSED.items() if getattr(config, field, None)]
+    found = [feature for field, feature in UNSUPPORTED.items() if getattr(config, field, None)]
     if config.peft_type != "LORA":
         found = [f"the kind {config.peft_type}"]
     elif config.bias != "none":

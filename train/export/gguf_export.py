@@ -26,7 +26,7 @@ from train.export.divergence import (
     read_probe_conversations,
     score_completion,
 )
-from train.export.export import adapter_run, language_run, merged, public_record, write_public
+from train.export.export import adapter_run, language_run, merged_model, public_record, write_public
 from train.export.gguf import GgufType, write_adapter, write_gguf
 from train.export.ollama import MODELFILE, modelfile
 from train.export.server import Reply, Server, own_server
@@ -43,8 +43,8 @@ NEAR_TIE = 0.02
 class FileGaps:
     """The gap between a file and the run in `precision`, in nats per token of llama.cpp's greedy replies.
 
-    `same_replies` have the run's greedy tokens throughout; `near_ties` others first differ at a token where the run's two likeliest are less
-    than NEAR_TIE apart.
+    `same_replies` have the run's greedy tokens throughout; in `near_ties` others, the run finds the first different token less likely
+    than its own by less than NEAR_TIE.
     """
 
     precision: str
@@ -54,7 +54,7 @@ class FileGaps:
     mean_gap_nats: float
 
 
-def fitting(probes: Sequence[ProbeConversation], window: int) -> list[ProbeConversation]:
+def fitting_probes(probes: Sequence[ProbeConversation], window: int) -> list[ProbeConversation]:
     """The conversations whose prompt and reply fit into `window` tokens, and into llama.cpp's context."""
     return [probe for probe in probes if len(probe.prompt) + REPLY_TOKENS <= min(window, CONTEXT_TOKENS)]
 
@@ -62,7 +62,7 @@ def fitting(probes: Sequence[ProbeConversation], window: int) -> list[ProbeConve
 def llama_replies(
     file: Path, adapters: Mapping[str, Path], probes: Sequence[ProbeConversation], tokenizer: Any
 ) -> list[Reply]:
-    """llama.cpp's greedy replies by a file and the one adapter on it, if any.
+    """llama.cpp's greedy replies, by the model in `file` with its one adapter, if any.
 
     UserError if it cannot open them, or tokenises a prompt differently from training.
     """
@@ -90,11 +90,11 @@ def compare(model: Any, precision: str, probes: Sequence[ProbeConversation], rep
         for reply, scores in zip(replies, ours, strict=True)
         for a, b in zip(reply.logps, scores.logps, strict=True)
     ]
-    first = [first_departure(scores) for scores in ours]
+    departures = [first_departure(scores) for scores in ours]
     return FileGaps(
         precision,
-        same_replies=first.count(0.0),
-        near_ties=sum(0 < nats < NEAR_TIE for nats in first),
+        same_replies=departures.count(0.0),
+        near_ties=sum(0 < nats < NEAR_TIE for nats in departures),
         largest_gap_nats=max(gaps),
         mean_gap_nats=sum(gaps) / len(gaps),
     )
@@ -183,12 +183,12 @@ def export_gguf(
             template, window = False, _write_adapter(run, record, file, kind, public.base_model)
         else:
             template, window = _write_model(run, record, tokenizer, file, kind)
-        compared = fitting(probes, window) if is_installed() else []
+        probes = fitting_probes(probes, window) if is_installed() else []
         gaps, tokens = (
-            _compare_with_llama_cpp(run, record, tokenizer, file, compared, adapter_only) if compared else ((), 0)
+            _compare_with_llama_cpp(run, record, tokenizer, file, probes, adapter_only) if probes else ((), 0)
         )
         megabytes = round(file.stat().st_size / 1e6, 1)
-        export = GgufExport(file.name, megabytes, template, measured_on, len(compared), tokens, gaps)
+        export = GgufExport(file.name, megabytes, template, measured_on, len(probes), tokens, gaps)
         use = USE_ADAPTER.format(file=file.name) if adapter_only else USE_MODEL
         section = f"## Precision\n\nWeights are stored as {kind.upper()}.\n\n{describe_export(export)}"
         write_public(folder, public, "", [use, section], adapter_only)
@@ -221,7 +221,7 @@ def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind:
     """Write the model and a Modelfile; returns whether that has the chat template, and the model's window in tokens."""
     if is_adapter(str(run)):
         say(f"merging {run} into {adapter_base(str(run))}")
-        model = merged(run, _precision(record))
+        model = merged_model(run, _precision(record))
     else:
         model = load_model(str(run), _precision(record))
     say(f"writing {file.name}")

@@ -6,7 +6,7 @@ template; a template whose text varies from turn to turn is omitted, with a comm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from graph.answer.prompt import answer_messages
@@ -32,13 +32,13 @@ _UNWRITABLE = ('"""', "{{", "}}")
 class Turns:
     """The text that a chat template writes around the turns of a chat that begins with a system turn.
 
-    `answering` follows the last user turn, which the model is to answer, `answered` an earlier one.
+    `after_last_user` follows the user turn that the model is to answer, `after_user` an earlier one.
     """
 
     opening: str
     after_system: str
-    answering: str
-    answered: str
+    after_last_user: str
+    after_user: str
     after_answer: str
 
 
@@ -69,10 +69,12 @@ def turns_of(tokenizer: Any) -> Turns | None:
     except UserError:
         return None
     turns = Turns(short[0], short[1], short[2], long[2], long[3])
-    expected = [turns.opening, turns.after_system, *[turns.answered, turns.after_answer] * 2, turns.answering]
+    expected = [turns.opening, turns.after_system, *[turns.after_user, turns.after_answer] * 2, turns.after_last_user]
     if long != expected or any(word in piece for piece in expected for word in _UNWRITABLE):
         return None
-    return turns if not _adds_start(tokenizer) else _without_start(turns, str(tokenizer.bos_token))
+    if _adds_start(tokenizer):
+        turns = replace(turns, opening=turns.opening.removeprefix(str(tokenizer.bos_token)))
+    return turns
 
 
 def go_template(turns: Turns) -> str:
@@ -81,12 +83,10 @@ def go_template(turns: Turns) -> str:
     >>> go_template(Turns("<s>", "<u>", "<a>", "<a>", "<u>"))
     '{{ range .Messages }}{{ if eq .Role "system" }}<s>{{ .Content }}<u>{{ else if eq .Role "user" }}{{ .Content }}<a>{{ else }}{{ .Content }}<u>{{ end }}{{ end }}'
     """
-    after, loop = turns.answering, "range .Messages"
-    if turns.answering != turns.answered:
+    after, loop = turns.after_last_user, "range .Messages"
+    if turns.after_last_user != turns.after_user:
         loop = "range $i, $_ := .Messages"
-        after = (
-            f"{{{{ if eq (len (slice $.Messages $i)) 1 }}}}{turns.answering}{{{{ else }}}}{turns.answered}{{{{ end }}}}"
-        )
+        after = f"{{{{ if eq (len (slice $.Messages $i)) 1 }}}}{turns.after_last_user}{{{{ else }}}}{turns.after_user}{{{{ end }}}}"
     return (
         f"{{{{ {loop} }}}}"
         f'{{{{ if eq .Role "system" }}}}{turns.opening}{{{{ .Content }}}}{turns.after_system}'
@@ -111,9 +111,3 @@ def _between(tokenizer: Any, number: int) -> list[str]:
 def _adds_start(tokenizer: Any) -> bool:
     """Whether the tokenizer puts a start token before every text: Ollama then adds it, too."""
     return tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
-
-
-def _without_start(turns: Turns, start: str) -> Turns:
-    return Turns(
-        turns.opening.removeprefix(start), turns.after_system, turns.answering, turns.answered, turns.after_answer
-    )

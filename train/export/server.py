@@ -39,10 +39,10 @@ class Reply:
 
 
 class Server:
-    """An OpenAI-compatible server. Every method raises UserError if it cannot be reached or refuses a request.
+    """An OpenAI-compatible server. Every method raises UserError if the server cannot be reached or refuses a request.
 
-    `parents` are its models by name, each with its base model if it is an adapter, if known beforehand; `extra` gives the request fields
-    that select a model, besides its name. `called` is the server's name in reports, by default its URL.
+    `parents`, if known beforehand, are its models by name, each with its base model if it is an adapter; `extra` gives the request fields
+    that select a model, besides its name. `label` is the server's name in reports, by default its URL.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Server:
         key: str = "",
         parents: Mapping[str, str] | None = None,
         extra: Callable[[str], Mapping[str, Any]] | None = None,
-        called: str = "",
+        label: str = "",
     ) -> None:
         self.url = without_password(url)
-        self.called = called or self.url
+        self.label = label or self.url
         self._client = openai.OpenAI(
             base_url=url, api_key=key or key_of_environment(), timeout=TIMEOUT_S, max_retries=1
         )
@@ -68,8 +68,8 @@ class Server:
         """
         if self._parents:
             return self._parents
-        listed = self._send(lambda: self._client.get("/models", cast_to=object))
-        rows = listed.get("data") or ()
+        answer = self._send(lambda: self._client.get("/models", cast_to=object))
+        rows = answer.get("data") or ()
         base_of = {str(each["id"]): str(each.get("parent") or "") for each in rows}
         if any(each.get("owned_by") == OURS for each in rows):
             # Otherwise modegraph's server would retrieve passages and put them into the prompt.
@@ -87,9 +87,8 @@ class Server:
     def prompt_ids(self, name: str, messages: Sequence[Message]) -> tuple[int, ...] | None:
         """The tokens of a chat up to its answer, by the server's own template."""
         turns = [vars(turn) for turn in messages]
-        ids = self._tokens(
-            {"model": name, "messages": turns}
-        )  # llama.cpp finds no text in this request, and returns no tokens.
+        # llama.cpp finds no text in this request, and returns no tokens.
+        ids = self._tokens({"model": name, "messages": turns})
         if ids:
             return ids
         rendered = self._root_route("/apply-template", self._body(name, messages=turns))

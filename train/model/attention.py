@@ -63,8 +63,8 @@ def group_span(row: int, start: int, prompt_tokens: int, response_tokens: Sequen
 def on_device(spans: Sequence[GroupSpan], device: torch.device) -> tuple[GroupSpan, ...]:
     """The same spans with their masks on `device`."""
     return tuple(
-        GroupSpan(p.row, p.start, p.end, tuple(Chunk(c.start, c.end, c.mask.to(device)) for c in p.chunks))
-        for p in spans
+        GroupSpan(s.row, s.start, s.end, tuple(Chunk(c.start, c.end, c.mask.to(device)) for c in s.chunks))
+        for s in spans
     )
 
 
@@ -86,8 +86,8 @@ def shared_prefix_attention(
 ) -> tuple[Tensor, None]:
     """An attention function of transformers: [B, H, T, D] to [B, T, H, D]; without `shared_prefixes` it is "sdpa"."""
     if shared_prefixes is None:
-        attended: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-        return attended
+        output: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return output
     groups = getattr(module, "num_key_value_groups", 1)
     rows = [
         torch.cat(
@@ -125,10 +125,10 @@ def _attend(
     )
     outputs = []
     for span in spans:
-        prompt_keys, prompt_values = (_repeated(next(each), groups) for each in (keys, values))
+        prompt_keys, prompt_values = (_repeat_heads(next(each), groups) for each in (keys, values))
         outputs.append(_sdpa(next(queries), prompt_keys, prompt_values, None, scaling))
         for chunk in span.chunks:
-            own_keys, own_values = (_repeated(next(each), groups) for each in (keys, values))
+            own_keys, own_values = (_repeat_heads(next(each), groups) for each in (keys, values))
             all_keys, all_values = (
                 torch.cat([prompt_keys, own_keys], dim=1),
                 torch.cat([prompt_values, own_values], dim=1),
@@ -137,7 +137,7 @@ def _attend(
     return [*outputs, query_HTD.new_zeros(query_HTD.shape[0], padding, query_HTD.shape[2])]
 
 
-def _repeated(each_HTD: Tensor, groups: int) -> Tensor:
+def _repeat_heads(each_HTD: Tensor, groups: int) -> Tensor:
     """Keys or values of grouped-query attention, once for each head that reads them."""
     repeated: Tensor = repeat_kv(each_HTD[None], groups)[0]
     return repeated
@@ -146,10 +146,10 @@ def _repeated(each_HTD: Tensor, groups: int) -> Tensor:
 def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
     """One call of the kernel; causal without a mask."""
     mask_11NT = None if mask is None else mask[None, None]
-    attended = scaled_dot_product_attention(
+    output = scaled_dot_product_attention(
         query_HND[None], key_HTD[None], value_HTD[None], attn_mask=mask_11NT, is_causal=mask is None, scale=scaling
     )
-    return attended[0]
+    return output[0]
 
 
 def chunk_mask(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:

@@ -50,13 +50,13 @@ class TokenizedGroup:
     def __post_init__(self) -> None:
         if not self.context_tokens:
             object.__setattr__(self, "context_tokens", (0,) * len(self.responses))
-        written = [len(text) - context for text, context in zip(self.responses, self.context_tokens, strict=True)]
-        if not self.prompt or not written or min(written) < 1:
-            found = f"a prompt of {len(self.prompt)} tokens with responses of {written}"
+        scored = [len(text) - context for text, context in zip(self.responses, self.context_tokens, strict=True)]
+        if not self.prompt or not scored or min(scored) < 1:
+            found = f"a prompt of {len(self.prompt)} tokens with responses of {scored}"
             raise UserError(found, "at least one token in a prompt and in each response", "drop the row")
 
     @property
-    def written_tokens(self) -> int:
+    def scored_tokens(self) -> int:
         """The number of scored tokens."""
         return sum(map(len, self.responses)) - sum(self.context_tokens)
 
@@ -75,7 +75,7 @@ class PackedBatch:
     """Rows of packed groups, padded on the right to the longest: int64 tensors.
 
     group_BT numbers the groups in their order, from 0 (-1 in padding); response_BT numbers all their responses, from 1 (0 in prompts
-    and padding). written_BT marks the N scored tokens; predictors_N is the position in its row that predicts each of them, row after
+    and padding). scored_BT marks the N scored tokens; predictors_N is the position in its row that predicts each of them, row after
     row: the previous position, but the prompt's last for the first token of a response. `spans` locate each group.
     """
 
@@ -83,7 +83,7 @@ class PackedBatch:
     positions_BT: Tensor
     group_BT: Tensor
     response_BT: Tensor
-    written_BT: Tensor
+    scored_BT: Tensor
     predictors_N: Tensor
     spans: tuple[GroupSpan, ...]
 
@@ -94,7 +94,7 @@ class PackedBatch:
             self.positions_BT.to(device),
             self.group_BT.to(device),
             self.response_BT.to(device),
-            self.written_BT.to(device),
+            self.scored_BT.to(device),
             self.predictors_N.to(device),
             on_device(self.spans, device),
         )
@@ -105,13 +105,13 @@ def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBat
     first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
     numbers = first_fit(groups, budget_tokens)
     rows = [_row(row_groups, groups, first_responses) for row_groups in numbers]
-    ids, positions, group_of, response_of, written, predictors = (list(column) for column in zip(*rows, strict=True))
+    ids, positions, group_of, response_of, scored, predictors = (list(column) for column in zip(*rows, strict=True))
     return PackedBatch(
         pad_sequence(ids, batch_first=True),
         pad_sequence(positions, batch_first=True),
         pad_sequence(group_of, batch_first=True, padding_value=-1),
         pad_sequence(response_of, batch_first=True),
-        pad_sequence(written, batch_first=True).bool(),
+        pad_sequence(scored, batch_first=True).bool(),
         torch.cat(predictors),
         tuple(span for row, row_groups in enumerate(numbers) for span in _group_spans(row, row_groups, groups)),
     )
@@ -133,20 +133,20 @@ def first_fit(groups: Sequence[TokenizedGroup], budget_tokens: int) -> list[list
 
 
 def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_responses: Sequence[int]) -> list[Tensor]:
-    """One row's ids_T, positions_T, group_T, response_T, written_T and predictors_N."""
+    """One row's ids_T, positions_T, group_T, response_T, scored_T and predictors_N."""
     columns: list[list[int]] = [[] for _ in range(6)]
-    ids, positions, group_of, response_of, written, predictors = columns
+    ids, positions, group_of, response_of, scored, predictors = columns
     for number in numbers:
         prompt, responses = groups[number].prompt, groups[number].responses
         prompt_end = len(ids) + len(prompt) - 1
         ids += prompt
         positions += range(len(prompt))
         response_of += [0] * len(prompt)
-        written += [0] * len(prompt)
+        scored += [0] * len(prompt)
         for offset, (response, context) in enumerate(zip(responses, groups[number].context_tokens, strict=True)):
             response_number = first_responses[number] + offset
             predictors += [prompt_end, *range(len(ids), len(ids) + len(response) - 1)][context:]
-            written += [0] * context + [1] * (len(response) - context)
+            scored += [0] * context + [1] * (len(response) - context)
             ids += response
             positions += range(len(prompt), len(prompt) + len(response))
             response_of += [response_number] * len(response)
@@ -183,7 +183,7 @@ def attention_mask(batch: PackedBatch, implementation: str) -> Any:
 def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
     """Summed log-probability of the scored tokens of each response, including its end token: float32[R], in the order of the groups.
 
-    Call it under the training's autocast, with a model that `can_pack` accepts.
+    Call it under the training's autocast, with a model that has no `packing_problem`.
     """
     base = unwrapped(model)
     batch = batch.to(base.device)
@@ -194,11 +194,11 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
         inputs |= {"shared_prefixes": batch.spans}
     else:
         inputs |= {"attention_mask": attention_mask(batch, implementation)}
-    written_BT = batch.written_BT
-    logps_N = logps_at(model, inputs, written_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[written_BT])
-    responses_N = batch.response_BT[written_BT] - 1
+    scored_BT = batch.scored_BT
+    logps_N = logps_at(model, inputs, scored_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[scored_BT])
+    responses_N = batch.response_BT[scored_BT] - 1
     if rotation_limit(base.config):
-        check_rotation(base.config, _row_tokens(batch.positions_BT[written_BT], responses_N))
+        check_rotation(base.config, _row_tokens(batch.positions_BT[scored_BT], responses_N))
     return logps_N.new_zeros(int(responses_N.max()) + 1).index_add(0, responses_N, logps_N)
 
 
@@ -220,7 +220,7 @@ def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return completion_logps(model, ids_BT.to(device), mask_BT.to(device))
 
 
-def can_pack(model: Any, longest_tokens: int | None = None) -> str:
+def packing_problem(model: Any, longest_tokens: int | None = None) -> str:
     """Why a model does not support `packed_logps`, in words; "" if it does.
 
     A sliding window is harmless if it covers the longest prompt with a response, if that length is given. The configuration
@@ -274,12 +274,12 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
     If a mask works on a CPU, the attention without masked pairs is tried, and used if its results are correct. On a GPU the masked pairs
     cost less than its many small kernels.
     """
-    if reason := can_pack(model, longest_tokens):
+    if reason := packing_problem(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
         return plain_logps
     if model.config.get_text_config()._attn_implementation == "sdpa" and unwrapped(model).device.type == "cpu":
         use_shared_prefix_attention(model)
-        if can_pack(model, longest_tokens):
+        if packing_problem(model, longest_tokens):
             model.set_attn_implementation("sdpa")
     return partial(_packed, row_tokens=row_tokens)
 

@@ -26,20 +26,20 @@ def check_model(model: Any) -> None:
     with _trial_of(model):
         gap = gap_beyond_rounding(model, plain_logps(model.eval(), TRIAL_GROUPS), token_by_token(model, TRIAL_GROUPS))
     if math.isnan(gap):
-        raise _refused(model, "its log-probabilities are not numbers", "intact weights", "copy or save the model again")
+        raise _refusal(model, "its log-probabilities are not numbers", "intact weights", "copy or save the model again")
     if gap:
-        raise _refused(
+        raise _refusal(
             model, f"its log-probabilities change by {gap:.3g} nats with later tokens or other rows of a batch"
         )
 
 
 def check_still(model: Any) -> None:
-    """UserError for a model that draws random numbers in training with dropout off: its Δ would be noise."""
+    """UserError for a model that draws random numbers in training with dropout off: its log-ratios would be noise."""
     with _trial_of(model):
         expected = plain_logps(model.eval(), TRIAL_GROUPS)
         gap = max(gap_beyond_rounding(model, expected, plain_logps(model.train(), TRIAL_GROUPS)) for _ in range(2))
     if gap:
-        raise _refused(model, f"its log-probabilities are off by {gap:.3g} nats in training, with all dropout off")
+        raise _refusal(model, f"its log-probabilities are off by {gap:.3g} nats in training, with all dropout off")
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def _trial_of(model: Any) -> Iterator[None]:
         yield
     except ERRORS as problem:
         reason = (str(problem).strip() or "no reason given").splitlines()[0]
-        raise _refused(model, f"a trial of it failed: {type(problem).__name__}: {reason}") from None
+        raise _refusal(model, f"a trial of it failed: {type(problem).__name__}: {reason}") from None
     finally:
         model.train(training)
 
@@ -68,7 +68,7 @@ def token_by_token(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return torch.stack(sums)
 
 
-def _refused(
+def _refusal(
     model: Any, reason: str, expected: str = "a causal language model", remedy: str = "choose a model of another type"
 ) -> UserError:
     kind = unwrapped(model).config.model_type

@@ -55,7 +55,7 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
     config = model.config.get_text_config()
     output = _output(model, head)
     counts = {True: 0, False: 0}
-    for weight, numbers in multiplied(model, config):
+    for weight, numbers in multiplied_weights(model, config):
         if weight is not output:
             counts[weight.requires_grad] += numbers
     weight_bytes = [(weight, bytes_of(weight, quantised, settings)) for weight, quantised in _weights(model, output)]
@@ -95,7 +95,7 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
     return model
 
 
-def multiplied(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
+def multiplied_weights(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
     """Each weight that tokens are multiplied with, and its size as it counts per token: for experts, the share that a token is routed to."""
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     share = (config.num_experts_per_tok or 1) / experts if experts else 1.0

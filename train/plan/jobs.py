@@ -39,7 +39,7 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 class Job:
     """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer on the rows with given numbers.
 
-    `reference_groups` are passes without gradients before training, `reference_forwards` the number of forward passes besides each row's
+    `reference_groups` are scored without gradients before training; `reference_forwards` is the number of forward passes besides each row's
     own. `copies` of the trained weights are in memory. A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
     """
 
@@ -100,14 +100,14 @@ def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> l
     max_responses = groups_per_pass * max(len(group.tokenized.responses) for group in groups)
     return [
         merge([groups[number].tokenized for number in numbers])
-        for sharing in shared_passes(groups, max_responses)
-        for numbers in sharing
+        for one_pass in shared_passes(groups, max_responses)
+        for numbers in one_pass
     ]
 
 
 def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
     """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: by a copy of the trained weights, or by the base below a new adapter."""
-    splits = _fitting(settings, tokenizer)
+    splits = _read_splits_that_fit(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
         assert isinstance(some_settings, MsSettings | DpoSettings)
@@ -129,7 +129,7 @@ def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
 
 
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
-    splits = _fitting(settings, tokenizer)
+    splits = _read_splits_that_fit(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
         assert isinstance(some_settings, RewardSettings)
@@ -138,7 +138,7 @@ def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
     return Job(*_groups(splits, tokenizer), trainer_of, head="score")
 
 
-def _fitting(settings: TrainSettings, tokenizer: Any) -> Splits:
+def _read_splits_that_fit(settings: TrainSettings, tokenizer: Any) -> Splits:
     splits = read_splits(Path(settings.data))
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
         check_lengths(rows, tokenizer, settings.max_length_tokens, Path(settings.data) / f"{name}.jsonl")

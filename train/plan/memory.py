@@ -90,12 +90,12 @@ def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
         before = torch.cuda.memory_allocated()
         yield lambda: torch.cuda.max_memory_allocated() - before
         return
-    with _Storages() as counted:
-        yield lambda: counted.peak
+    with _Storages() as storages:
+        yield lambda: storages.peak
 
 
 class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of live storages: adds one when an operation returns a tensor in a new storage, subtracts it when it is freed."""
+    """Counts the bytes of live storages: a storage is added when an operation first returns a tensor in it, and subtracted when it is freed."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

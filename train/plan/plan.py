@@ -80,10 +80,10 @@ class Calibration:
 def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> list[int]:
     """The longest rows for a step that measures memory, then random rows for `steps` timed steps."""
     longest = sorted(range(len(tokens)), key=lambda row: -tokens[row])[:batch]
-    drawn: list[int] = []
-    while len(drawn) < steps * batch:
-        drawn += draw.sample(range(len(tokens)), len(tokens))
-    return (longest * batch)[:batch] + drawn[: steps * batch]
+    random_rows: list[int] = []
+    while len(random_rows) < steps * batch:
+        random_rows += draw.sample(range(len(tokens)), len(tokens))
+    return (longest * batch)[:batch] + random_rows[: steps * batch]
 
 
 def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
@@ -94,8 +94,8 @@ def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
     trainer.add_callback(clock)
     with completion_logits_only():
         trainer.train()
-    timed = sum(tokens[batch:])
-    return Calibration(device(), len(clock.seconds) - 1, timed, sum(clock.seconds[1:]), clock.activations_bytes)
+    timed_tokens = sum(tokens[batch:])
+    return Calibration(device(), len(clock.seconds) - 1, timed_tokens, sum(clock.seconds[1:]), clock.activations_bytes)
 
 
 class _Clock(TrainerCallback):  # type: ignore[misc]
@@ -138,7 +138,7 @@ def _now() -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows and tokens. `pass_tokens` are those of one pass over the data, a prompt once for all its responses if the layout is `packed`;
+    """Rows and tokens. `pass_tokens` are those of one pass over the data, a prompt once for all its responses if the layout is `packed`.
 
     `tokens` are those of all passes; `reference_tokens` and `dev_tokens` need no gradients. None of them includes padding.
     """

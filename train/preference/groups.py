@@ -138,12 +138,12 @@ def standardise(rewards: Sequence[float]) -> tuple[float, ...]:
     >>> standardise([1.0, 3.0]), standardise([2.0, 2.0])
     ((-1.0, 1.0), (0.0, 0.0))
     """
-    mean, spread = fmean(rewards), pstdev(rewards)
-    return tuple((reward - mean) / spread if spread > 0 else 0.0 for reward in rewards)
+    mean, deviation = fmean(rewards), pstdev(rewards)
+    return tuple((reward - mean) / deviation if deviation > 0 else 0.0 for reward in rewards)
 
 
 def split_into_groups(count: int, size: int | None, draw: random.Random) -> list[list[int]]:
-    """The numbers 0 … count − 1 in random order, split into groups of `size`; a single remaining one joins the last group.
+    """The numbers 0 … count − 1 in random order, split into groups of `size`; a single remaining number joins the last group.
 
     >>> [len(group) for group in split_into_groups(7, 3, random.Random(0))], split_into_groups(3, None, random.Random(0))
     ([3, 4], [[0, 1, 2]])
@@ -158,7 +158,7 @@ def split_into_groups(count: int, size: int | None, draw: random.Random) -> list
     return groups
 
 
-def fitting(groups: Sequence[ResponseGroup], limit: LengthLimit, file: Path) -> list[ResponseGroup]:
+def groups_within(groups: Sequence[ResponseGroup], limit: LengthLimit, file: Path) -> list[ResponseGroup]:
     """The groups within the limit, after a report of their lengths; UserError with the number of longer ones, unless they are dropped.
 
     Nothing is truncated: that would remove a response's answer and its end token.

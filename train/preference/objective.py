@@ -43,7 +43,7 @@ class Objective:
     beta_reward: float
 
     @property
-    def identified(self) -> float:
+    def beta_product(self) -> float:
         """β_π β_r, the only combination of the two that the data identify in MS, DPO and NCA."""
         return self.beta * self.beta_reward
 
@@ -67,7 +67,7 @@ def prompt_losses(
 def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
     """The metrics of one prompt, with the names and definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
-    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranked_right`, omitted if
+    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranking_accuracy`, omitted if
     that is None. Not TRL's: p_f of the best response, and the entropy of p_f over log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
@@ -83,17 +83,17 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
         "shares/chosen": shares_K[best].exp().item(),
         "shares/entropy": entropy.item(),
     }
-    right = ranked_right(log_ratios_K, rewards_K)
-    return figures if right is None else figures | {"rewards/accuracies": right}
+    accuracy = ranking_accuracy(log_ratios_K, rewards_K)
+    return figures if accuracy is None else figures | {"rewards/accuracies": accuracy}
 
 
-def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
+def ranking_accuracy(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
     """The share of pairs among K responses whose better-rewarded one was raised more; None if all rewards are equal.
 
     A tie counts as wrong, so an unchanged policy has accuracy 0, as in TRL's `rewards/accuracies` and `eval compare` for K = 2.
 
     >>> rewards = torch.tensor([1.0, 0.5, 0.0])
-    >>> [ranked_right(torch.tensor(ratios), rewards) for ratios in ([0.3, 0.2, 0.1], [0.1, 0.3, 0.0], [0.0, 0.0, 0.0])]
+    >>> [ranking_accuracy(torch.tensor(ratios), rewards) for ratios in ([0.3, 0.2, 0.1], [0.1, 0.3, 0.0], [0.0, 0.0, 0.0])]
     [1.0, 0.6666666666666666, 0.0]
     """
     better_KK = rewards_K[:, None] > rewards_K[None, :]

@@ -36,7 +36,7 @@ from train.preference.groups import (
     LengthLimit,
     ResponseGroup,
     best_worst_groups,
-    fitting,
+    groups_within,
     pair_groups,
     scored_groups,
 )
@@ -144,7 +144,7 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
 
 
 def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
-    """A trainer of TRL with our tokens in place of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions elsewhere than the server."""
+    """A trainer of TRL with our tokens in place of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions at another place than the server."""
     trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
     trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
@@ -159,7 +159,7 @@ def trl_trainer(settings: MsSettings | DpoSettings, start: TrainingInputs, folde
 
 @dataclass(frozen=True)
 class PreferenceData:
-    """The training and dev groups of a run, and whether these are pairs with hard labels."""
+    """The training and dev groups of a run, and whether these are pairs, whose labels are (1 − ε, ε)."""
 
     train: list[ResponseGroup]
     dev: list[ResponseGroup]
@@ -175,7 +175,7 @@ def method_of(settings: MsSettings | DpoSettings) -> Method:
 
 
 def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
-    """The command that the settings are of."""
+    """The command that the settings belong to."""
     return "ms" if isinstance(settings, MsSettings) else "dpo"
 
 
@@ -231,7 +231,7 @@ def read_preference_data(
             raise UserError(
                 f"{file}: every prompt's responses have equal rewards", "some that differ", "change `rewards`"
             )
-        return fitting(groups, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
+        return groups_within(groups, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
 
     data = PreferenceData(
         read_groups("train.jsonl"),
@@ -268,7 +268,7 @@ def response_group_trainer(
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs and method in ("ms", "dpo", "nca", "rloo"):
         say(
-            f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
+            f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.beta_product:g} is identified"
         )
 
     def initial_logps() -> list[Tensor]:

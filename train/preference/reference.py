@@ -21,19 +21,21 @@ from train.model.packing import LogpsOf, TokenizedGroup
 from train.preference.groups import ResponseGroup
 
 
-def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
-    """log π of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `at_once` groups.
+def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, groups_per_pass: int) -> list[Tensor]:
+    """log π of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `groups_per_pass` groups.
 
     Groups of one prompt are in one pass, so that small groups split from many responses do not recompute the prompt.
     """
     logps_of_group: dict[int, Tensor] = {}
     training = model.training
     model.eval()
-    passes = shared_passes(groups, at_once * max((len(group.tokenized.responses) for group in groups), default=1))
+    passes = shared_passes(
+        groups, groups_per_pass * max((len(group.tokenized.responses) for group in groups), default=1)
+    )
     with torch.no_grad():
-        for merged in track(passes, "log-probabilities", len(passes)):
-            logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in merged])
-            order = [number for numbers in merged for number in numbers]
+        for one_pass in track(passes, "log-probabilities", len(passes)):
+            logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in one_pass])
+            order = [number for numbers in one_pass for number in numbers]
             sizes = [len(groups[number].tokenized.responses) for number in order]
             logps_of_group |= zip(order, torch.split(logps_R.float().cpu(), sizes), strict=True)
     model.train(training)
@@ -69,12 +71,12 @@ def cached_reference(
     """The log-probabilities in `file`, made by `compute` if there is none; UserError for another `origin` (weights, precision …) or data."""
     origin = {**origin, "data": data_fingerprint(groups)}
     if not file.exists():
-        computed = compute()
+        logps = compute()
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(file.name + ".partial")
-        save_file({"logps": torch.cat(computed)}, partial, metadata=origin)
+        save_file({"logps": torch.cat(logps)}, partial, metadata=origin)
         partial.replace(file)
-        return computed
+        return logps
     try:
         with safe_open(file, framework="pt") as stored:
             metadata, logps_R = stored.metadata() or {}, stored.get_tensor("logps")

@@ -1,7 +1,7 @@
 """On-policy rounds: each draws the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from there.
 
-A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. What is complete there
-is never made again, so an interrupted run that is resumed ends with the same rows and weights. The folder of all rounds is itself a run
+A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. Complete parts are
+never made again, so a resumed run ends with the same rows and weights. The folder of all rounds is itself a run
 like any other, from the first round's starting model to the last round's adapter; `rounds.jsonl` has the figures of each round."""
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, 
     with report_progress(output, about_run(stage_of(settings), settings)):
         for number in range(1, rounds.count + 1):
             this = Round(number, output / f"round-{number}", policy, settings, rounds)
-            measured = figures_of(sample(this, prompts, open_model), settings.rewards)
-            shown = ", ".join(f"{name} {value:.3g}" for name, value in measured.items())
-            say(f"round {number} of {rounds.count}: {shown}")
+            round_figures = figures_of(sample(this, prompts, open_model), settings.rewards)
+            summary = ", ".join(f"{name} {value:.3g}" for name, value in round_figures.items())
+            say(f"round {number} of {rounds.count}: {summary}")
             records.append(train(this))
             kl = records[-1].metrics.get(KL, 0.0 if number == 1 else None)
-            figures.append({"round": number, **measured, **({} if kl is None else {KL: kl})})
+            figures.append({"round": number, **round_figures, **({} if kl is None else {KL: kl})})
             write_jsonl(output / FIGURES, figures)
             note_progress(output, number, rounds.count, figures[-1])
             policy = str(this.run)
@@ -151,24 +151,24 @@ def respond(
                 continue
             if add_refusal and not any(is_no_answer(text) for text in texts.texts):
                 texts = replace(texts, texts=(*texts.texts, NOT_FOUND))
-            yield replace(rewarded(prompt, texts), sampling=sampling, policy=model.name)
+            yield replace(with_rewards(prompt, texts), sampling=sampling, policy=model.name)
 
 
-def rewarded(prompt: Prompt, drawn: DrawnTexts) -> ResponseRow:
+def with_rewards(prompt: Prompt, responses: DrawnTexts) -> ResponseRow:
     """The row of a prompt with its responses and every reward that can be computed from the two."""
     row, gold = prompt.row, prompt.gold
-    rewards = {name: tuple(reward(text, row) for text in drawn.texts) for name, reward in REWARDS.items()}
+    rewards = {name: tuple(reward(text, row) for text in responses.texts) for name, reward in REWARDS.items()}
     if gold is not None:
-        rewards["gold"] = tuple(gold_reward(text, gold, row.context_size) for text in drawn.texts)
+        rewards["gold"] = tuple(gold_reward(text, gold, row.context_size) for text in responses.texts)
     rounded = {name: tuple(round(value, 4) for value in values) for name, values in rewards.items()}
-    return replace(row, responses=drawn.texts, cut=drawn.cut, rewards=rounded)
+    return replace(row, responses=responses.texts, cut=responses.cut, rewards=rounded)
 
 
 def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dict[str, float]:
     """Means over all responses: reward, share right, share cut, words."""
     responses = [text for row in rows for text in row.responses]
     return {
-        "reward": fmean(reward for row in rows for reward in combine_rewards(row, measured_weights(weights))),
+        "reward": fmean(reward for row in rows for reward in combine_rewards(row, nonzero_weights(weights))),
         "right": fmean(value == 1 for row in rows for value in row.rewards["correct"]),
         "cut": sum(len(row.cut) for row in rows) / len(responses),
         "words": fmean(len(text.split()) for text in responses),
@@ -186,7 +186,7 @@ def train(this: Round) -> RunRecord:
             "data": str(this.responses),
             "output": str(this.run),
             "epochs": this.rounds.epochs,
-            "rewards": measured_weights(settings.rewards),
+            "rewards": nonzero_weights(settings.rewards),
             "reference": start,
             "rounds": None,
         }
@@ -238,7 +238,7 @@ def lacks_answer(prompt: Prompt) -> bool:
     return all(is_no_answer(answer) for answer in prompt.row.answers)
 
 
-def measured_weights(weights: Mapping[str, float]) -> dict[str, float]:
+def nonzero_weights(weights: Mapping[str, float]) -> dict[str, float]:
     """The weights that are not 0."""
     return {component: weight for component, weight in weights.items() if weight}
 
@@ -254,7 +254,7 @@ def check_rounds_folder(output: Path) -> None:
 
 def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt]) -> None:
     """UserError naming the first component of the reward that cannot be computed for new responses to the prompts."""
-    for component in measured_weights(settings.rewards):
+    for component in nonzero_weights(settings.rewards):
         if component == "gold" and any(prompt.gold is None for prompt in prompts):
             found = f"rewards: 'gold', but the rows of {settings.data} do not name their gold passages"
             raise UserError(found, "reading rows, which do", "use `synth reading`, or drop the component")

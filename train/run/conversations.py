@@ -1,4 +1,4 @@
-"""Conversations to learn from, in the formats that people have: the rows of supervised fine-tuning, of merges and of exports.
+"""Conversations to learn from, in common formats: the rows of supervised fine-tuning, of merges and of exports.
 
 Formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
 and instruction, input, output (Alpaca), one JSON object per line."""
@@ -33,7 +33,7 @@ class Conversation:
 
 
 def read_conversations(file: Path) -> list[Conversation]:
-    """All distinct conversations of a file in order; UserError with the line number of the first unusable row, or if there are none."""
+    """All distinct conversations of a file in order; UserError with the line number of the first unusable row, or if there are no rows."""
     rows: dict[Conversation, None] = {}
     for line, values in read_jsonl(file):
         where = f"{file} line {line}"
@@ -56,7 +56,7 @@ def read_conversations(file: Path) -> list[Conversation]:
 
 
 def conversation_of(row: Mapping[str, Any]) -> Conversation:
-    """One row of any of the formats; KeyError, TypeError or ValueError for another row."""
+    """One row in any of the formats; KeyError, TypeError, IndexError, AttributeError or ValueError for another row."""
     if "messages" in row or "conversations" in row:
         return _conversation_of_turns(_turns(row.get("messages") or row["conversations"]))
     if "instruction" in row:

@@ -53,7 +53,7 @@ def read_splits(folder: Path) -> Splits:
 
 
 def read_preferences(file: Path) -> list[PreferenceRow]:
-    """All rows of a preference file, checked; UserError with the line number of the first bad row, or if there are none."""
+    """All rows of a preference file, checked; UserError with the line number of the first bad row, or if there are no rows."""
     return _read_rows(file, preference_from_json, check_row, "preferences", "prompt, chosen or rejected")
 
 

@@ -85,9 +85,9 @@ RECOUNTED_METRIC = "num_tokens"
 SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
-"""Alternative packages of a tracker, if they do not have its name."""
+"""The packages of which a tracker needs any one; other trackers need the package of their own name."""
 TENSORBOARD = "tensorboard"
-"""The folder of a run for TensorBoard."""
+"""The folder for TensorBoard's files in a run."""
 TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
 
 
@@ -193,7 +193,7 @@ def even_batch(rows: int, max_size: int) -> int:
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
     """The arguments of every trainer. TRL's surprising defaults are overridden here: gradient checkpointing, bf16, the NaN filter.
 
-    Its `max_length`, which silently truncates rows, is set to None where its trainers are made; lengths are checked before.
+    TRL's `max_length`, which silently truncates rows, is set to None where its trainers are made; lengths are checked before.
     """
     checkpoints: dict[str, Any] = {"save_strategy": "no"}
     if settings.save_steps is not None:
@@ -230,23 +230,23 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, stage: str) -> None:
         self.stage = stage
-        self.started = (time.monotonic(), 0)
+        self.start = (time.monotonic(), 0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Exclude the steps of an interrupted run from the estimate of the remaining time."""
-        self.started = (time.monotonic(), state.global_step)
+        self.start = (time.monotonic(), state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
-        """One logged row; UserError at a loss that is NaN or infinite."""
+        """Show a logged row and record the progress; UserError at a loss that is NaN or infinite."""
         row = {"step": state.global_step, **(logs or {})}
         loss = row.get("loss", row.get("train_loss", 0.0))
         if not math.isfinite(loss):
             found = f"{self.stage}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
-            shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
+            metrics = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
             say(
-                f"{self.stage}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.remaining(state)}"
+                f"{self.stage}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{metrics}{self.remaining(state)}"
             )
         if "loss" in row and state.is_world_process_zero:
             figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
@@ -254,9 +254,9 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
 
     def remaining(self, state: Any) -> str:
         """The remaining time at this process's speed, in words; "" at the end."""
-        started, first = self.started
-        done, rest = state.global_step - first, state.max_steps - state.global_step
-        return f", about {duration((time.monotonic() - started) * rest / done)} left" if done > 0 < rest else ""
+        start, first_step = self.start
+        done, rest = state.global_step - first_step, state.max_steps - state.global_step
+        return f", about {duration((time.monotonic() - start) * rest / done)} left" if done > 0 < rest else ""
 
 
 def run_folder(settings: TrainSettings, stage: Stage) -> AbstractContextManager[Path]:

@@ -166,19 +166,19 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
 
 
 def _about(record: RunRecord) -> str:
-    writes = record.stage in ("sft", "ms", "dpo")
-    return "Made with modegraph." + (f" Answers have the form {ANSWERS[record.answer_form]}." if writes else "")
+    answers = record.stage in ("sft", "ms", "dpo")
+    return "Made with modegraph." + (f" Answers have the form {ANSWERS[record.answer_form]}." if answers else "")
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
     """The fields of `Alignment`, and the product of β_π and β_r, which alone is identified."""
     beta, beta_reward = record.beta, record.beta_reward
-    identified = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
+    product = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
     return [
         ("K (responses a prompt)", record.responses_per_prompt),
         ("β (β_π)", beta),
         ("β_r", beta_reward),
-        ("β_π β_r", identified),
+        ("β_π β_r", product),
         ("ε (label smoothing)", record.label_smoothing),
     ]
 

@@ -157,7 +157,7 @@ def save_record(folder: Path, record: RunRecord, log: Sequence[Mapping[str, floa
 def _settle_config(config: Path) -> None:
     """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache; and the layers in order.
 
-    PEFT holds the layers as a set, so that their order, and with it the fingerprint, differs between processes.
+    PEFT holds the layers as a set, so their order, and with it the fingerprint, differs between processes.
     """
     values = json.loads(config.read_text(encoding="utf-8"))
     if isinstance(values["target_modules"], list):

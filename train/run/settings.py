@@ -78,7 +78,7 @@ class TrainSettings(Settings):
         default=0.0,
         ge=0,
         lt=1,
-        description="share of the steps over which the learning rate rises from 0; it then falls linearly to 0",
+        description="share of the steps over which the learning rate rises from 0, unless `scheduler` is constant",
     )
     scheduler: Literal["linear", "cosine", "constant"] = Field(
         "linear", description="how the learning rate falls after the warm-up"
@@ -110,7 +110,7 @@ class TrainSettings(Settings):
 
 
 class SftSettings(TrainSettings):
-    """Supervised fine-tuning on the answers of conversations; rows with a common beginning of their prompts are computed together."""
+    """Supervised fine-tuning on the answers of conversations; rows whose prompts begin alike are computed together."""
 
     group_tokens: int | None = Field(
         default=None,
@@ -120,7 +120,7 @@ class SftSettings(TrainSettings):
     eval_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two measurements by greedy answers to dev rows, of which the checkpoint with the best F1 is used; null: one measurement, by the loss",
+        description="steps between two measurements by greedy answers to dev rows; the checkpoint with the best F1 becomes the run; null: one measurement, by the loss",
     )
     eval_rows: int = Field(
         default=64,
@@ -132,7 +132,7 @@ class SftSettings(TrainSettings):
     )
 
     @model_validator(mode="after")
-    def _save_what_is_measured(self) -> SftSettings:
+    def _check_steps(self) -> SftSettings:
         if self.eval_steps is not None and (self.save_steps or self.eval_steps) % self.eval_steps:
             raise ValueError(f"save_steps = {self.save_steps} is no multiple of eval_steps = {self.eval_steps}")
         if self.patience is not None and self.eval_steps is None:
@@ -172,7 +172,7 @@ class RoundsSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _share_of_a_number(self) -> RoundsSettings:
+    def _check_refusals(self) -> RoundsSettings:
         if self.refusals is not None and self.prompts is None:
             raise ValueError("refusals is a share of prompts: set prompts, too")
         return self
@@ -225,7 +225,7 @@ class PreferenceSettings(TrainSettings):
 
     @field_validator("rewards")
     @classmethod
-    def _tell_responses_apart(cls, weights: dict[str, float]) -> dict[str, float]:
+    def _check_weights(cls, weights: dict[str, float]) -> dict[str, float]:
         if not any(weights.values()):
             raise ValueError("no component has a weight: responses of equal reward teach nothing")
         return weights

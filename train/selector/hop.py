@@ -208,9 +208,9 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
     """Read, search, train, measure and save; UserError, before training, for unusable questions or an output that exists."""
     with fresh_folder(Path(settings.output), about=about_run("selector", settings)) as folder:
         indexes = read_indexes(settings.data, settings.hop.questions)
-        rows_of = {each.name: find_rows_by_split(each) for each in indexes}
+        index_rows = [(each, find_rows_by_split(each)) for each in indexes]
         by_split = {
-            split: [(each.index, question) for each in indexes for question in rows_of[each.name][split]]
+            split: [(each.index, question) for each, questions in index_rows for question in questions[split]]
             for split in SPLITS
         }
         examples = {split: hop_examples(by_split[split]) for split in ("train", "dev")}
@@ -218,11 +218,11 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             say(
                 f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {int(rows.label_n.sum()):,} right"
             )
-        started = time.perf_counter()
-        boosted = fit_trees(examples["train"], examples["dev"], settings)
-        trees = best_count(boosted)
-        hop = Hop(to_forest(boosted, trees), indexes[0].index.encoder_source.fingerprint)
-        seconds = time.perf_counter() - started
+        start = time.perf_counter()
+        ensemble = fit_trees(examples["train"], examples["dev"], settings)
+        trees = best_count(ensemble)
+        hop = Hop(to_forest(ensemble, trees), indexes[0].index.encoder_source.fingerprint)
+        seconds = time.perf_counter() - start
         save_hop(folder, hop)
         record = HopRecord(
             size=settings.size,
@@ -234,7 +234,7 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             examples={split: len(rows.label_n) for split, rows in examples.items()},
             trees=trees,
             ranked=tuple(
-                measure_gain(hop, each, rows_of[each.name]["test"]) for each in indexes if rows_of[each.name]["test"]
+                measure_gain(hop, each, questions["test"]) for each, questions in index_rows if questions["test"]
             ),
             train_seconds=seconds,
             versions={name: version(name) for name in LIBRARIES},

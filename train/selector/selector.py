@@ -112,21 +112,21 @@ LIBRARIES = ("scikit-learn", "numpy")
 
 def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
     """Read, train, measure and save; UserError, before training, for unusable data or an output that exists."""
-    return train_hop(settings) if settings.size == "hop" else train_judge(settings)
+    return train_hop(settings) if settings.size == "hop" else train_light(settings)
 
 
-def train_judge(settings: SelectorSettings) -> SelectorRecord:
+def train_light(settings: SelectorSettings) -> SelectorRecord:
     """Train a light selector, which scores propositions."""
     with fresh_folder(Path(settings.output), about=about_run("selector", settings)) as folder:
         datasets = read_datasets([Path(each) for each in settings.data])
         splits = {split: examples_of(datasets, split) for split in SPLITS}
         for split, examples in splits.items():
             say(f"{split}: {len(examples.label_n):,} rows, {int(examples.label_n.sum()):,} of them relevant")
-        started, processor_started = time.perf_counter(), time.process_time()
+        start, processor_start = time.perf_counter(), time.process_time()
         classifier, trees = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
         save_selector(folder, classifier)
         log_odds = log_odds_of(classifier, splits)
-        seconds = (time.perf_counter() - started, time.process_time() - processor_started)
+        seconds = (time.perf_counter() - start, time.process_time() - processor_start)
         bins = reliability(probabilities(log_odds["test"], 1.0), splits["test"].label_n)
         record = SelectorRecord(
             size=settings.size,
@@ -155,9 +155,9 @@ def train_judge(settings: SelectorSettings) -> SelectorRecord:
 
 def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, encoder: str) -> tuple[Classifier, int]:
     """The calibrated light selector, and the number of its trees."""
-    boosted = fit_trees(train, dev, settings, settings.positive_weight)
-    count = best_count(boosted)
-    forest = to_forest(boosted, count, settings.positive_weight)
+    ensemble = fit_trees(train, dev, settings, settings.positive_weight)
+    count = best_count(ensemble)
+    forest = to_forest(ensemble, count, settings.positive_weight)
     logits_n = forest_logits(forest, dev.features_nF)
     temperature = fit_temperature(logits_n, dev.label_n)
     threshold = threshold_for(probabilities(logits_n, temperature), dev.label_n, settings.target_recall)

@@ -1,7 +1,7 @@
 """Relevance datasets of `synth relevance` as arrays; unusable data are refused before training.
 
 Also the ranking figures of each question's propositions: mean average precision, compared with the cosine's.
-Legend: n examples (a question and a proposition each), F features, B bins of probability."""
+Legend: n examples (a question and a proposition each), F features."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def average_precisions(examples: Examples, scores_n: Doubles) -> Doubles:
 def rank_datasets(
     examples: Examples, scores_n: Doubles, names: Sequence[str], split: str
 ) -> tuple[RankingFigures, ...]:
-    """The figures of each dataset with questions for `average_precisions` in this split."""
+    """The figures of each dataset that has questions for `average_precisions` in this split."""
     figures = []
     for row, name in enumerate(names):
         part = of_dataset(examples, row)
@@ -247,11 +247,11 @@ def rank_datasets(
 
 def of_dataset(examples: Examples, row: int) -> Examples:
     """The examples of one dataset."""
-    own_n = examples.dataset_n == row
+    in_dataset_n = examples.dataset_n == row
     return Examples(
-        examples.features_nF[own_n],
-        examples.label_n[own_n],
-        examples.question_n[own_n],
-        examples.own_n[own_n],
-        examples.dataset_n[own_n],
+        examples.features_nF[in_dataset_n],
+        examples.label_n[in_dataset_n],
+        examples.question_n[in_dataset_n],
+        examples.own_n[in_dataset_n],
+        examples.dataset_n[in_dataset_n],
     )

@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedTask:
     """A task's questions in order, and its documents without duplicates; no documents if they are in a separate file."""
 
     questions: tuple[Question, ...]
@@ -88,10 +88,10 @@ def choice_question(
     )
 
 
-def lettered(options: Sequence[str]) -> dict[str, str]:
+def by_letter(options: Sequence[str]) -> dict[str, str]:
     """Options keyed by letters from A.
 
-    >>> lettered(["mouse", "hole"])
+    >>> by_letter(["mouse", "hole"])
     {'A': 'mouse', 'B': 'hole'}
     """
     return {chr(ord("A") + index): option for index, option in enumerate(options)}

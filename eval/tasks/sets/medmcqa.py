@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question, lettered
+from eval.tasks.sets.base import HubSet, Item, Row, Task, by_letter, choice_question
 
 OPTIONS = ("opa", "opb", "opc", "opd")
 
@@ -23,7 +23,7 @@ def read_hub(row: Row) -> Item:
 
 
 def _item(row: Row, index: int) -> Item:
-    options = lettered([row[key] for key in OPTIONS])
+    options = by_letter([row[key] for key in OPTIONS])
     if not 0 <= index < len(options):
         raise ValueError(f"cop {row['cop']}")
     label, reasoning = list(options)[index], row.get("exp") or ""

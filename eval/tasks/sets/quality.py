@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question, lettered
+from eval.tasks.sets.base import HubSet, Item, Row, Task, by_letter, choice_question
 from graph.shared.ids import content_id
 from graph.types import Document
 
@@ -12,7 +12,7 @@ def read(row: Row) -> Item:
     source = f"quality-{row['article_id']}"
     questions = []
     for entry in row["questions"]:
-        options = lettered(entry["options"])
+        options = by_letter(entry["options"])
         label = list(options)[_index_of(entry["gold_label"])]
         kind = "hard" if entry.get("difficult") else "easy"
         questions.append(choice_question(entry["question_unique_id"], entry["question"], options, label, kind=kind))
@@ -21,7 +21,7 @@ def read(row: Row) -> Item:
 
 def read_hub(row: Row) -> Item:
     """One question of the hub's form, which carries its article and counts answers from 0."""
-    options, source = lettered(row["options"]), f"quality-{content_id(row['article'])}"
+    options, source = by_letter(row["options"]), f"quality-{content_id(row['article'])}"
     key = content_id(row["article"], row["question"])
     question = choice_question(key, row["question"], options, list(options)[row["answer"]])
     return Item((question,), (Document(source, "", row["article"]),))

@@ -1,1 +1,1 @@
-"""Files of every format to text, in a child process with limits on time, memory, size and depth."""
+"""From files of every format to text, in a child process with limits on time, memory, size and depth."""

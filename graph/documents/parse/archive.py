@@ -56,7 +56,7 @@ def part_of(archive: ZipFile, name: str) -> bytes:
     `ZipFile.read` would unpack everything before it compares the length.
     """
     part = archive.getinfo(name)
-    with archive.open(part) as opened:
-        content = opened.read(part.file_size)
-        opened.read(1)
+    with archive.open(part) as stream:
+        content = stream.read(part.file_size)
+        stream.read(1)
     return content

@@ -118,7 +118,7 @@ def _prepare() -> None:
 
 @cache
 def _reader(suffix: str, whole: bool) -> Read:
-    """The function that reads a format, with all of its imports; one that refuses every file if a library is missing.
+    """The function that reads a format, with all of its imports loaded; one that refuses every file if a library is missing.
 
     `whole` selects `read_whole`, if the format has it, which reads more than the main text.
     """

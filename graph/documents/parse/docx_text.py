@@ -14,7 +14,7 @@ from docx.oxml import parse_xml
 
 from graph.documents.parse.archive import check_office
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import joined, table_row
+from graph.documents.parse.plain import join_blocks, table_row
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -26,7 +26,7 @@ NOTES = (RELATIONSHIP_TYPE.FOOTNOTES, RELATIONSHIP_TYPE.ENDNOTES)
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title (the first paragraph in style Title or Heading 1, else that of the file's properties) and text; no link is followed."""
+    """Title (the first paragraph in style Title or Heading 1, else the title in the file's properties) and text; no link is followed."""
     check_office(data, file)
     package = OpcPackage.open(BytesIO(data))
     main = package.main_document_part
@@ -37,14 +37,14 @@ def read(data: bytes, file: str) -> ParsedFile:
             if note.get(W + "type") is None:
                 blocks += _blocks(note, marks)
     heading = next((block[2:] for block in blocks if block.startswith("# ")), "")
-    return ParsedFile(heading or package.core_properties.title.strip(), joined(blocks))
+    return ParsedFile(heading or package.core_properties.title.strip(), join_blocks(blocks))
 
 
 def _blocks(parent: Any, marks: dict[str, str]) -> Iterator[str]:
     """Every paragraph and table row below an element, in order."""
     for child in parent:
         if child.tag == W + "p":
-            yield _marked(child, marks)
+            yield _paragraph_text(child, marks)
         elif child.tag == W + "tbl":
             yield from (table_row(_cells(row)) for row in _inner(child, W + "tr"))
         elif child.tag not in OMITTED and isinstance(child.tag, str):
@@ -58,7 +58,7 @@ def _cells(row: Any) -> Iterator[str]:
 
 
 def _inner(parent: Any, tag: str) -> Iterator[Any]:
-    """The outermost elements with a tag below another element."""
+    """The outermost elements with this tag below another element."""
     for child in parent:
         if child.tag == tag:
             yield child
@@ -66,7 +66,7 @@ def _inner(parent: Any, tag: str) -> Iterator[Any]:
             yield from _inner(child, tag)
 
 
-def _marked(paragraph: Any, marks: dict[str, str]) -> str:
+def _paragraph_text(paragraph: Any, marks: dict[str, str]) -> str:
     """A paragraph's text, as a Markdown heading or list item if it is one."""
     text = "".join(_pieces(paragraph)).strip()
     style = paragraph.find(f"{W}pPr/{W}pStyle")
@@ -83,7 +83,7 @@ def _pieces(element: Any) -> Iterator[str]:
         elif child.tag in BREAKS:
             yield BREAKS[child.tag]
         elif child.tag == W + "txbxContent":
-            yield "\n" + joined(_blocks(child, {})) + "\n"
+            yield "\n" + join_blocks(_blocks(child, {})) + "\n"
         elif child.tag not in OMITTED:
             yield from _pieces(child)
 

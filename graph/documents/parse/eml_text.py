@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 
 from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.html_text import html_text
-from graph.documents.parse.plain import check_count, joined
+from graph.documents.parse.plain import check_count, join_blocks
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
@@ -22,7 +22,7 @@ def read(data: bytes, file: str) -> ParsedFile:
     metadata = {key.lower(): value for key, value in addresses.items() if value}
     with suppress(ValueError):
         metadata["date"] = parsedate_to_datetime(_header(message, "Date")).isoformat()
-    return ParsedFile(_header(message, "Subject"), joined(_blocks(message)), metadata)
+    return ParsedFile(_header(message, "Subject"), join_blocks(_blocks(message)), metadata)
 
 
 def _blocks(message: EmailMessage) -> Iterator[str]:
@@ -39,7 +39,7 @@ def _blocks(message: EmailMessage) -> Iterator[str]:
 
 
 def _body(message: EmailMessage) -> str:
-    """The plain text of a message, or the text of its HTML if that is empty, as some mailers leave it."""
+    """The plain text of a message; if the mailer left that empty, the text of its HTML."""
     for kind in ("plain", "html"):
         part = message.get_body((kind,))
         text = _content(part) if isinstance(part, EmailMessage) else ""

@@ -13,7 +13,7 @@ from graph.documents.parse.plain import decode_text, title_of
 
 _BLOCK = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.{0,65536}?\n)\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 RENAMED = {"source": "origin"}
-"""Keys that are stored under another name: a document's `source` is its own name."""
+"""Keys that are stored under another name: `source` is the name of the document itself."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:

@@ -143,8 +143,8 @@ def main_text(markup: str) -> ParsedFile:
     whole, by_element, by_name = (page.parsed() for page in pages)
     if pages[1].is_open or not by_element.text:
         by_element = whole
-    named = not pages[2].is_open and len(by_name.text.split()) >= _MIN_MAIN_SHARE * len(by_element.text.split())
-    return by_name if named and by_name.text else by_element
+    is_plausible = not pages[2].is_open and len(by_name.text.split()) >= _MIN_MAIN_SHARE * len(by_element.text.split())
+    return by_name if is_plausible and by_name.text else by_element
 
 
 def _collect(markup: str, pages: "list[_Page]") -> "list[_Page]":
@@ -161,7 +161,7 @@ def _collect(markup: str, pages: "list[_Page]") -> "list[_Page]":
     return pages
 
 
-def _none(token: Token, in_main: bool) -> bool:
+def _never(token: Token, in_main: bool) -> bool:
     return False
 
 
@@ -183,7 +183,7 @@ def _by_name(token: Token, in_main: bool) -> bool:
 class _Page:
     """Collects the text with its line breaks (`pieces`) and the candidates for the title; omits elements for whose start tag `omits` is true."""
 
-    def __init__(self, omits: Callable[[Token, bool], bool] = _none) -> None:
+    def __init__(self, omits: Callable[[Token, bool], bool] = _never) -> None:
         self._omits = omits
         self._omitted, self._depth = "", 0
         """The name of the omitted element that is open, and how many elements of that name are open, itself included."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import check_count, decode_text, joined, title_of
+from graph.documents.parse.plain import check_count, decode_text, join_blocks, title_of
 from graph.errors import UserError
 
 
@@ -21,7 +21,7 @@ def read(data: bytes, file: str) -> ParsedFile:
     blocks = [block for cell in cells for block in _blocks(cell, language)]
     heading = next((title_of(block) for block in blocks if block.startswith("#")), "")
     metadata = {"language": language} if language else {}
-    return ParsedFile(properties.get("title") or heading, joined(blocks), metadata)
+    return ParsedFile(properties.get("title") or heading, join_blocks(blocks), metadata)
 
 
 def _cells(notebook: dict[str, Any]) -> list[Any] | None:
@@ -32,24 +32,24 @@ def _cells(notebook: dict[str, Any]) -> list[Any] | None:
 
 
 def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
-    source = _joined(cell.get("source", cell.get("input", "")))
+    source = _as_text(cell.get("source", cell.get("input", "")))
     if cell["cell_type"] != "code":
         level = cell.get("level", 0)
         yield f"{'#' * level} {source}" if level else source
         return
-    yield fenced(source, language)
+    yield code_block(source, language)
     for output in cell.get("outputs", ()):
         kind = output.get("output_type")
         if kind in ("stream", "pyout", "execute_result", "display_data"):
-            yield fenced(_joined(output.get("text", output.get("data", {}).get("text/plain", ""))), "")
+            yield code_block(_as_text(output.get("text", output.get("data", {}).get("text/plain", ""))), "")
         elif kind in ("error", "pyerr"):
-            yield fenced(f"{output.get('ename', '')}: {output.get('evalue', '')}", "")
+            yield code_block(f"{output.get('ename', '')}: {output.get('evalue', '')}", "")
 
 
-def fenced(code: str, language: str) -> str:
+def code_block(code: str, language: str) -> str:
     """Code between fences longer than any in it; "" for empty code.
 
-    >>> fenced("print(1)\\n", "python")
+    >>> code_block("print(1)\\n", "python")
     '```python\\nprint(1)\\n```'
     """
     fence = "```"
@@ -58,5 +58,5 @@ def fenced(code: str, language: str) -> str:
     return f"{fence}{language}\n{code.rstrip()}\n{fence}" if code.strip() else ""
 
 
-def _joined(lines: str | list[str]) -> str:
+def _as_text(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)

@@ -66,8 +66,8 @@ def check_programs(ocr: Ocr) -> None:
     for program in (RENDERER, TESSERACT):
         if shutil.which(program) is None:
             raise UserError(f"OCR: the program {program} is not installed", "", PACKAGES)
-    listed = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LIST_SECONDS, check=False)
-    installed = listed.stdout.decode("utf-8", "replace").splitlines()[1:]
+    result = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LIST_SECONDS, check=False)
+    installed = result.stdout.decode("utf-8", "replace").splitlines()[1:]
     for language in ocr.languages.split("+"):
         if language not in installed:
             raise UserError(
@@ -93,7 +93,7 @@ def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLim
 def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits) -> bytes:
     """The output of a program for an input, within the limits."""
     program = command[0]
-    late = UserError(
+    timeout_error = UserError(
         f"{name}: {program} did not finish within {limits.seconds:g} s of processor time",
         "",
         "raise the limit (--ocr-page-seconds, or ocr_page_seconds on a server), or remove the page",
@@ -108,9 +108,9 @@ def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits)
             preexec_fn=lambda: _limit(limits),
         )
     except subprocess.TimeoutExpired:
-        raise late from None
+        raise timeout_error from None
     if -result.returncode in (signal.SIGXCPU, signal.SIGKILL):
-        raise late
+        raise timeout_error
     if result.returncode:
         lines = result.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {result.returncode}"]
         raise UserError(

@@ -71,7 +71,7 @@ def table_text(text: str) -> str:
     declared = _DELIMITER_LINE.match(text)
     rows = _cells(text[declared.end() :], declared[1]) if declared else _cells(text, _delimiter(text[:_SAMPLE_CHARS]))
     first = next((number for number, row in enumerate(rows) if len(row) > 1), 0)
-    return joined([*(row[0] for row in rows[:first]), *map(table_row, rows[first:])])
+    return join_blocks([*(row[0] for row in rows[:first]), *map(table_row, rows[first:])])
 
 
 def table_row(cells: Iterable[str]) -> str:
@@ -83,10 +83,10 @@ def table_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
 
 
-def joined(blocks: Iterable[str]) -> str:
+def join_blocks(blocks: Iterable[str]) -> str:
     """Blocks joined by an empty line, table rows and list items by a line break; empty blocks are dropped.
 
-    >>> joined(["# Fares", "| a |", "", "| b |", "End."])
+    >>> join_blocks(["# Fares", "| a |", "", "| b |", "End."])
     '# Fares\\n\\n| a |\\n| b |\\n\\nEnd.'
     """
     pieces: list[str] = []
@@ -141,7 +141,7 @@ def with_headings(page: str, headings: Sequence[str]) -> str:
         else:
             lines[row] = f"\n{heading}\n"
     blocks = "\n".join(lines).split("\n\n")
-    return joined([*unmatched, *blocks])
+    return join_blocks([*unmatched, *blocks])
 
 
 def check_count(count: int, what: str, file: str) -> None:

@@ -8,7 +8,7 @@ from pptx import Presentation
 
 from graph.documents.parse.archive import check_office
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import check_count, joined, table_row, with_pages
+from graph.documents.parse.plain import check_count, join_blocks, table_row, with_pages
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -29,7 +29,7 @@ def _slide(slide: Any) -> tuple[str, str]:
     others = (shape for shape in slide.shapes if title is None or shape.shape_id != title.shape_id)
     notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
     notes_line = f"Notes: {notes.text}" if notes and notes.text else ""
-    return heading, joined([f"# {heading}" if heading else "", *_blocks(others), notes_line])
+    return heading, join_blocks([f"# {heading}" if heading else "", *_blocks(others), notes_line])
 
 
 def _blocks(shapes: Iterable[Any]) -> Iterator[str]:

@@ -9,17 +9,17 @@ from openpyxl import load_workbook
 
 from graph.documents.parse.archive import check_office
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import check_count, joined, table_row
+from graph.documents.parse.plain import check_count, join_blocks, table_row
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """The title from the workbook's properties, and as text the name of each sheet, hidden or not, as a heading, and its non-empty rows."""
+    """The title from the workbook's properties; as text, the non-empty rows of each sheet, hidden or not, below its name as a heading."""
     check_office(data, file)
     book = load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)
     check_count(len(book.worksheets), "sheets", file)
-    sheets = [(sheet.title, joined(_rows(sheet))) for sheet in book.worksheets]
+    sheets = [(sheet.title, join_blocks(_rows(sheet))) for sheet in book.worksheets]
     return ParsedFile(
-        (book.properties.title or "").strip(), joined(f"# {name}\n\n{rows}" for name, rows in sheets if rows)
+        (book.properties.title or "").strip(), join_blocks(f"# {name}\n\n{rows}" for name, rows in sheets if rows)
     )
 
 

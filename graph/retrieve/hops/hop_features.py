@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from graph.extract.entities import title_keys
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
+from graph.models.encoder import unit_rows
 from graph.retrieve.parts.passage_scores import OwnScores
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows
@@ -98,8 +99,8 @@ def share(weight_W: Floats, has_WX: Floats) -> Floats:
 
 WAYS, NEAREST = 48, 3
 """The maximum number of ways, and how many passages nearest to each become candidates."""
-SEARCHED = 20_000
-"""In an index with more passages, those near to a way are searched only among passages that share an entity of a way."""
+MAX_SEARCHED = 20_000
+"""In an index with more passages, only up to this many that mention an entity of a way are searched for the passages nearest to a way."""
 TITLE_SHARE = 0.5
 """The weight of the bridge's title in a composed question: of .3, .5 and .7 the best on 2wiki_train500 and hotpotqa_train together."""
 
@@ -109,7 +110,7 @@ class Ways:
     """At most WAYS ways: the position of the bridge among the candidates, the proposition that mentions the entity, and the entity."""
 
     bridge_K: Ints
-    said_K: Ints
+    proposition_K: Ints
     entity_K: Ints
 
 
@@ -138,13 +139,7 @@ def compose(index: Index, query_D: Floats, bridges_B: Ints, ways: Ways) -> Float
         entities = rows[rows >= 0]
         if len(entities):
             title_BD[bridge] = data.entity_vectors_ED[entities].mean(axis=0)
-    return unit(query_D - TITLE_SHARE * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
-
-
-def unit(vectors_KD: Floats) -> Floats:
-    """The vectors scaled to length 1."""
-    lengths_K1 = np.linalg.norm(vectors_KD, axis=1, keepdims=True)
-    return np.asarray(vectors_KD / np.maximum(lengths_K1, 1e-9), np.float32)
+    return unit_rows(query_D - TITLE_SHARE * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
 
 
 def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> Ints:
@@ -152,15 +147,15 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
     vectors_PD = index.data.passage_vectors_PD
     if not len(composed_KD):
         return np.zeros(0, np.int64)
-    if len(vectors_PD) <= SEARCHED:
+    if len(vectors_PD) <= MAX_SEARCHED:
         return np.setdiff1d(highest(vectors_PD @ composed_KD.T, NEAREST), pool)
     shared = np.unique(expand_rows(index.entity_proposition_EN, np.unique(ways.entity_K))[1])
-    scope = np.setdiff1d(expand_rows(index.proposition_passage_NP, shared)[1], pool)[:SEARCHED]
+    scope = np.setdiff1d(expand_rows(index.proposition_passage_NP, shared)[1], pool)[:MAX_SEARCHED]
     return scope[np.unique(highest(vectors_PD[scope] @ composed_KD.T, NEAREST))] if len(scope) else scope
 
 
 def highest(values_RK: Floats, count: int) -> Ints:
-    """The rows of the `count` highest values of each column (all rows if there are fewer), unordered. Takes a tenth of numpy's argpartition's time.
+    """The rows of the `count` highest values of each column (or all rows), unordered; columns may share rows. Takes a tenth of the time of argpartition.
 
     >>> sorted(highest(np.array([[1.0], [3.0], [2.0]], np.float32), 2).tolist())
     [1, 2]
@@ -206,7 +201,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class HopRows:
-    """Rows of features to score. `way_X` is −1 for a candidate without a way."""
+    """Rows of features to score. `way_X` is −1 in the row of a candidate alone."""
 
     features_XF: Floats
     candidates_C: Ints
@@ -321,16 +316,16 @@ class _Features:
         index, data, ways = self.index, self.index.data, self.ways
         bridge_K, query_D = ways.bridge_K, self.query.vector_D
         bridge_X = bridge_K[way_X]
-        said_KW = self.words.in_texts([data.proposition_texts[row] for row in ways.said_K.tolist()])
+        proposition_KW = self.words.in_texts([data.proposition_texts[row] for row in ways.proposition_K.tolist()])
         entity_in_question_K = self.words.share_in_question([data.entity_texts[row] for row in ways.entity_K.tolist()])
-        said_vectors_KD = data.proposition_vectors_ND[ways.said_K]
+        proposition_KD = data.proposition_vectors_ND[ways.proposition_K]
         titles_B = np.array([self.called_KC[bridge_K == bridge].any(axis=0).sum() for bridge in range(BRIDGES)])
         mentions_K = entries_in(index.entity_proposition_EN, ways.entity_K)
         called_K = entries_in(data.entity_document_EU, ways.entity_K)
         of_entity_CK, best_of_entity_CK = self._near(self.entity_KD)
-        sum_CK, best_sum_CK = self._near(unit(query_D + self.entity_KD))
-        pair_YK = (self.vectors_YD @ query_D)[:, None] + said_vectors_KD @ query_D
-        pair_YK /= np.sqrt(2 + 2 * np.maximum(self.vectors_YD @ said_vectors_KD.T, -0.9))
+        sum_CK, best_sum_CK = self._near(unit_rows(query_D + self.entity_KD))
+        pair_YK = (self.vectors_YD @ query_D)[:, None] + proposition_KD @ query_D
+        pair_YK /= np.sqrt(2 + 2 * np.maximum(self.vectors_YD @ proposition_KD.T, -0.9))
         best_pair_CK = self._best_in(pair_YK)
         best_pair_CK = np.where(np.isfinite(best_pair_CK), best_pair_CK, 0)
         best_C = self.both_CK.max(axis=1, initial=FAR)
@@ -341,8 +336,8 @@ class _Features:
             self.named_C[bridge_X],
             self.cover_C[bridge_X],
             self.title_asked_C[bridge_X],
-            self.alone.scores_N[ways.said_K][way_X],
-            share(self.words.weight_W, said_KW.T)[way_X],
+            self.alone.scores_N[ways.proposition_K][way_X],
+            share(self.words.weight_W, proposition_KW.T)[way_X],
             np.log1p(mentions_K)[way_X],
             np.log1p(called_K)[way_X],
             normalised_similarity_to(index, query_D, self.entity_KD @ query_D)[way_X],
@@ -351,7 +346,7 @@ class _Features:
             self.called_KC[way_X, to_X],
             self.shares_KC[way_X, to_X],
             share(self.words.unnamed_W, self.has_WC[:, to_X] * (1 - self.has_WC[:, bridge_X])),
-            share(self.words.weight_W, self.has_WC[:, to_X] * (1 - said_KW.T[:, way_X])),
+            share(self.words.weight_W, self.has_WC[:, to_X] * (1 - proposition_KW.T[:, way_X])),
             share(self.words.weight_W, np.maximum(self.has_WC[:, to_X], self.has_WC[:, bridge_X])),
             self.composed_CK[to_X, way_X],
             self.best_composed_CK[to_X, way_X],
@@ -382,22 +377,18 @@ class _Features:
         return best_C
 
     def _elsewhere_CK(self) -> Flags:
-        """Whether a candidate is in another document than the bridge of a way: [C, K]."""
+        """Whether a candidate is in a document other than that of the bridge of a way: [C, K]."""
         return np.asarray(self.document_C[:, None] != self.document_C[self.ways.bridge_K])
 
     def _links(self) -> tuple[Flags, Flags]:
-        """Which candidates' documents are named by the ways' entities, and which candidates mention them: [K, C] both."""
+        """Whether a way's entity names a candidate's document, and whether the candidate mentions it; False in the bridge's document: [K, C] both."""
         data, entities = self.index.data, self.ways.entity_K
         called_KU, elsewhere_KC = data.entity_document_EU[entities, :], self._elsewhere_CK().T
         called_KC = called_KU[:, self.document_C].toarray() > 0
         from_Z, entity_Z = expand_rows(data.proposition_entity_NE, self.proposition_Y)
         distinct, distinct_K = np.unique(entities, return_inverse=True)
         at_Z = np.searchsorted(distinct, entity_Z)
-        hit_Z = (
-            (at_Z < len(distinct)) & (distinct[np.minimum(at_Z, len(distinct) - 1)] == entity_Z)
-            if len(distinct)
-            else at_Z < 0
-        )
+        hit_Z = np.isin(entity_Z, distinct)
         shared = np.zeros((len(distinct), len(self.rows_C)), np.bool_)
         shared[at_Z[hit_Z], self.candidate_Y[from_Z[hit_Z]]] = True
         shares_KC = shared[distinct_K]

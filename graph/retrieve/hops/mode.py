@@ -90,12 +90,12 @@ def mention_loss(mentions_X: Ints) -> Floats:
 
 
 def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
-    """Each passage's own score or its best link's, whichever is higher: float32[P]; and the link by passage, where it is higher."""
+    """Each passage's own score or its best link's, whichever is higher: float32[P]; and the best link by passage, where its score is higher."""
     best_X = best_links(links)
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
-    led = {int(links.to_passage_X[x]): int(x) for x in best_X if links.worth_X[x] > own_P[links.to_passage_X[x]]}
-    return reached_P, led
+    link_to = {int(links.to_passage_X[x]): int(x) for x in best_X if links.worth_X[x] > own_P[links.to_passage_X[x]]}
+    return reached_P, link_to
 
 
 def best_links(links: Links) -> Ints:
@@ -106,13 +106,13 @@ def best_links(links: Links) -> Ints:
 
 
 def describe_path(
-    index: Index, row: int, links: Links, led: dict[int, int], name_of: dict[int, str]
+    index: Index, row: int, links: Links, link_to: dict[int, int], name_of: dict[int, str]
 ) -> tuple[str, ...]:
     """How the passage in `row` was reached, in words."""
     data = index.data
-    if row in led:
-        link = led[row]
-        relation = "is the document of that name" if links.title_X[link] else "says more of it"
+    if row in link_to:
+        link = link_to[row]
+        relation = "is the document of that name" if links.title_X[link] else "says more about it"
         mention = describe_mention(index, int(links.proposition_X[link]), int(links.entity_X[link]))
         return (*mention, f"and this {relation}")
     document = int(data.passage_document_P[row])
@@ -212,12 +212,12 @@ def content_forms(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class HopSearch:
-    """A question's scores of each passage: its own, and that of the best link to it (`led`: the link by passage)."""
+    """A question's own scores, the links, the scores after links, and by passage the link that raised its score (`link_to`)."""
 
     alone: OwnScores
     links: Links
     reached_P: Floats
-    led: dict[int, int]
+    link_to: dict[int, int]
 
 
 def search_hops(index: Index, query: Query) -> HopSearch:
@@ -234,7 +234,7 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     """
     hop = find_hop(settings.selector, index.encoder_source.fingerprint)
     search = search_hops(index, query)
-    alone, links, reached_P, led = search.alone, search.links, search.reached_P, search.led
+    alone, links, reached_P, link_to = search.alone, search.links, search.reached_P, search.link_to
     ranking = HopRanking(reached_P, {}, 0) if hop is None else rank_by_hop(hop, index, query, alone, reached_P)
     rows = top_rows(ranking.scores_P, settings.top_k)
     scores = ranking.scores_P[rows] if hop is None else expit(ranking.scores_P[rows])
@@ -248,7 +248,7 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     paths = []
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
         way = ranking.ways.get(row)
-        path = describe_path(index, row, links, led, name_of) if way is None else describe_way(index, *way)
+        path = describe_path(index, row, links, link_to, name_of) if way is None else describe_way(index, *way)
         paths.append((*path, *describe_terms(words)) if alone.lift_P[row] > 0 else path)
     return Evidence(
         query=query.text,

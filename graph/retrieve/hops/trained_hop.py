@@ -39,9 +39,9 @@ class Hop:
 
 @dataclass(frozen=True)
 class HopRanking:
-    """The scores of all passages as log odds, and, for passages reached by a way, its proposition and entity.
+    """The scores of all passages, as log odds if a trained hop gave them, and the number of `rows` that it scored.
 
-    `ways` gives (said, entity), rows of the index, by passage.
+    `ways` gives (proposition, entity), rows of the index, for each passage that was reached by a way.
     """
 
     scores_P: Floats
@@ -96,7 +96,7 @@ def save_hop(folder: Path, hop: Hop) -> None:
 
 
 def find_hop(spec: str, encoder: str) -> Hop | None:
-    """The hop in a folder or on the hub; else the shipped one of the encoder with that fingerprint, if any. None for the selector `none`.
+    """The hop in a folder or on the hub; else the hop shipped for the encoder with that fingerprint, if any. None for the selector `none`.
 
     UserError for a broken file.
     """
@@ -122,4 +122,4 @@ def _load(file: Path, changed_ns: int) -> Hop:
 
 
 def _way(rows: HopRows, way: int) -> tuple[int, int]:
-    return int(rows.ways.said_K[way]), int(rows.ways.entity_K[way])
+    return int(rows.ways.proposition_K[way]), int(rows.ways.entity_K[way])

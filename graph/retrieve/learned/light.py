@@ -38,20 +38,20 @@ OPPOSITE = -0.9
 """The least similarity of two propositions in `pair_scores`: the mean of opposite vectors has no direction."""
 
 
-def tied(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
+def shares_entity(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
     """Which candidates share an entity with which seeds; a seed with entities shares them with itself: [n, S]."""
     block_NE = index.data.proposition_entity_NE
     return np.asarray((block_NE[rows_n, :] @ block_NE[seeds_S, :].T).toarray() > 0)
 
 
-def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, tied_nS: NDArray[np.bool_]) -> Floats:
-    """PropRAG's path score of each candidate with its best tied seed, or its own similarity if that is higher: [n].
+def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, shared_nS: NDArray[np.bool_]) -> Floats:
+    """PropRAG's path score of each candidate with the best seed that shares an entity with it, or its own similarity if that is higher: [n].
 
     cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with normalised similarity for the cosine.
     """
     lengths_nS = np.sqrt(2 + 2 * np.maximum(similarity_nS, OPPOSITE))
     scores_nS = (near_n[:, None] + near_S[None, :]) / lengths_nS
-    return np.asarray(np.maximum(near_n, np.where(tied_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
+    return np.asarray(np.maximum(near_n, np.where(shared_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
 
 
 def called_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
@@ -182,7 +182,7 @@ def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Flo
         "passage_score": best_of_passages(index, view.own_P, rows_n),
         "hops_score": best_of_passages(index, view.reached_P, rows_n),
         "seed_similarity": np.where(other_nS, similarity_nS, 0).max(axis=1, initial=0),
-        "seed_path_score": pair_scores(near_n, near_S, similarity_nS, tied(index, rows_n, seeds_S)),
+        "seed_path_score": pair_scores(near_n, near_S, similarity_nS, shares_entity(index, rows_n, seeds_S)),
         "title_in_seeds": best_of_passages(index, called_by_seeds(index, seeds_S, near_S), rows_n),
         "document_named": best_of_passages(index, named_P, rows_n),
         "question_entities": entity_counts(index, rows_n, view.keywords_W),

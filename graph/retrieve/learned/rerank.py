@@ -43,9 +43,9 @@ def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
     step = f"{len(texts)} found and reranked"
     return replace(
         evidence,
-        passages=_picked(evidence.passages, passages, scores),
-        summaries=_picked(evidence.summaries, summaries, scores[len(evidence.passages) :]),
-        propositions=_picked(evidence.propositions, propositions, scores[nodes:]),
+        passages=_pick(evidence.passages, passages, scores),
+        summaries=_pick(evidence.summaries, summaries, scores[len(evidence.passages) :]),
+        propositions=_pick(evidence.propositions, propositions, scores[nodes:]),
         paths=tuple(evidence.paths[row] for row in passages) if evidence.paths else (),
         trace=replace(evidence.trace, steps=(*evidence.trace.steps, step)),
     )
@@ -88,5 +88,5 @@ def _load(spec: str) -> Any:
         raise UserError(message, "the folder of a sentence-transformers CrossEncoder", "name another") from None
 
 
-def _picked(items: Sequence[Scored[T]], rows: Sequence[int], scores: Floats) -> tuple[Scored[T], ...]:
+def _pick(items: Sequence[Scored[T]], rows: Sequence[int], scores: Floats) -> tuple[Scored[T], ...]:
     return tuple(Scored(items[row].item, float(scores[row])) for row in rows)

@@ -38,7 +38,7 @@ def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Ev
         query=query.text,
         passages=tuple(Scored(index.passage(passage), score_of[row]) for passage, row in best.items()),
         propositions=tuple(Scored(index.proposition(row), score) for row, score in score_of.items()),
-        paths=tuple((f"“{data.proposition_texts[row]}” stands in it",) for row in best.values()),
+        paths=tuple((f"contains “{data.proposition_texts[row]}”",) for row in best.values()),
     )
 
 

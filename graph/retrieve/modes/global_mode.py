@@ -42,7 +42,7 @@ class Visit:
     """The result of one exploration: selected rows, the query [D] that led to each, and the mean vector [D] of the pruned propositions."""
 
     rows: Ints
-    led_nD: Floats
+    queries_nD: Floats
     pruned_D: Floats
 
 
@@ -92,7 +92,7 @@ def refine_queries(index: Index, rows: Sequence[int], visits: Sequence[Visit]) -
     origins: dict[int, list[Floats]] = defaultdict(list)
     negatives: dict[int, list[Floats]] = defaultdict(list)
     for visit in visits:
-        for row, origin_D in zip(visit.rows.tolist(), visit.led_nD, strict=True):
+        for row, origin_D in zip(visit.rows.tolist(), visit.queries_nD, strict=True):
             origins[row].append(origin_D)
             negatives[row].append(visit.pruned_D)
     origin_nD = np.stack([np.mean(origins[row], axis=0) for row in rows])
@@ -228,7 +228,7 @@ def enclosing_communities(parents: Ints, row: int) -> frozenset[int]:
 
 MAX_QUESTIONS = 10
 MAX_COMMUNITY_TOKENS, MAX_TOKENS_IN_ALL = 2_000, 16_000
-"""Most tokens of statements for one community, and for all together, in one question."""
+"""The maximum tokens of statements for one community, and for all communities of a question together."""
 MAX_REPLY_TOKENS = 600
 
 
@@ -242,7 +242,7 @@ class Contribution(ReplyModel):
 
 
 @dataclass(frozen=True)
-class Side:
+class CommunityView:
     """One community's propositions nearest to the question, and their passages; best first."""
 
     propositions: Ints
@@ -253,16 +253,16 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
     """Top k passages of the communities around the question's anchors; with a model, also a finding for each contribution."""
     select = find_selector(settings.selector, query)
     anchors, findings, stopped = Anchors(), [], ""
-    sides: list[Side] = []
+    communities: list[CommunityView] = []
     try:
         collect_anchors(index, query, sub_questions(index, query), select, anchors, settings.suggestions)
-        sides = choose_sides(index, query, anchors.rows)
-        findings = contributions(index, query, sides)
+        communities = choose_communities(index, query, anchors.rows)
+        findings = contributions(index, query, communities)
     except ModelUnavailable as problem:
         stopped = str(problem)
-        sides = sides or choose_sides(index, query, anchors.rows)
-    sources = [side for _, side in findings] or sides
-    candidates = take_turns([side.passages.tolist() for side in sources])
+        communities = communities or choose_communities(index, query, anchors.rows)
+    sources = [community for _, community in findings] or communities
+    candidates = take_turns([community.passages.tolist() for community in sources])
     near, _ = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
     rows = list(dict.fromkeys([*candidates, *near.tolist()]))[: settings.top_k]
     rounds = " + ".join(map(str, anchors.per_round))
@@ -275,7 +275,7 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
             "global",
             (
                 f"{len(anchors.rows)} anchors ({rounds})",
-                f"{len(sides)} communities, {len(findings)} with a contribution",
+                f"{len(communities)} communities, {len(findings)} with a contribution",
             ),
             stopped=stopped,
         ),
@@ -296,25 +296,27 @@ def sub_questions(index: Index, query: Query) -> list[Query]:
     return [Query(text, vector_D, query.model) for text, vector_D in zip(texts, vectors_QD, strict=True)]
 
 
-def choose_sides(index: Index, query: Query, anchors: Sequence[int]) -> list[Side]:
+def choose_communities(index: Index, query: Query, anchors: Sequence[int]) -> list[CommunityView]:
     """Communities that cover the anchors, in the order chosen, within the token budget."""
     anchor_rows, propositions = np.array(anchors, np.int64), len(index.data.proposition_ids)
     nested = nested_communities(index.hub_graph_VV, index.communities_V, anchor_rows, MIN_NODES, index.settings.seed)
     rows_C, proposition_CN = candidate_communities(nested, propositions)
     count_tokens = query.model.count_tokens if query.model is not None else index.count_tokens
     cosines_N = index.data.proposition_vectors_ND @ query.vector_D
-    side_of: dict[int, Side] = {}
+    views: dict[int, CommunityView] = {}
 
     def cost(row: int) -> int:
         members = nested.members[row]
-        side_of[row], tokens = read_side(index, members[members < propositions], cosines_N, count_tokens)
+        views[row], tokens = view_community(index, members[members < propositions], cosines_N, count_tokens)
         return tokens
 
     rows = greedy_cover(anchor_rows, nested, rows_C, proposition_CN, cost, MAX_TOKENS_IN_ALL)
-    return [side_of[row] for row in rows]
+    return [views[row] for row in rows]
 
 
-def read_side(index: Index, members: Ints, cosines_N: Floats, count_tokens: Callable[[str], int]) -> tuple[Side, int]:
+def view_community(
+    index: Index, members: Ints, cosines_N: Floats, count_tokens: Callable[[str], int]
+) -> tuple[CommunityView, int]:
     """The members nearest to the question, up to MAX_COMMUNITY_TOKENS, and their tokens; a member that does not fit is skipped."""
     selected, tokens = [], 0
     for row in members[np.argsort(-cosines_N[members], kind="stable")].tolist():
@@ -324,19 +326,21 @@ def read_side(index: Index, members: Ints, cosines_N: Floats, count_tokens: Call
             tokens += length
     rows = np.array(selected, np.int64)
     _, passages = expand_rows(index.proposition_passage_NP, rows)
-    return Side(rows, np.array(list(dict.fromkeys(passages.tolist())), np.int64)), tokens
+    return CommunityView(rows, np.array(list(dict.fromkeys(passages.tolist())), np.int64)), tokens
 
 
-def contributions(index: Index, query: Query, sides: Sequence[Side]) -> list[tuple[Finding, Side]]:
-    """The model's contribution from each side, best first, without sides that contribute nothing."""
+def contributions(
+    index: Index, query: Query, communities: Sequence[CommunityView]
+) -> list[tuple[Finding, CommunityView]]:
+    """The model's contribution from each community, best first, without communities that contribute nothing."""
     if query.model is None:
         return []
     texts = index.data.proposition_texts
-    prompts = [list_statements(query.text, [texts[row] for row in side.propositions]) for side in sides]
+    prompts = [list_statements(query.text, [texts[row] for row in community.propositions]) for community in communities]
     replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), prompts, MAX_REPLY_TOKENS)
     pairs = [
-        (Finding(query.text, plain(reply.answer), _passage_ids(index, side), reply.score / 100), side)
-        for reply, side in zip(replies, sides, strict=True)
+        (Finding(query.text, plain(reply.answer), _passage_ids(index, community), reply.score / 100), community)
+        for reply, community in zip(replies, communities, strict=True)
         if reply is not None and reply.score > 0 and plain(reply.answer)
     ]
     return sorted(pairs, key=lambda pair: -pair[0].score)
@@ -352,12 +356,12 @@ def take_turns(lists: Sequence[Sequence[int]]) -> list[int]:
     return list(dict.fromkeys(turns))
 
 
-def _passage_ids(index: Index, side: Side) -> tuple[str, ...]:
-    return tuple(index.data.passage_ids[row] for row in side.passages)
+def _passage_ids(index: Index, community: CommunityView) -> tuple[str, ...]:
+    return tuple(index.data.passage_ids[row] for row in community.passages)
 
 
-def _path_of(row: int, sides: Sequence[Side]) -> tuple[str, ...]:
-    for number, side in enumerate(sides, start=1):
-        if row in side.passages:
-            return (f"community {number} of {len(sides)} around the question's anchors",)
+def _path_of(row: int, communities: Sequence[CommunityView]) -> tuple[str, ...]:
+    for number, community in enumerate(communities, start=1):
+        if row in community.passages:
+            return (f"community {number} of {len(communities)} around the question's anchors",)
     return ("near to the question by itself",)

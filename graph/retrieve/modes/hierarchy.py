@@ -1,4 +1,6 @@
-"""`hierarchy` (GraphMPA Eq. 5–6): the nearest nodes of all layers together, passages and summaries alike, best first."""
+"""`hierarchy` (GraphMPA Eq. 5–6): the nearest nodes of all layers together, passages and summaries alike, best first.
+
+Legend: X nodes (passages, then summaries), S summaries, k some nodes, D dimensions."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -49,7 +51,7 @@ def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
 
 
 def node_scores(index: Index, query_D: Floats) -> Floats:
-    """The cosine of every node, passages and then summaries: float32[X]."""
+    """The cosine of every node with the question, passages and then summaries: float32[X]."""
     data = index.data
     return np.concatenate([data.passage_vectors_PD @ query_D, data.summary_vectors_SD @ query_D])
 

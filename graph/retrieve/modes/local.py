@@ -203,7 +203,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 def _retrieve_by_walk(
     index: Index, query: Query, own_P: Floats, near_N: Floats, seeds: Ints, settings: RetrieveSettings
 ) -> Evidence:
-    """The passages by their own score plus a gain for the propositions that one round of the walk suggests, all of them."""
+    """The passages by their own score plus a gain for the propositions that one round of the walk suggests, unpruned."""
     suggestion = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
     steps = (f"{len(seeds)} propositions to start from", f"{len(suggestion.rows)} suggested by the walk")
     share = np.sqrt(suggestion.mass / suggestion.mass[0]) if len(suggestion.rows) else suggestion.mass

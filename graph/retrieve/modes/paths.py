@@ -3,7 +3,8 @@
 No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the normalised
 similarity of the question to the mean of its propositions' unit vectors, which needs no encoder and puts paths of all lengths on one scale.
 
-Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k a subset chosen for this query, B beam.
+Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k passages or propositions chosen for this query,
+m entities of the chosen passages, R pairs of a chosen proposition and an entity, L propositions of a path, D dimensions.
 """
 
 from dataclasses import dataclass
@@ -86,11 +87,8 @@ def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Pa
     for _ in range(MAX_PATH - 1):
         extended: dict[tuple[int, ...], Path] = {}
         for path in beam:
-            linked = {
-                *near_kk.indices[
-                    near_kk.indptr[path.propositions[-1]] : near_kk.indptr[path.propositions[-1] + 1]
-                ].tolist()
-            }
+            last = path.propositions[-1]
+            linked = set(near_kk.indices[near_kk.indptr[last] : near_kk.indptr[last + 1]].tolist())
             for position in sorted((linked | set(starts[:RESTARTS])) - set(path.propositions)):
                 longer = (*path.propositions, position)
                 extended[longer] = Path(longer, path_score(vectors_kD[list(longer)], scores_k[list(longer)], usual))

@@ -50,8 +50,8 @@ class SubQuestion(ReplyModel):
 class Plan(ReplyModel):
     """A model's plan. `final_question` is the whole question, with placeholders for answers.
 
-    Only texts and kinds are requested, the rest is read from replies that have it: else a step's id is its place, it depends on its
-    placeholders, and the last step is the final question.
+    Only texts and kinds are requested; the other fields are read from replies that have them. Otherwise a step's id is its place, it depends
+    on the steps in its placeholders, and the last step serves as the final question.
     """
 
     sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
@@ -59,7 +59,7 @@ class Plan(ReplyModel):
 
     @field_validator("sub_questions", mode="before")
     @classmethod
-    def _numbered(cls, steps: object) -> object:
+    def _number_steps(cls, steps: object) -> object:
         if not isinstance(steps, list):
             return steps
         return [_with_place(step, place) if isinstance(step, dict) else step for place, step in enumerate(steps, 1)]
@@ -79,13 +79,13 @@ class PlanFault(Enum):
     REPEATED_ID = "an id that appears twice"
     SELF_DEPENDENCY = "a sub-question that depends on itself"
     MISSING_DEPENDENCY = "a dependency that is not in the plan"
-    UNDECLARED_PLACEHOLDER = "a placeholder that is no declared dependency"
+    UNDECLARED_PLACEHOLDER = "a placeholder that is not a declared dependency"
     CYCLE = "sub-questions that wait for each other"
 
 
 @dataclass(frozen=True)
 class PlanRefusal:
-    """Why a plan is not executed: its fault and the location."""
+    """Why a plan is not executed: its fault, and where it is."""
 
     fault: PlanFault
     where: str

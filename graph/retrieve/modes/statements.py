@@ -81,7 +81,7 @@ def next_steps(index: Index, rows_F: Ints) -> Steps:
     from_Y, entity_Y = expand_rows(index.data.proposition_entity_NE, rows_F)
     entities_E, row_Y = np.unique(entity_Y, return_inverse=True)
     shared_EN = step_losses(index, entities_E)
-    from_X, entry_X = expand_rows(_numbered(shared_EN), row_Y)
+    from_X, entry_X = expand_rows(_number_entries(shared_EN), row_Y)
     path_X, next_X, loss_X = from_Y[from_X], shared_EN.indices[entry_X].astype(np.int64), shared_EN.data[entry_X]
     order_X = np.lexsort((loss_X, path_X * count + next_X))
     order_X = order_X[next_X[order_X] != rows_F[path_X[order_X]]]
@@ -127,7 +127,7 @@ def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Fro
     return Frontier(steps_FL, loss_X[best_X], worth_X[best_X])
 
 
-def _numbered(block: sp.csr_array) -> sp.csr_array:
+def _number_entries(block: sp.csr_array) -> sp.csr_array:
     """The block with its entries numbered: the same rows, with columns 0, 1, 2, …."""
     return sp.csr_array((block.data, np.arange(block.nnz), block.indptr), shape=(block.shape[0], max(block.nnz, 1)))
 
@@ -146,8 +146,8 @@ def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) 
     by_keyword = keyword_propositions(index, keywords, near_N, INITIAL)
     starts = np.union1d(by_keyword, top_rows(near_N, max(INITIAL, settings.top_k)))
     judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, near_N, worth_N, usual_cosine(index))
-    first = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
-    return rank_statements(index, query, settings, starts, worth_N, judge, "statements", first)
+    first_step = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
+    return rank_statements(index, query, settings, starts, worth_N, judge, "statements", first_step)
 
 
 def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
@@ -198,11 +198,11 @@ def rank_statements(
     """Search paths from `starts` and rank what they visit; the trace has `mode`, and `first_step` before the steps of the search."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
-    led = best_paths(frontiers)
+    path_to = best_paths(frontiers)
     best_N = worth_N.copy()
-    for row, (worth, _) in led.items():
+    for row, (worth, _) in path_to.items():
         best_N[row] = max(best_N[row], worth)
-    visited = np.union1d(starts, np.array(list(led), np.int64))
+    visited = np.union1d(starts, np.array(list(path_to), np.int64))
     order = visited[top_rows(best_N[visited], max(INITIAL, settings.top_k))]
     distinct = order[diverse_rows([data.proposition_texts[row] for row in order])]
     if settings.unit == "propositions":
@@ -215,7 +215,7 @@ def rank_statements(
         query=query.text,
         passages=tuple(Scored(index.passage(passage), float(best_N[row])) for passage, row in passages),
         propositions=tuple(Scored(index.proposition(int(row)), float(best_N[row])) for row in listed),
-        paths=tuple(describe_path(index, row, best_N[row], led) for _, row in passages),
+        paths=tuple(describe_path(index, row, best_N[row], path_to) for _, row in passages),
         trace=Trace(mode, (first_step, f"{len(visited)} visited, {len(order) - len(distinct)} twins dropped")),
     )
 
@@ -230,8 +230,8 @@ def first_passages(index: Index, rows: Ints) -> list[tuple[int, int]]:
 
 
 def describe_path(
-    index: Index, row: int, worth: float, led: dict[int, tuple[float, tuple[int, ...]]]
+    index: Index, row: int, worth: float, path_to: dict[int, tuple[float, tuple[int, ...]]]
 ) -> tuple[str, ...]:
     """The path to a proposition in words; the proposition alone if its own score is higher than any path's."""
-    by_path, steps = led.get(row, (-np.inf, ()))
+    by_path, steps = path_to.get(row, (-np.inf, ()))
     return tuple(f"“{index.data.proposition_texts[step]}”" for step in (steps if by_path >= worth else (row,)))

@@ -1,7 +1,7 @@
 """`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics near to the question (top down) and from its keywords (bottom up).
 
-A topic is named by the extracting model; its vector is the mean of its propositions'. Extraction by rules names no topics, so each
-document is one: in the paper, too, a topic mostly belongs to one document. The beam is guided by its statements' own scores, as the
+A topic is named by the extracting model; its vector is the mean of its propositions'. Extraction by rules names no topics, so there each
+document counts as one: in the paper, too, a topic mostly belongs to one document. The beam is guided by its statements' own scores, as the
 published one is by its reranker.
 
 Legend: K topics, N propositions.
@@ -38,8 +38,10 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
     by_keyword = keyword_propositions(index, keywords_of(index, query.text), near_N, INITIAL)
     starts = np.union1d(by_keyword, by_topic)
     worth_N = worth_of_statements(index, query, near_N)
-    first = f"{len(chosen)} topics, {len(starts)} propositions to start from"
-    return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), "topics", first)
+    first_step = f"{len(chosen)} topics, {len(starts)} propositions to start from"
+    return rank_statements(
+        index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), "topics", first_step
+    )
 
 
 def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:

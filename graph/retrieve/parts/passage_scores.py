@@ -22,7 +22,7 @@ OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its others this share of it."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to SCAN_ALL propositions are all scored; in larger indexes only those of the SCANNED_PASSAGES nearest passages."""
-NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLED = 2_000, 1_000, 1_000
+NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are scored: the nearest, those with most of the question's words, and a sample of all."""
 NOT_SCORED = np.float32(-np.inf)
 """The score of a proposition or a passage that has none yet, so that it is never among the best."""
@@ -96,11 +96,11 @@ def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
 def _score_some(
     index: Index, query_D: Floats, near: Ints, words_P: Floats, terms: list[int], named: list[tuple[str, int]]
 ) -> OwnScores:
-    """The scores of the passages that are `near`, of those with most words, and of those in documents that are named."""
+    """The scores of the passages that are `near`, of those with most of the question's words, and of those in `named` documents."""
     data, passages = index.data, len(words_P)
     scores_N = np.full(len(data.proposition_ids), NOT_SCORED, np.float32)
     own_P = np.full(passages, NOT_SCORED, np.float32)
-    sample = np.arange(0, passages, max(1, passages // SAMPLED))
+    sample = np.arange(0, passages, max(1, passages // SAMPLE_SIZE))
     scale = scale_of(near_of(Scores(index, query_D, scores_N, own_P), sample), words_P[sample])
     alone = OwnScores(index, query_D, scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
     most_words = top_rows(words_P, min(WORDED_CANDIDATES, int((words_P > scale.usual_words).sum())))

@@ -87,7 +87,7 @@ class Caller:
         self._spent = ModelUsage()
         self._lock = Lock()
         self.first_unusable: str | None = None
-        """The first unusable reply, or the server's reason to refuse; None if there was none."""
+        """The first unusable reply, or the server's reason for refusing; None if every reply was usable."""
 
     @property
     def spent(self) -> ModelUsage:
@@ -205,7 +205,7 @@ BUILT_IN_SELECTORS = ("threshold", "llm", "none")
 
 
 class SuggestSettings(Settings):
-    """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `hops` is another one."""
+    """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `hops` does not use it."""
 
     damping: float = Field(
         default=0.85, ge=0, le=MOST_DAMPING, description="probability of walking on; else it starts from a seed again"

@@ -12,7 +12,7 @@ from graph.index.index import Index
 from graph.store.vectors import Vectors
 from graph.types import Floats, Ints
 
-SAMPLED, SPARE = 16_384, 16
+SAMPLE_SIZE, SPARE = 16_384, 16
 """The size of the sample that estimates the lowest of the top scores, and a margin of scores for that estimate."""
 
 
@@ -31,9 +31,9 @@ def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
 
 def _lowest_of_top(scores_N: Floats, count: int) -> np.floating[Any]:
     """The lowest of the `count` highest scores. With many scores, a sample gives a lower bound; if that is too high, all are partitioned."""
-    sample = scores_N[:: max(1, len(scores_N) // SAMPLED)]
+    sample = scores_N[:: max(1, len(scores_N) // SAMPLE_SIZE)]
     above = 2 * count * len(sample) // len(scores_N) + SPARE
-    if above < len(sample) // 2 and len(scores_N) > 2 * SAMPLED:
+    if above < len(sample) // 2 and len(scores_N) > 2 * SAMPLE_SIZE:
         likely = scores_N[scores_N >= np.partition(sample, -above)[-above]]
         if len(likely) >= count:
             scores_N = likely

@@ -1,6 +1,6 @@
-"""ToPG's suggestion step (§2.2, Eq. 3–8): the propositions reached by a walk from known ones that the question attracts.
+"""ToPG's suggestion step (§2.2, Eq. 3–8): the propositions that a walk from known ones reaches, attracted by the question.
 
-Legend: N propositions of the index, B hubs (entities, then passages), l propositions of the subgraph.
+Legend: N propositions of the index, B hubs (entities, then passages), V vertices (propositions, then hubs), l propositions of the subgraph.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from graph.types import Floats, Ints
 SUBGRAPH_PROPOSITIONS = 500
 SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 0.2833
-"""The first walk only chooses the subgraph: at this tolerance it has .99 of the exact one (minimum .94; 200 questions, two sets)."""
+"""The first walk only chooses the subgraph: at this tolerance .99 of the exact one is in it (minimum .94; 200 questions, two sets)."""
 TEMPERATURE, THRESHOLD = 0.1, 0.4
 """τ and θ of the attraction (Eq. 6), with normalised similarity instead of the cosine."""
 

@@ -56,9 +56,9 @@ def edited(
     added: Entries,
     dropped_X: NDArray[np.bool_] | None = None,
 ) -> sp.csr_array:
-    """The block with its rows and columns at their current positions (−1: deleted), without the entries `dropped_X`, and with those added.
+    """The block with its rows and columns at their current positions (−1: deleted), without the entries `dropped_X`, and with the entries `added`.
 
-    Remaining rows and columns keep their order, and no remaining entry is in the cell of an added one.
+    Requires that remaining rows and columns keep their order, and that no remaining entry is in the cell of an added one.
     """
     count_L, value_X = np.diff(block.indptr), block.data
     index_X, deleted_X = _moved(block.indices, column_C)
@@ -134,7 +134,7 @@ def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray
 
 
 def _sorted(start_N: Ints, index_X: NDArray[Any], value_X: Floats, new: sp.csr_array) -> sp.csr_array:
-    """Remaining entries, by row, and new ones as one block."""
+    """Remaining entries, by row, and new entries as one block."""
     both = new.tocoo()
     row_X = np.concatenate([np.repeat(np.arange(len(start_N) - 1), np.diff(start_N)), both.coords[0]])
     column_X = np.concatenate([index_X, both.coords[1]])

@@ -1,7 +1,7 @@
 """Columns of the previous generation with a small change stored next to them, which is applied only where a caller needs the full column.
 
-So an edit neither copies nor writes what it leaves unchanged. First columns of numbers, which may themselves be rows that have moved (the
-documents of passages); then texts, including ids, and sparse blocks; last the functions that read any of them.
+So an edit neither copies nor writes what it leaves unchanged. In this order: columns of numbers, which may themselves be rows that have moved
+(the documents of passages); texts, including ids; sparse blocks; and the functions that read them.
 Legend: L previous rows, N current rows, K inserted rows, G deleted or replaced rows, V values, C and D columns before and after,
 R requested rows, X entries."""
 
@@ -29,7 +29,7 @@ class MovedNumbers:
     new_K: Ints
     """The numbers of the inserted rows."""
     of: RowMap | None = None
-    """Where the numbers are rows themselves, how those have moved (none of them is deleted); None where they are not rows."""
+    """If the numbers are rows, how those rows have moved (none is deleted); None if they are not rows."""
 
     @cached_property
     def assembled(self) -> Ints:
@@ -55,7 +55,7 @@ class MovedNumbers:
         return number_R
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ints:
-        return np.asarray(self.assembled, dtype)
+        return np.array(self.assembled, dtype, copy=copy)
 
     def below(self, values_V: Ints) -> Ints:
         """How many numbers of a sorted column are less than each value."""
@@ -80,7 +80,7 @@ Numbers: TypeAlias = Ints | MovedNumbers
 
 
 def moved_numbers(column: Numbers, merge: RowMap, new_K: Ints, of: RowMap | None = None) -> Any:
-    """The column after an edit, with the numbers `new_K` in the inserted rows; for numbers that are rows, `of` maps those to the current ones."""
+    """The column after an edit, with the numbers `new_K` in the inserted rows; if the numbers are rows, `of` maps the previous rows to the current ones."""
     if isinstance(column, MovedNumbers):
         return column.moved(merge, new_K, of)
     return _numbers_unless_all_new(column, merge, new_K, of)
@@ -100,7 +100,7 @@ def numbers_from(column: Numbers, least: int) -> int:
 
 
 def appended(column: Numbers, end: int) -> tuple[Ints, Numbers]:
-    """The rows whose numbers are at least `end`, all of them inserted if the column has moved; and the column with those renumbered from `end`."""
+    """The rows whose numbers are at least `end` (only inserted rows, if the column has moved); and the column with those numbers renumbered from `end`."""
     if isinstance(column, MovedNumbers):
         rows, new_K = _appended(column.new_K, end)
         return column.merge.inserted_K[rows], replace(column, new_K=new_K)
@@ -113,12 +113,12 @@ def _appended(numbers: Ints, end: int) -> tuple[Ints, Ints]:
     return rows, renumbered
 
 
-def changed_numbers(column: Numbers, now: Ints) -> Numbers:
-    """The column with the numbers `now`: stored as a change if it has moved and few numbers differ."""
+def changed_numbers(column: Numbers, current_N: Ints) -> Numbers:
+    """The column with the numbers `current_N`: if it has moved, with a change for each number that differs."""
     if not isinstance(column, MovedNumbers):
-        return now
-    changed = np.flatnonzero(column.assembled != now)
-    return column.moved(RowMap.of(len(now), changed, changed), now[changed], None)
+        return current_N
+    changed = np.flatnonzero(column.assembled != current_N)
+    return column.moved(RowMap.of(len(current_N), changed, changed), current_N[changed], None)
 
 
 def numbers_below(column: Numbers, values_V: Ints) -> Ints:
@@ -133,7 +133,7 @@ def rows_with_numbers(column: Numbers, values_V: Ints) -> Ints:
 
 
 def rows_holding(column: Numbers, values_V: Ints) -> Ints:
-    """The rows, ascending, that have one of these numbers, of a column in any order."""
+    """The rows, ascending, of a column in any order that have one of these numbers."""
     if not isinstance(column, MovedNumbers):
         return np.flatnonzero(np.isin(column, values_V)) if len(values_V) else values_V
     previous_V = values_V if column.of is None else column.of.previous_rows(values_V)
@@ -158,7 +158,7 @@ def _numbers_unless_all_new(base: Ints, merge: RowMap, new_K: Ints, of: RowMap |
 
 
 FEW_OF = 8
-"""Texts are taken one by one when fewer than one in this many is requested."""
+"""Texts are read one by one if fewer than one row in this many is requested."""
 
 
 class MovedStrings(Strings):
@@ -196,9 +196,9 @@ class MovedStrings(Strings):
         few = FEW_OF * len(rows) < len(self)
         return Strings.of(self[int(row)] for row in rows) if few else super().take(rows)
 
-    def rows_where(self, chosen: Callable[[Strings], Ints]) -> Ints:
-        old = self.merge.current_rows(chosen(self.base))
-        return np.sort(np.concatenate([existing(old), self.merge.inserted_K[chosen(self.new)]]))
+    def rows_where(self, choose: Callable[[Strings], Ints]) -> Ints:
+        old = self.merge.current_rows(choose(self.base))
+        return np.sort(np.concatenate([existing(old), self.merge.inserted_K[choose(self.new)]]))
 
     def moved(self, merge: RowMap, new: Strings) -> Strings:
         total = self.merge.then(merge)
@@ -213,7 +213,7 @@ def moved_strings(column: Strings, merge: RowMap, new: Strings) -> Strings:
 
 
 def ids_below(column: Strings, ids: IdBytes) -> Ints:
-    """How many ids of a sorted column are less than each of these."""
+    """How many ids of a sorted column are less than each of `ids`."""
     if not isinstance(column, MovedStrings):
         return np.searchsorted(id_bytes(column), ids)
     in_base = ids_below(column.base, ids)
@@ -237,7 +237,7 @@ def _strings_unless_all_new(column: Strings, merge: RowMap, new: Strings) -> Str
 @dataclass(frozen=True)
 class MovedBlock:
     """A block whose rows and columns have moved, without the entries of the rows `replaced_G` (if `both_ways`, also of the columns of the same
-    numbers), and with entries added.
+    numbers), and with the entries `added`.
     """
 
     base: sp.csr_array
@@ -276,7 +276,7 @@ class MovedBlock:
         replaced_G = np.union1d(self.replaced_G, existing(all_rows.previous_rows(replaced_R)))
         return MovedBlock(self.base, all_rows, self.columns.then(columns), replaced_G, both_ways, remaining.and_(added))
 
-    def taken(self, rows_R: Ints) -> sp.csr_array:
+    def take_rows(self, rows_R: Ints) -> sp.csr_array:
         """The entries of some rows: CSR[R, D]."""
         previous_R = self.rows.previous_rows(rows_R)
         from_base = (previous_R >= 0) & ~np.isin(previous_R, self.replaced_G)
@@ -303,8 +303,8 @@ Block: TypeAlias = sp.csr_array | MovedBlock
 def moved_block(
     block: Block, rows: RowMap, columns: RowMap, added: Entries, replaced_R: Ints = NO_ROWS, both_ways: bool = False
 ) -> Block:
-    """The block after an edit of its rows and columns, without the entries of the rows `replaced_R` (ascending), and with those added; entries
-    of the same cell are summed. It is assembled at once where more entries are added than the block has.
+    """The block after an edit of its rows and columns, without the entries of the rows `replaced_R` (ascending), and with the entries `added`;
+    entries of the same cell are summed. It is assembled at once if at least as many entries are added as the block has.
     """
     if isinstance(block, MovedBlock):
         return block.moved(rows, columns, added.summed(len(columns)), replaced_R, both_ways)
@@ -320,9 +320,9 @@ def assembled(column: Any) -> Any:
 
 
 class AssembledWhenRead:
-    """Base of a dataclass of columns: those in `vars(self)["_moved"]` are assembled when first read, as no reader needs all of them."""
+    """Base of a dataclass of columns: the columns in `vars(self)["_moved"]` are assembled when first read, as no reader needs all of them."""
 
-    if not TYPE_CHECKING:  # A type checker would take any attribute for one of the class.
+    if not TYPE_CHECKING:  # Otherwise a type checker would accept any attribute.
 
         def __getattr__(self, name: str) -> Any:
             moved = vars(self).get("_moved", {})
@@ -331,9 +331,9 @@ class AssembledWhenRead:
             return vars(self).setdefault(name, assembled(moved[name]))
 
 
-def taken(block: Block, rows_R: Ints) -> sp.csr_array:
+def take_rows(block: Block, rows_R: Ints) -> sp.csr_array:
     """The entries of some rows: CSR[R, D]."""
-    return block.taken(rows_R) if isinstance(block, MovedBlock) else sp.csr_array(block[rows_R, :])
+    return block.take_rows(rows_R) if isinstance(block, MovedBlock) else sp.csr_array(block[rows_R, :])
 
 
 def cells(block: Block, rows_R: Ints, columns_C: Ints) -> Floats:

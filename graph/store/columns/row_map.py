@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graph.types import Ints
 
 RUNS = 200
-"""Up to this many insertions or deletions, an array is copied run by run; beyond, numpy does it."""
+"""Up to this many insertions or deletions, an array is copied run by run; with more, by numpy."""
 NO_ROWS: Ints = np.zeros(0, np.int64)
 A = TypeVar("A", bound=np.generic)
 
@@ -29,7 +29,7 @@ class RowMap:
     previous_count: int
     """Rows of the previous generation."""
     deleted_G: Ints
-    """Those that are deleted, ascending."""
+    """The previous rows that are deleted, ascending."""
     insert_at_K: Ints
     """How many remaining rows precede each inserted row, ascending: the positions that `numpy.insert` takes."""
 
@@ -46,8 +46,8 @@ class RowMap:
     def of_matches(
         cls, previous_count: int, deleted_G: Ints, at_F: Ints, known_F: NDArray[np.bool_]
     ) -> tuple["RowMap", Ints]:
-        """From rows F that were looked up, with the current row of each: a known one is the previous row `at_F` and stays; an unknown one is
-        inserted before that row.
+        """From rows F that were looked up; also returns the current row of each. A known row is the previous row `at_F` and stays; an unknown row
+        is inserted before that row.
         """
         merge = cls.of(previous_count, np.setdiff1d(deleted_G, at_F[known_F]), at_F[~known_F])
         current_F = np.empty(len(at_F), np.int64)
@@ -56,7 +56,7 @@ class RowMap:
 
     @classmethod
     def of_previous(cls, previous_N: Ints, previous_count: int) -> "RowMap":
-        """From the previous row of each current row, ascending (`in_order`); −1 for an inserted one."""
+        """From the previous row of each current row, ascending (`in_order`); −1 for an inserted row."""
         stays_L = np.zeros(previous_count, bool)
         stays_L[previous_N[previous_N >= 0]] = True
         inserted_K = np.flatnonzero(previous_N < 0)
@@ -81,7 +81,7 @@ class RowMap:
         return not len(self.deleted_G) and not len(self.insert_at_K)
 
     def current_rows(self, previous_X: Ints) -> Ints:
-        """The current rows of previous rows; −1 for deleted ones and for −1."""
+        """The current rows of previous rows; −1 for deleted rows and for −1."""
         deleted_before_X = np.searchsorted(self.deleted_G, previous_X)
         rank_X = previous_X - deleted_before_X
         current_X = rank_X + np.searchsorted(self.insert_at_K, rank_X, "right")
@@ -89,7 +89,7 @@ class RowMap:
         return np.where(is_deleted_X | (previous_X < 0), -1, current_X)
 
     def previous_rows(self, row_X: Ints) -> Ints:
-        """The previous rows of current rows; −1 for inserted ones."""
+        """The previous rows of current rows; −1 for inserted rows."""
         inserted_before_X = np.searchsorted(self.inserted_K, row_X)
         is_inserted_X = np.append(self.inserted_K, len(self))[inserted_before_X] == row_X
         return np.where(is_inserted_X, -1, self.previous_or_next(row_X))
@@ -123,16 +123,16 @@ class RowMap:
         return inverse.previous_N
 
     def then(self, after: "RowMap") -> "RowMap":
-        """This map followed by another: from the rows before this one to the rows after that. Cached, as columns of the same rows share it."""
-        if after not in self._followed:
+        """This map followed by another: from the rows before this map to the rows after the other. Cached, as columns of the same rows share it."""
+        if after not in self._compositions:
             deleted, inserted = self.previous_rows(after.deleted_G), after.current_rows(self.inserted_K)
             deleted_G = np.sort(np.concatenate([self.deleted_G, existing(deleted)]))
             inserted_K = np.sort(np.concatenate([after.inserted_K, existing(inserted)]))
-            self._followed[after] = RowMap(self.previous_count, deleted_G, inserted_K - np.arange(len(inserted_K)))
-        return self._followed[after]
+            self._compositions[after] = RowMap(self.previous_count, deleted_G, inserted_K - np.arange(len(inserted_K)))
+        return self._compositions[after]
 
     @cached_property
-    def _followed(self) -> "WeakKeyDictionary[RowMap, RowMap]":
+    def _compositions(self) -> "WeakKeyDictionary[RowMap, RowMap]":
         return WeakKeyDictionary()
 
     def apply(self, column_L: NDArray[A], inserted_K: NDArray[Any]) -> NDArray[A]:
@@ -140,7 +140,7 @@ class RowMap:
         return put_between(_without(column_L, self.deleted_G), self.insert_at_K, inserted_K)
 
     def _deleted_before(self, rank_X: Ints) -> Ints:
-        """How many deleted rows precede remaining ones, which are given by their index among the remaining ones."""
+        """How many deleted rows precede remaining rows, which are given by their index among the remaining rows."""
         return np.searchsorted(self.deleted_G - np.arange(len(self.deleted_G)), rank_X, "right")
 
 

@@ -15,7 +15,7 @@ from graph.shared.ids import ID_BYTES
 from graph.types import IdBytes
 
 FEW = 8
-"""Up to this many ids are compared with all known ones, which is faster than sorting those."""
+"""Up to this many ids are each compared with all known ids, which is faster than sorting the known ids."""
 ONE_BY_ONE = 256
 """Up to this many ids are read one by one."""
 DECODED_ROWS = 4_096
@@ -80,17 +80,17 @@ class Strings:
             end += len(parts[-1])
         return Strings(np.concatenate(parts), starts)
 
-    def rows_where(self, chosen: Callable[["Strings"], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The rows, ascending, that `chosen` returns, which must depend only on their own texts."""
-        return chosen(self)
+    def rows_where(self, choose: Callable[["Strings"], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The rows, ascending, that `choose` returns for a column; whether it returns a row may depend only on the text of that row."""
+        return choose(self)
 
     def rows_with(self, matches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> NDArray[np.int64]:
         """The rows, ascending, with at least one byte that matches."""
 
-        def chosen(part: Strings) -> NDArray[np.int64]:
+        def choose(part: Strings) -> NDArray[np.int64]:
             return np.unique(np.searchsorted(part.starts, np.flatnonzero(matches(part.data)), side="right") - 1)
 
-        return self.rows_where(chosen)
+        return self.rows_where(choose)
 
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
@@ -122,7 +122,7 @@ class KnownIds:
 
     id_K: IdBytes
     order_K: NDArray[np.int64] | None
-    """None if they are sorted."""
+    """None if the ids are sorted."""
 
     @classmethod
     def of(cls, ids: Ids) -> "KnownIds":

@@ -1,6 +1,6 @@
 """/v1/chat/completions: prepare the prompt, call the model (server/completion.py), check the citations.
 
-In a stream of server-sent events, reasoning and answer of every choice arrive as they are generated, the citations at the end."""
+In a stream of server-sent events, the reasoning and answer of every choice arrive as they are generated, the citations at the end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CitedStream:
 
     def _client_chunk(self, chunk: dict[str, Any], model: str) -> dict[str, Any] | None:
         """The chunk for the client; None when it has nothing to show yet."""
-        choices = [choice for choice in map(self._choice, chunk["choices"]) if choice is not None]
+        choices = [choice for choice in map(self._client_choice, chunk["choices"]) if choice is not None]
         if not self._has_begun and any(map(_has_text, choices)):
             self._has_begun = True
             self._metrics.first_token.labels(model).observe(time.perf_counter() - self._arrived_s)
@@ -67,7 +67,7 @@ class CitedStream:
             return chunk if self._include_usage else None
         return {**chunk, "choices": choices} if choices else None
 
-    def _choice(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+    def _client_choice(self, choice: dict[str, Any]) -> dict[str, Any] | None:
         """A choice with the text that can be shown; None when it has neither text nor anything else."""
         if self._prepared.retrieval is None:
             return choice
@@ -77,15 +77,15 @@ class CitedStream:
             self._parts[index] = parts_of(self._services, self._prepared)
         parts = self._parts[index]
         shown = parts.feed(engine_delta)
-        ended = choice.get("finish_reason") is not None
-        if ended:
+        has_ended = choice.get("finish_reason") is not None
+        if has_ended:
             shown = shown.then(parts.finish())
         delta = {name: value for name, value in engine_delta.items() if name not in ("content", *REASONING_FIELDS)}
         if shown.content or delta.get("role"):
             delta["content"] = shown.content
         if shown.reasoning:
             delta[REASONING] = shown.reasoning
-        return {**choice, "delta": delta} if delta or ended or choice.get("logprobs") else None
+        return {**choice, "delta": delta} if delta or has_ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
         """The choices of the last chunk: citations without text."""
@@ -110,12 +110,13 @@ def chat_router(services: Services) -> APIRouter:
         """A chat completion from the passages of the index.
 
         The message has extra fields: `reasoning_content` (the model's reasoning before the answer), `citations` (number, title, source,
-        start, end, text of each cited passage; `quotes`, its sentences that support the answer's best; `attributed`, true where the model
-        cited nothing and modegraph found the passage), `annotations` (OpenAI's url_citation for each citation in the content), `removed` (cited
-        numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start, end, probability,
-        cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot be judged, and why), `checked` (how many were judged; null where the check is off) and `answered` (false where the model wrote no answer:
-        the content says so and quotes the nearest passage). The completion has `retrieval`. In a stream, reasoning and answer arrive as they
-        are generated, the citations in the delta of a last chunk.
+        start, end, text of each cited passage; `quotes`, its sentences that best support those of the answer; `attributed`, true where the
+        model cited nothing and modegraph found the passage), `annotations` (OpenAI's url_citation for each citation in the content),
+        `removed` (cited numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start,
+        end, probability, cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot
+        be judged, and why), `checked` (how many were judged; null where the check is off) and `answered` (false where the model wrote no
+        answer: the content says so and quotes the nearest passage). The completion has `retrieval`. In a stream, reasoning and answer arrive
+        as they are generated, the citations in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))
@@ -137,12 +138,12 @@ async def checked_completion(services: Services, prepared: PreparedRequest, base
         return completion
     # In a thread: checking sentences against passages takes a millisecond or two each.
     choices = await asyncio.to_thread(
-        lambda: [_checked(services, choice, prepared, base) for choice in completion["choices"]]
+        lambda: [_checked_choice(services, choice, prepared, base) for choice in completion["choices"]]
     )
     return {**completion, "choices": choices, "retrieval": prepared.retrieval}
 
 
-def _checked(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
+def _checked_choice(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """A choice with answer and reasoning separated; where the model calls a tool without text, its content stays null."""
     engine_message: Mapping[str, Any] = choice.get("message") or {}
     parts = parts_of(services, prepared)

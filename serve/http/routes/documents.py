@@ -161,7 +161,7 @@ class NewDocument(BaseModel):
 
     @field_validator("source")
     @classmethod
-    def _plain(cls, value: str) -> str:
+    def _check_source(cls, value: str) -> str:
         problem = source_problem(value)
         if problem:
             raise ValueError(problem)
@@ -169,7 +169,7 @@ class NewDocument(BaseModel):
 
     @field_validator("metadata")
     @classmethod
-    def _no_reserved_keys(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _check_keys(cls, value: dict[str, Any]) -> dict[str, Any]:
         if value.keys() & {"source", "title"}:
             raise ValueError("metadata cannot have the keys source and title: they are fields of the document")
         return value
@@ -192,7 +192,7 @@ class WriteResult(BaseModel):
 async def add_documents(services: Services, view: CollectionView, documents: Sequence[Document]) -> WriteResult:
     """Add documents, or replace those with the same source; ApiError 403 where they may not be written."""
     sources = [document.source for document in documents]
-    with _audited(services, view, "add", sources):
+    with _audit(services, view, "add", sources):
         check_writable(services, view)
         _check_sources(view, sources)
         edited = await services.collections.writing[view.name].write(Edit(add=documents))
@@ -201,7 +201,7 @@ async def add_documents(services: Services, view: CollectionView, documents: Seq
 
 async def delete_document(services: Services, view: CollectionView, source: str) -> WriteResult:
     """Delete a document; ApiError 404 for one that is not visible to the caller."""
-    with _audited(services, view, "delete", [source]):
+    with _audit(services, view, "delete", [source]):
         check_writable(services, view)
         if view.generation.row("document", source) is None:
             raise no_document(source)
@@ -236,7 +236,7 @@ def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
 
 
 @contextmanager
-def _audited(services: Services, view: CollectionView, action: str, sources: Sequence[str]) -> Iterator[None]:
+def _audit(services: Services, view: CollectionView, action: str, sources: Sequence[str]) -> Iterator[None]:
     """Record in the audit log how the block ended."""
     outcome = "gone"
     try:
@@ -306,11 +306,11 @@ def documents_router(services: Services) -> APIRouter:
         ]
         return DocumentText(**document_info(current.index.data, row).model_dump(), passages=passages)
 
-    _add_writing(router, services)
+    _add_write_routes(router, services)
     return router
 
 
-def _add_writing(router: APIRouter, services: Services) -> None:
+def _add_write_routes(router: APIRouter, services: Services) -> None:
     settings = services.settings
     scans = ocr_by(settings.ocr, settings.ocr_languages, settings.ocr_pages, settings.ocr_page_seconds)
     uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb, scans, settings.whole_pages))
@@ -337,13 +337,13 @@ def _add_writing(router: APIRouter, services: Services) -> None:
 
 
 def document_info(data: Any, row: int) -> DocumentInfo:
-    """A document of an IndexData."""
+    """The document in a row of an index, without its text."""
     metadata = json.loads(data.document_metadata[row])
     return DocumentInfo(source=data.document_sources[row], title=data.document_titles[row], metadata=metadata)
 
 
 def listed_document(listing: Listing, row: int) -> ListedDocument:
-    """A document of a listing."""
+    """The document in a row of a listing."""
     info = document_info(listing.data, row)
     return ListedDocument(
         **info.model_dump(),

@@ -1,4 +1,4 @@
-"""/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's: a client's texts, processed by the models of the index.
+"""/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's, for texts that the client sends.
 
 Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, without one, by cosines of the encoder."""
 
@@ -19,7 +19,7 @@ from graph.index.index import Index
 from graph.retrieve.learned.rerank import open_reranker
 from graph.types import Floats
 from serve.http.encoding import Text
-from serve.http.errors import ApiError, not_supported
+from serve.http.errors import ApiError, not_supported, unknown_model
 from serve.server.services import RequestedCollection, Services
 
 MAX_TEXTS = 256
@@ -37,8 +37,7 @@ def public_name(spec: str) -> str:
 def check_model(requested: str, served: Sequence[str]) -> None:
     """ApiError 404 for a model that is not in `served`."""
     if requested not in served:
-        message = f"model {requested[:80]!r} is not served here; available: {', '.join(served)}"
-        raise ApiError(404, "model_not_found", message, "model")
+        raise unknown_model(requested, tuple(served))
 
 
 def check_lengths(texts: Sequence[str], limit: int, field: str) -> None:
@@ -69,7 +68,7 @@ class EmbeddingsRequest(BaseModel):
         """The texts; ApiError 400 for tokens."""
         texts = [self.input] if isinstance(self.input, str) else self.input
         if not all(isinstance(text, str) for text in texts):
-            raise not_supported("input", "tokens are of an unknown tokenizer; send texts")
+            raise not_supported("input", "the tokenizer of the tokens is unknown; send texts")
         return [text for text in texts if isinstance(text, str)]
 
 
@@ -189,15 +188,15 @@ def rerank_router(services: Services) -> APIRouter:
         score = partial(cosines, index) if model == names[-1] else partial(reranker_scores, reranker)
         scores_N = await services.retriever.in_thread(partial(score, query, texts))
         best = np.argsort(-scores_N, kind="stable")[: request.top_n]
-        returned = [RankedDocument(text=text) if request.return_documents else None for text in texts]
-        results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=returned[n]) for n in best.tolist()]
+        documents = [RankedDocument(text=text) if request.return_documents else None for text in texts]
+        results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=documents[n]) for n in best.tolist()]
         return Reranked(id=f"rerank-{uuid4().hex}", model=model, results=results)
 
     return router
 
 
 def reranker_scores(reranker: str, query: str, texts: list[str]) -> Floats:
-    """float32[N]: scores by the cross-encoder of a spec, loaded at the first call."""
+    """float32[N]: scores of N texts for a query, by the cross-encoder that `reranker` names, loaded at the first call."""
     return open_reranker(reranker)(query, texts)
 
 

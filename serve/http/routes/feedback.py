@@ -128,7 +128,7 @@ OwnerName = Annotated[
     str,
     Path(
         pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
-        description="`user`; KEY/USER for entries sent with the key KEY",
+        description="`user`; KEY/USER for entries sent with a key KEY that is restricted to part of the documents",
     ),
 ]
 
@@ -200,7 +200,7 @@ def feedback_router(services: Services) -> APIRouter:
 def owner_of(access: Access, user: str) -> str:
     """The name under which entries are stored: the user's, prefixed with the key's where the key can read only a part of the documents.
 
-    Such entries can quote documents that another key may not read, so that a user's name must not be enough.
+    Such entries can quote documents that another key may not read, so a user's name must not be enough to read them.
 
     >>> from graph.index.filters import parse_condition
     >>> owner_of(Access("ada"), "reader-1"), owner_of(Access("ada", where=(parse_condition("team=sea"),)), "reader-1")

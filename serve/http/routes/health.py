@@ -1,4 +1,4 @@
-"""/health: the process answers. /ready: index and model do too. /metrics: for Prometheus. /v1/models: the available models."""
+"""/health: the process answers. /ready: the index and the model do too. /metrics: for Prometheus. /v1/models: the available models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """What is available to the caller: collections, their total size, models, and rights to write and to read runs; `index` and `generation` are those of a single collection."""
+    """What is available to the caller: collections, their total size, models, and rights to write, to send feedback and to read runs; `index` and `generation` are null unless there is a single collection."""
 
     status: Literal["ready"] = "ready"
     index: str | None
@@ -58,7 +58,7 @@ def health_router(services: Services) -> APIRouter:
         "/ready", responses={503: {"description": "the model's server does not answer, or this server is stopping"}}
     )
     async def ready(access: Caller) -> Ready:
-        """Index and model answer; 503 while the model does not, and once the server is stopping."""
+        """The index and the model answer; 503 while the model does not, and once the server is stopping."""
         if services.stopping.is_set():
             raise ApiError(503, "stopping", "this server is stopping: send new requests to another")
         await services.backend.check()

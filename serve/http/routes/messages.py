@@ -1,4 +1,4 @@
-"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since it has no tool for the search.
+"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no tool for the search.
 
 The request becomes a chat completion, and its result a message: blocks of text, each with the citations at its end, and their events."""
 
@@ -174,37 +174,37 @@ class MessageWriter:
         """The event of the empty message."""
         return [{"type": "message_start", "message": {**self.message, "content": []}}]
 
-    def show(self, shown: MessageDelta) -> list[Event]:
+    def show(self, delta: MessageDelta) -> list[Event]:
         """The events for more reasoning, and more text with its citations."""
         events: list[Event] = []
-        if shown.reasoning and self._with_reasoning and self._has_text:
-            self._late_reasoning += shown.reasoning
-        elif shown.reasoning and self._with_reasoning:
-            events += self._add_reasoning(shown.reasoning)
+        if delta.reasoning and self._with_reasoning and self._has_text:
+            self._late_reasoning += delta.reasoning
+        elif delta.reasoning and self._with_reasoning:
+            events += self._add_reasoning(delta.reasoning)
         position = 0
-        for mark in shown.marks:
+        for mark in delta.marks:
             start, end = mark.start - self._shown_chars, mark.end - self._shown_chars
             events += [
-                *self._add_text(shown.content[position:start]),
-                *self._add_citation(shown.content[start:end], mark),
+                *self._add_text(delta.content[position:start]),
+                *self._add_citation(delta.content[start:end], mark),
             ]
             position = end
-        events += self._add_text(shown.content[position:])
-        self._shown_chars += len(shown.content)
+        events += self._add_text(delta.content[position:])
+        self._shown_chars += len(delta.content)
         return events
 
-    def end(self, ended: TextEnd) -> list[Event]:
+    def end(self, text_end: TextEnd) -> list[Event]:
         """The events at the end of the text, which complete the message."""
         events = [] if self._has_text else self._open("text")
-        for mark, sentence, statement in ended.attributions:
+        for mark, sentence, statement in text_end.attributions:
             events += self._cite(search_result_location(mark, sentence, self._base, statement))
         if self._late_reasoning:
             events += self._add_reasoning(self._late_reasoning)
         events += self._close()
-        usage = {"input_tokens": ended.prompt_tokens, "output_tokens": ended.completion_tokens}
-        stop = {"stop_reason": STOP_REASONS.get(ended.finish_reason, "end_turn"), "stop_sequence": None}
-        self.message |= {**stop, "usage": usage, **ended.checks}
-        delta = {**stop, **ended.checks}
+        usage = {"input_tokens": text_end.prompt_tokens, "output_tokens": text_end.completion_tokens}
+        stop = {"stop_reason": STOP_REASONS.get(text_end.finish_reason, "end_turn"), "stop_sequence": None}
+        self.message |= {**stop, "usage": usage, **text_end.checks}
+        delta = {**stop, **text_end.checks}
         return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
     @property
@@ -265,9 +265,11 @@ def messages_router(services: Services) -> APIRouter:
     async def messages(request: MessagesRequest, http: Request) -> Response:
         """A message from the passages of the index; its text blocks have `citations` of the type search_result_location.
 
-        A citation has `attributed`, true where the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of it
-        that is closest to the `statement`, a sentence of the answer. Besides Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported` (sentences that the
-        passages do not seem to support), `not_checked` (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false where the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
+        A citation has `attributed`, true where the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of
+        the passage that is closest to `statement`, a sentence of the answer. Besides Anthropic's fields the message has `retrieval`,
+        `removed` (cited numbers without a passage), `unsupported` (sentences that the passages do not seem to support), `not_checked`
+        (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false where the model wrote no answer and a
+        passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))

@@ -41,7 +41,7 @@ class ResponseWriter:
         self._response = {**head, "completed_at": None, "incomplete_details": None, "error": None, **fields}
         self._excerpts, self._base = excerpts, base
         self._output: list[dict[str, Any]] = []
-        self._events = 0
+        self._event_count = 0
         self._open_item: _OpenItem | None = None
         self._late_reasoning = ""
 
@@ -49,7 +49,7 @@ class ResponseWriter:
         """The events at the start of the response."""
         return [self._response_event(kind, "in_progress") for kind in ("response.created", "response.in_progress")]
 
-    def searched(self, query: str, results: list[dict[str, Any]] | None) -> list[Event]:
+    def add_search(self, query: str, results: list[dict[str, Any]] | None) -> list[Event]:
         """The events of a search for `query`; `results` only where the request includes them."""
         item = {"type": "file_search_call", "id": f"fs_{uuid4().hex}", "queries": [query]}
         location = {"item_id": item["id"], "output_index": len(self._output)}
@@ -62,39 +62,39 @@ class ResponseWriter:
         self._output.append({**item, "status": "completed", "results": results})
         return [added, *steps, self._item_done()]
 
-    def show(self, shown: MessageDelta) -> list[Event]:
+    def show(self, delta: MessageDelta) -> list[Event]:
         """The events for more reasoning, and more of the message with its citations."""
         events: list[Event] = []
-        if shown.reasoning and self._is_open("message"):
-            self._late_reasoning += shown.reasoning
-        elif shown.reasoning:
-            events += self._add_text("reasoning", shown.reasoning)
-        if shown.content:
-            events += self._add_text("message", shown.content)
-        for mark in shown.marks:
+        if delta.reasoning and self._is_open("message"):
+            self._late_reasoning += delta.reasoning
+        elif delta.reasoning:
+            events += self._add_text("reasoning", delta.reasoning)
+        if delta.content:
+            events += self._add_text("message", delta.content)
+        for mark in delta.marks:
             annotation = file_citation(mark, self._excerpts[mark.number - 1], self._base)
             events.append(self._annotate(annotation))
         return events
 
-    def end(self, ended: TextEnd) -> list[Event]:
+    def end(self, text_end: TextEnd) -> list[Event]:
         """The events at the end of the text, which complete the response."""
-        reason = INCOMPLETE_REASONS.get(ended.finish_reason)
+        reason = INCOMPLETE_REASONS.get(text_end.finish_reason)
         status = "completed" if reason is None else "incomplete"
         late = self._late_reasoning
         events = [] if self._open_item is not None else self._add_text("message", "")
-        for mark, sentence, statement in ended.attributions:
+        for mark, sentence, statement in text_end.attributions:
             events.append(self._annotate(file_citation(mark, sentence, self._base, statement)))
         if self._is_open("message"):
-            self._output[-1] |= ended.checks
+            self._output[-1] |= text_end.checks
         events += self._close(status)
         if late:
             events += [*self._add_text("reasoning", late), *self._close(status)]
         usage = {
-            "input_tokens": ended.prompt_tokens,
+            "input_tokens": text_end.prompt_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": ended.completion_tokens,
+            "output_tokens": text_end.completion_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": ended.prompt_tokens + ended.completion_tokens,
+            "total_tokens": text_end.prompt_tokens + text_end.completion_tokens,
         }
         self._response |= {"usage": usage, "incomplete_details": None if reason is None else {"reason": reason}}
         self._response["completed_at"] = int(time.time()) if reason is None else None
@@ -166,8 +166,8 @@ class ResponseWriter:
         return self._event(kind, response={**self._response, "status": status, "output": list(self._output)})
 
     def _event(self, kind: str, **values: Any) -> Event:
-        self._events += 1
-        return {"type": kind, "sequence_number": self._events - 1, **values}
+        self._event_count += 1
+        return {"type": kind, "sequence_number": self._event_count - 1, **values}
 
 
 SEARCH_STEPS = ("in_progress", "searching", "completed")
@@ -196,8 +196,8 @@ def responses_router(services: Services) -> APIRouter:
     async def responses(request: ResponsesRequest, http: Request) -> Response:
         """A response from the passages of the index, by the tool `file_search`.
 
-        Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are
-        `file_citation`; of an answer that cites nothing, `attributed` ones, each with the sentence of a passage (`text`) closest to a sentence
+        Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are of the type
+        `file_citation`. If the answer cites nothing, they are `attributed`: each has the sentence of a passage (`text`) closest to a sentence
         of the answer (`statement`). Without the tool the engine itself answers; 404 where it does not support the protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend
@@ -229,7 +229,7 @@ async def response_events(
     for event in writer.begin():
         yield event
     if prepared.prompt is not None and prepared.prompt.evidence.query:
-        for event in writer.searched(prepared.prompt.evidence.query, results):
+        for event in writer.add_search(prepared.prompt.evidence.query, results):
             yield event
     async for part in parts:
         for event in writer.end(part) if isinstance(part, TextEnd) else writer.show(part):

@@ -68,7 +68,7 @@ def runs_router(services: Services) -> APIRouter:
         raise UserError(f"{root}: no such folder", "a folder of runs", "check --show-runs")
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
-    def found(access: Access) -> list[FoundRun]:
+    def visible_runs(access: Access) -> list[FoundRun]:
         if access != FULL_ACCESS:
             raise ApiError(403, "not_allowed", "runs are shown to the operator's key only")
         if root is None:
@@ -78,20 +78,20 @@ def runs_router(services: Services) -> APIRouter:
     @router.get("")
     def runs(access: Caller) -> Runs:
         """The runs below the server's folder of runs, with their state and figures."""
-        listed = found(access)
+        listed = visible_runs(access)
         return Runs(total=len(listed), runs=[run_info(run) for run in listed[:MOST_RUNS]])
 
     @router.get("/course")
     def course(access: Caller, name: Annotated[str, Query(min_length=1, max_length=1000)]) -> Course:
         """One run by name: its settings, its curves, its best checkpoint, and figures before and after."""
-        run = next((each for each in found(access) if each.name == name), None)
+        run = next((each for each in visible_runs(access) if each.name == name), None)
         if run is None or root is None:
             raise ApiError(404, "no_such_run", f"there is no run {name[:80]!r}", "name")
-        went = course_of(root, run)
+        history = course_of(root, run)
         changes = [Change(**asdict(change)) for change in before_and_after(root, run)]
-        curves = {each: list(points) for each, points in went.curves.items()}
+        curves = {each: list(points) for each, points in history.curves.items()}
         return Course(
-            run=run_info(run), settings=dict(run.settings), curves=curves, best_step=went.best_step, changes=changes
+            run=run_info(run), settings=dict(run.settings), curves=curves, best_step=history.best_step, changes=changes
         )
 
     return router

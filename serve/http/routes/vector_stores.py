@@ -67,9 +67,9 @@ def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
             raise _needs_alternatives(field, "or")
         return tuple(condition for part in filter_.filters for condition in conditions(part, field))
     values = filter_.value if isinstance(filter_.value, list) else [filter_.value]
-    several = isinstance(filter_.value, list)
-    if several != (filter_.type in ("in", "nin")):
-        message = f"{field}: {filter_.type} takes {'one value' if several else 'a list of values'}"
+    is_list = isinstance(filter_.value, list)
+    if is_list != (filter_.type in ("in", "nin")):
+        message = f"{field}: {filter_.type} takes {'one value' if is_list else 'a list of values'}"
         raise ApiError(400, "bad_value", message, field)
     if filter_.type == "in" and len(values) > 1:
         raise _needs_alternatives(field, "in")
@@ -95,7 +95,7 @@ MAX_RESULTS = 50
 
 
 class RankingOptions(BaseModel):
-    """How to rank results; the server's mode does that, so that only defaults are accepted."""
+    """How to rank results; the server's mode does that, so only defaults are accepted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -184,7 +184,7 @@ class TextContent(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """A passage. `file_id` is its document's source; besides OpenAI's fields it has its position there and the URL that opens it."""
+    """A passage. `file_id` is its document's source; besides OpenAI's fields it has the passage's position there and the URL that opens it."""
 
     file_id: str
     filename: str
@@ -232,7 +232,7 @@ def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundF
 
 
 def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Metadata as OpenAI's attributes; lists, which those lack, become one text.
+    """Metadata as OpenAI's attributes, which have no lists: a list becomes one text.
 
     >>> attributes({"year": 1990, "tags": ["sea", "isle"]})
     {'year': 1990, 'tags': 'sea, isle'}

@@ -3,7 +3,7 @@
 import { sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { correct } from "./correct.js";
-import { sendFeedback, takesFeedback } from "../shared/feedback.js";
+import { acceptsFeedback, sendFeedback } from "../shared/feedback.js";
 
 /** The buttons below the answer of a turn. */
 export function actionsOf(turn) {
@@ -12,17 +12,17 @@ export function actionsOf(turn) {
     status.textContent = line;
   };
   const button = (name, onclick, more = {}) => el("button", { type: "button", class: "quiet", onclick, ...more }, name);
-  const copying = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not let the page copy."));
-  const sharing = button("Share", async () => showStatus(await share(turn)));
-  const opinions = takesFeedback() && turn.given ? votes(turn, showStatus) : [];
-  return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copying, sharing, ...opinions), status);
+  const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not let the page copy."));
+  const shareButton = button("Share", async () => showStatus(await share(turn)));
+  const feedbackButtons = acceptsFeedback() && turn.feedbackAnswer ? votes(turn, showStatus) : [];
+  return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copyButton, shareButton, ...feedbackButtons), status);
 }
 
 function votes(turn, showStatus) {
   const pressed = { "aria-pressed": "false" };
   const vote = (rating) => async () => {
     try {
-      if (!(await sendFeedback({ kind: "vote", question: turn.searched, answer: turn.given, rating }))) return;
+      if (!(await sendFeedback({ kind: "vote", question: turn.searchQuery, answer: turn.feedbackAnswer, rating }))) return;
       for (const [name, each] of Object.entries(buttons)) each.setAttribute("aria-pressed", String(name === rating));
       showStatus("Saved. Thank you.");
     } catch (problem) {
@@ -33,8 +33,8 @@ function votes(turn, showStatus) {
     up: el("button", { type: "button", class: "quiet", onclick: vote("up"), ...pressed }, "Good"),
     down: el("button", { type: "button", class: "quiet", onclick: vote("down"), ...pressed }, "Not good"),
   };
-  const correcting = el("button", { type: "button", class: "quiet", onclick: () => correct(turn, showStatus) }, "Correct…");
-  return [buttons.up, buttons.down, correcting];
+  const correctButton = el("button", { type: "button", class: "quiet", onclick: () => correct(turn, showStatus) }, "Correct…");
+  return [buttons.up, buttons.down, correctButton];
 }
 
 /** Question, answer and the sources of its citations, as plain text. */

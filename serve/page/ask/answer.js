@@ -1,4 +1,4 @@
-// An answer, in progress or finished: the text, the reasoning that can be folded away, notes on what was removed or cut.
+// An answer, in progress or finished: the text, the reasoning, which can be folded away, and notes on what was removed or cut off.
 
 import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
@@ -83,18 +83,18 @@ export function verdictOf({ answer, reason, retrieval, checked, unsupported, not
   const sentences = (number) => count(number, "sentence");
   if (!retrieval?.excerpts || checked === undefined || !(answer || reason)) return null;
   if (checked === null) return { kind: "unchecked", name: "Not checked", why: "The check is off." };
-  if (marked) return { kind: "unsupported", name: "Not supported", why: `The passages do not seem to say ${marked} of ${sentences(checked)}.` };
+  if (marked) return { kind: "unsupported", name: "Not supported", why: `The passages do not seem to support ${marked} of ${sentences(checked)}.` };
   if (!checked) return unchecked.length ? { kind: "unchecked", name: "Not checked", why: "No sentence could be judged." } : null;
-  const unmarked = `o mark on ${sentences(checked - unsupported.length)}. A cheap check, not proof.`;
-  if (!unchecked.length) return { kind: "checked", name: "Checked", why: `N${unmarked}` };
-  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; n${unmarked}` };
+  const unmarked = (no) => `${no} mark on ${sentences(checked - unsupported.length)}. A cheap check, not proof.`;
+  if (!unchecked.length) return { kind: "checked", name: "Checked", why: unmarked("No") };
+  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; ${unmarked("no")}` };
 }
 
 function notes({ answer, reason, length, removed, unsupported, not_checked: unchecked, retrieval }) {
   const lines = [];
   if (retrieval?.absence?.abstained) {
     const probability = Math.round(100 * retrieval.absence.probability);
-    lines.push(`The documents hold nothing on this, at a probability of ${probability} %; the model was not called.`);
+    lines.push(`The documents hold nothing on this, with a probability of ${probability} %; the model was not called.`);
   }
   if (retrieval?.left_out) {
     lines.push(`Left out: ${count(retrieval.left_out, "passage")} found, which do not fit the model’s window.`);
@@ -102,15 +102,15 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
   if (!answer && !reason) {
     lines.push(unsupported.length ? "Nothing is left of what the model wrote." : "The model wrote nothing.");
   }
-  if (length) lines.push("Cut: the model reached the longest answer.");
+  if (length) lines.push("Cut off: the answer reached the maximum length.");
   if (removed.length) {
     const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;
     lines.push(`${what} removed: no such passage was read.`);
   }
   for (const { part, text, start, end, cited, missing, probability } of unsupported) {
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
-    const of = part === "content" ? "" : " of the reasoning";
-    const what = start === end ? `Left out${of}: not` : `Not${of && `,${of},`}`;
+    const isReasoning = part !== "content";
+    const what = start === end ? `Left out${isReasoning ? " of the reasoning" : ""}: not` : isReasoning ? "In the reasoning: not" : "Not";
     const lacking = missing.length ? `; not there: ${missing.join(", ")}` : "";
     lines.push(`${what} supported by ${where} (probability ${probability.toFixed(2)}${lacking}): “${text}”`);
   }

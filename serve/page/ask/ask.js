@@ -11,14 +11,14 @@ import { saveTalk, talkOf } from "../talks/talks.js";
 
 const MOST_COLUMNS = 3;
 const WORDS = {
-  ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they rest on. Enter asks." },
+  ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they rest on. Press Enter to ask." },
   search: { label: "Search your documents", verb: "Search",
-    welcome: "This server has no model: it shows the passages it finds and writes no answer. Enter searches." },
+    welcome: "This server has no model: it shows the passages it finds and writes no answer. Press Enter to search." },
 };
 
 /**
- * Wire the form; `choices` has the modes and models to choose from. Without a model it searches. Returns {open(id), forgotten(id)}: show a saved
- * conversation, and start a new one if the one shown was deleted.
+ * Wire the form; `choices` has the modes and models to choose from. Without a model the form only searches. Returns {open(id), forget(id)}: show a saved
+ * conversation, and start a new one if the conversation shown was deleted.
  */
 export function startAsk(choices) {
   const words = choices.models.length ? WORDS.ask : WORDS.search;
@@ -48,11 +48,11 @@ export function startAsk(choices) {
   };
 
   /** Place the form below the conversation if it has begun, otherwise above. */
-  const converse = (begun) => {
-    byId("fresh").hidden = !begun;
-    byId("view-ask").classList.toggle("talking", begun);
-    if (begun === (form.previousElementSibling !== null)) return;
-    if (begun) byId("columns").after(form);
+  const placeForm = (hasBegun) => {
+    byId("fresh").hidden = !hasBegun;
+    byId("view-ask").classList.toggle("talking", hasBegun);
+    if (hasBegun === (form.previousElementSibling !== null)) return;
+    if (hasBegun) byId("columns").after(form);
     else byId("columns").before(form);
     question.focus({ preventScroll: true });
   };
@@ -63,15 +63,15 @@ export function startAsk(choices) {
     const k = Number(byId("k").value);
     const options = { ...(k ? { k } : {}), ...(where.length ? { where } : {}) };
     if (choices.models.length) {
-      converse(true);
+      placeForm(true);
       question.value = "";
       grow(question);
     }
     byId("duel").replaceChildren();
-    working(true);
+    showRunning(true);
     const current = [...columns];
     await Promise.allSettled(current.map((column) => column.ask(text, options)));
-    working(false);
+    showRunning(false);
     if (choices.models.length && !running && current.every((column) => columns.includes(column) && column.turns.length)) finish();
   };
   const showDuel = () => {
@@ -91,8 +91,8 @@ export function startAsk(choices) {
     if (location.hash !== talkAddress(talk.id)) history.replaceState(null, "", talkAddress(talk.id));
   };
   let running = 0;
-  const working = (begun) => {
-    running += begun ? 1 : -1;
+  const showRunning = (hasBegun) => {
+    running += hasBegun ? 1 : -1;
     byId("ask-button").textContent = running ? "Stop" : words.verb;
     byId("ask-button").classList.toggle("stop", running > 0);
   };
@@ -117,7 +117,7 @@ export function startAsk(choices) {
   const restart = () => {
     clear();
     if (/^#ask\/./.test(location.hash)) history.replaceState(null, "", "#ask");
-    converse(false);
+    placeForm(false);
   };
   const open = (id) => {
     const saved = talkOf(id);
@@ -128,10 +128,10 @@ export function startAsk(choices) {
     saved.columns.slice(0, MOST_COLUMNS).forEach((each, index) => columns[index].restore(each));
     talk = { id: saved.id, title: saved.title };
     history.replaceState(null, "", talkAddress(id));
-    converse(true);
+    placeForm(true);
     showDuel();
   };
-  const forgotten = (id) => {
+  const forget = (id) => {
     if (talk?.id === id) restart();
   };
   byId("fresh").addEventListener("click", () => {
@@ -152,7 +152,7 @@ export function startAsk(choices) {
     form.requestSubmit();
   });
   if (document.activeElement === document.body) question.focus();
-  return { open, forgotten };
+  return { open, forget };
 }
 
 function grow(area) {

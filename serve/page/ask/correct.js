@@ -32,7 +32,7 @@ export function correct(turn, showStatus) {
   };
   const dialog = el("dialog", { class: "small-dialog wide", id: "correct", "aria-labelledby": "correct-title" },
     el("form", { onsubmit: send, autocomplete: "off" },
-      el("h2", { id: "correct-title" }, "What is right?"),
+      el("h2", { id: "correct-title" }, "What is the right answer?"),
       el("p", {}, turn.question),
       el("label", { for: "right-answer" }, "The right answer"), field,
       boxes.length ? el("fieldset", {}, el("legend", {}, "Passages that support it"),
@@ -47,10 +47,9 @@ export function correct(turn, showStatus) {
 }
 
 /** A correction if the answer was changed, otherwise an entry for each right passage. */
-function entriesOf({ searched, given, answer }, corrected, right, shown) {
-  const question = searched;
+function entriesOf({ searchQuery: question, feedbackAnswer, answer }, corrected, right, shown) {
   if (corrected && corrected !== answer.reply.answer.trim()) {
-    return [{ kind: "correction", question, answer: given, corrected, passage_ids: right }];
+    return [{ kind: "correction", question, answer: feedbackAnswer, corrected, passage_ids: right }];
   }
   return right.map((each) => ({ kind: "passage", question, passage_id: each, shown_ids: shown }));
 }

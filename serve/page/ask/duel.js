@@ -2,22 +2,22 @@
 
 import { sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
-import { sendFeedback, takesFeedback } from "../shared/feedback.js";
+import { acceptsFeedback, sendFeedback } from "../shared/feedback.js";
 
 const CHOICES = [["first", "Left is better"], ["second", "Right is better"], ["neither", "No difference"]];
 
 /** The choice below two turns; null if there is nothing to choose between. */
 export function duelOf(turns) {
-  if (!takesFeedback() || turns.length !== 2 || !turns.every((turn) => turn?.given)) return null;
-  const [first, second] = turns.map((turn) => turn.given);
-  if (turns[0].searched !== turns[1].searched || (first.text === second.text && first.reasoning === second.reasoning)) return null;
+  if (!acceptsFeedback() || turns.length !== 2 || !turns.every((turn) => turn?.feedbackAnswer)) return null;
+  const [first, second] = turns.map((turn) => turn.feedbackAnswer);
+  if (turns[0].searchQuery !== turns[1].searchQuery || (first.text === second.text && first.reasoning === second.reasoning)) return null;
   const status = el("p", { class: "hint", role: "status" });
   const same = String(first.context_ids) === String(second.context_ids);
   if (!same) status.textContent = "The answers were written from different passages, so models do not learn from this choice.";
   const buttons = CHOICES.map(([better, words]) => el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: async (event) => {
     const pressed = event.currentTarget;
     try {
-      if (!(await sendFeedback({ kind: "preference", question: turns[0].searched, first, second, better }))) return;
+      if (!(await sendFeedback({ kind: "preference", question: turns[0].searchQuery, first, second, better }))) return;
       for (const each of buttons) each.setAttribute("aria-pressed", String(each === pressed));
       status.textContent = "Saved. Thank you.";
     } catch (problem) {

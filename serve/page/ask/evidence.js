@@ -1,16 +1,16 @@
-// The evidence of a search: the passages, cited ones first, and the path to each, as a drawing and in words.
+// The evidence of a search: the passages, cited passages first, and the path to each, as a drawing and in words.
 
 import { count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
 import { drawTree, erase } from "../look/drawing.js";
 import { openReader } from "../look/reader.js";
 import { pathTree } from "../look/trees.js";
-import { quoted } from "../text/prose.js";
+import { spansFor } from "../text/prose.js";
 
 /** The evidence of one question; `show` fills it, `fold` collapses it to one line. */
 export class EvidenceView {
   constructor() {
     this.element = el("div", { class: "evidence" });
-    this.drawn = null;
+    this.drawing = null;
     this.found = null;
   }
 
@@ -32,8 +32,8 @@ export class EvidenceView {
     const attributed = citations.filter((citation) => citation.attributed);
     const quotes = new Map(attributed.map((citation) => [citation.id, citation.quotes]));
     const listed = evidence.passages.map((passage) => ({ ...passage, number: numbers.get(passage.id), quotes: quotes.get(passage.id) }));
-    const among = new Set(listed.map((passage) => passage.id));
-    const others = citations.filter((citation) => !among.has(citation.id));
+    const listedIds = new Set(listed.map((passage) => passage.id));
+    const others = citations.filter((citation) => !listedIds.has(citation.id));
     const first = [...listed.filter((each) => each.number), ...others].sort((one, other) => one.number - other.number);
     const rest = listed.filter((each) => !each.number);
     const paths = el("div", { class: "paths" });
@@ -43,14 +43,14 @@ export class EvidenceView {
     if (!first.length) lists.push(listed.length ? paths : el("p", { class: "hint" }, "No passage was found."));
     erase(this.element);
     this.element.replaceChildren(...lists);
-    this.drawn = listed.length ? { evidence, numbers, paths } : null;
+    this.drawing = listed.length ? { evidence, numbers, paths } : null;
     this.drawPaths();
   }
 
   /** Draw the paths, or redraw them, for example after a change of colours. */
   drawPaths() {
-    if (!this.drawn?.paths.checkVisibility()) return;
-    const { evidence, numbers, paths } = this.drawn;
+    if (!this.drawing?.paths.checkVisibility()) return;
+    const { evidence, numbers, paths } = this.drawing;
     const holder = el("div", { class: "graph", "aria-hidden": "true" });
     const wordsOpen = paths.querySelector("details")?.open ?? false;
     const inWords = el("details", { open: wordsOpen }, el("summary", {}, "In words"), pathsInWords(evidence));
@@ -64,9 +64,9 @@ export class EvidenceView {
 
   /** Collapse the passages to one line, as for an earlier question. */
   fold() {
-    if (!this.drawn || this.element.localName === "details") return;
+    if (!this.drawing || this.element.localName === "details") return;
     erase(this.element);
-    const { evidence } = this.drawn;
+    const { evidence } = this.drawing;
     const line = el("summary", {}, count(evidence.passages.length, "passage"));
     const folded = el("details", { class: "evidence folded", ontoggle: () => folded.open && this.drawPaths() }, line);
     folded.append(...this.element.childNodes);
@@ -77,7 +77,7 @@ export class EvidenceView {
   /** Free the drawing. */
   clear() {
     erase(this.element);
-    this.drawn = null;
+    this.drawing = null;
   }
 }
 
@@ -87,7 +87,7 @@ export function openCitation(citation, statement) {
     location.hash = nodeAddress("summary", citation.id);
     return;
   }
-  const spans = statement ? quoted(citation, statement) : citation.quotes ?? [];
+  const spans = statement ? spansFor(citation, statement) : citation.quotes ?? [];
   const marks = spans.map(({ start, end }) => ({ start: citation.start + start, end: citation.start + end }));
   openReader({ ...citation, statement, marks });
 }

@@ -3,11 +3,11 @@
 import { get, sentence } from "../shared/api.js";
 import { byId, count, el } from "../shared/dom.js";
 import { openReader } from "../look/reader.js";
-import { CHANGED, emptyNote, takesDocuments } from "../look/upload.js";
+import { acceptsDocuments, CHANGED, emptyNote } from "../look/upload.js";
 
 const SHOWN = 3;
 
-/** Fill the start, now and after each change of the collection; `ask(question)` is called for a question that is chosen. */
+/** Fill the start page, now and after each change of the collection; `ask(question)` is called for a question that is chosen. */
 export function startWith(welcome, ask) {
   const fill = async () => {
     const first = el("p", { class: "hint welcome" }, welcome);
@@ -38,7 +38,7 @@ function contents({ documents, total, total_passages: passages }) {
   return el("section", { "aria-labelledby": "contents-title" },
     el("h2", { id: "contents-title" }, "In this collection"),
     el("p", {}, `${count(total, "document")}, ${count(passages, "passage")}. `, el("a", { href: "#documents" }, "See all documents")),
-    takesDocuments() ? el("p", { class: "drop-note" }, "Drop files or folders anywhere on this page to add them.") : null,
+    acceptsDocuments() ? el("p", { class: "drop-note" }, "Drop files or folders anywhere on this page to add them.") : null,
     el("p", { class: "place" }, dated.length ? "Newest:" : total > documents.length ? "Some of them:" : "They are:"),
     el("ul", { class: "newest" }, ...lines));
 }

@@ -26,12 +26,12 @@ export class Turn {
   }
 
   /** The search query of the question. */
-  get searched() {
+  get searchQuery() {
     return this.answer.reply.retrieval?.question ?? "";
   }
 
   /** The answer in the form of feedback; null if the turn did not ask the documents or has no answer. */
-  get given() {
+  get feedbackAnswer() {
     const { answer, reason, retrieval } = this.answer.reply;
     if (!answer || !retrieval?.question || retrieval.intent !== "question") return null;
     const { context_ids, mode } = retrieval;
@@ -69,9 +69,9 @@ export class Turn {
       const started = performance.now();
       const reply = await this.answer.write(stream("v1/chat/completions", body, signal), (line) => this.showStatus(line));
       const seconds = (performance.now() - started) / 1000;
-      const searched = reply.retrieval?.question ?? this.question;
-      if (before.length && searched) evidence = await this.find(searched, retrieval);
-      if (before.length && searched && searched !== this.question) this.answer.note([`Searched for: ${searched}`]);
+      const query = reply.retrieval?.question ?? this.question;
+      if (before.length && query) evidence = await this.find(query, retrieval);
+      if (before.length && query && query !== this.question) this.answer.note([`Searched for: ${query}`]);
       if (evidence) this.evidence.show(evidence, reply.citations);
       this.end(evidence?.trace, reply.usage, seconds);
     });

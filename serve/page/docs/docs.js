@@ -10,8 +10,8 @@ const JSON_TYPE = "application/json";
 const PLACES = [["path", "In the path"], ["query", "In the query"], ["header", "In a header"]];
 
 /** The routes in the order of the document. */
-function routesOf(described) {
-  return Object.entries(described.paths).flatMap(([path, methods]) =>
+function routesOf(openapi) {
+  return Object.entries(openapi.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ method, path, operation })));
 }
 
@@ -24,7 +24,7 @@ function byTag(routes) {
   return groups;
 }
 
-function routeDetails(route, described) {
+function routeDetails(route, openapi) {
   const { method, path, operation } = route;
   const address = `${method}${path}`.replace(/[^a-z0-9]+/gi, "-").replace(/-$/, "").toLowerCase();
   const details = el("details", { class: "route", id: address, "data-path": path, "data-method": method },
@@ -34,73 +34,73 @@ function routeDetails(route, described) {
       el("span", { class: "summary" }, operation.summary ?? "")),
     el("div", { class: "inside" },
       ...(operation.description ?? "").split(/\n\s*\n/).filter(Boolean).map((part) => el("p", {}, ...withCode(part))),
-      ...parameters(operation, described),
-      ...body(operation, described),
-      ...answers(operation, described),
-      tryForm(route, described)));
+      ...parameters(operation, openapi),
+      ...body(operation, openapi),
+      ...answers(operation, openapi),
+      tryForm(route, openapi)));
   details.addEventListener("toggle", () => {
     if (details.open) history.replaceState(null, "", `#${address}`);
   });
   return details;
 }
 
-function parameters(operation, described) {
+function parameters(operation, openapi) {
   return PLACES.flatMap(([place, title]) => {
-    const given = (operation.parameters ?? []).filter((each) => each.in === place);
-    const lines = given.map((each) => line(each.name, each.schema, each.required, each.description, described));
+    const matching = (operation.parameters ?? []).filter((each) => each.in === place);
+    const lines = matching.map((each) => line(each.name, each.schema, each.required, each.description, openapi));
     return lines.length ? [el("h3", {}, title), el("ul", { class: "fields" }, ...lines)] : [];
   });
 }
 
-function body(operation, described) {
+function body(operation, openapi) {
   const content = operation.requestBody?.content ?? {};
   return Object.entries(content).flatMap(([type, { schema }]) => [
     el("h3", {}, "Body ", el("span", { class: "type" }, type === JSON_TYPE ? "JSON" : type)),
-    ...shown(schema, described),
+    ...fieldsOrKind(schema, openapi),
   ]);
 }
 
-function answers(operation, described) {
+function answers(operation, openapi) {
   return Object.entries(operation.responses ?? {}).flatMap(([status, answer]) => {
     const [[type, content] = []] = Object.entries(answer.content ?? {});
     const typeName = type === JSON_TYPE ? "JSON" : (type ?? "");
     return [
       el("h3", {}, "Answer ", el("span", { class: "type" }, [status, answer.description, typeName].filter(Boolean).join(" · "))),
-      ...(content?.schema ? shown(content.schema, described) : []),
+      ...(content?.schema ? fieldsOrKind(content.schema, openapi) : []),
     ];
   });
 }
 
 /** A schema's fields, or its kind where it has none. */
-function shown(schema, described) {
-  const lists = fields(schema, described);
-  const head = schema.type === "array" || !lists.length ? [el("p", { class: "kind" }, kind(schema, described))] : [];
+function fieldsOrKind(schema, openapi) {
+  const lists = fields(schema, openapi);
+  const head = schema.type === "array" || !lists.length ? [el("p", { class: "kind" }, kind(schema, openapi))] : [];
   return [...head, ...lists];
 }
 
-function openNamed() {
-  const named = byId(decodeURIComponent(location.hash.slice(1)));
-  if (!(named instanceof HTMLDetailsElement)) return;
-  named.open = true;
-  named.scrollIntoView();
+function openTarget() {
+  const target = byId(decodeURIComponent(location.hash.slice(1)));
+  if (!(target instanceof HTMLDetailsElement)) return;
+  target.open = true;
+  target.scrollIntoView();
 }
 
 async function start() {
   startKey();
   const place = byId("routes");
   try {
-    const described = await get("openapi.json");
-    const routes = routesOf(described);
+    const openapi = await get("openapi.json");
+    const routes = routesOf(openapi);
     place.replaceChildren(
       el("div", { class: "intro" },
         el("h2", {}, "API"),
-        el("p", {}, described.info.description ?? ""),
-        el("p", { class: "place" }, `Version ${described.info.version} · `, el("a", { href: "openapi.json" }, "openapi.json"))),
+        el("p", {}, openapi.info.description ?? ""),
+        el("p", { class: "place" }, `Version ${openapi.info.version} · `, el("a", { href: "openapi.json" }, "openapi.json"))),
       ...[...byTag(routes)].map(([tag, group]) =>
-        el("section", { "aria-label": tag }, el("h2", {}, tag), ...group.map((route) => routeDetails(route, described)))));
+        el("section", { "aria-label": tag }, el("h2", {}, tag), ...group.map((route) => routeDetails(route, openapi)))));
     byId("status").textContent = count(routes.length, "route");
-    addEventListener("hashchange", openNamed);
-    openNamed();
+    addEventListener("hashchange", openTarget);
+    openTarget();
   } catch (problem) {
     place.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
   }

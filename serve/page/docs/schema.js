@@ -7,41 +7,41 @@ const LIMITS = [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"
 const EMPTY = ["null", '""', "[]", "{}"];
 const LENGTHS = [["minLength", "maxLength", "character"], ["minItems", "maxItems", "item"]];
 
-/** The target of a `$ref` in `described` (an OpenAPI document); any other schema unchanged. */
-export function resolved(schema, described) {
+/** The target of a `$ref` in `openapi` (an OpenAPI document); any other schema unchanged. */
+export function resolve(schema, openapi) {
   if (schema.$ref === undefined) return schema;
-  return schema.$ref.replace(/^#\//, "").split("/").reduce((inside, name) => inside[name], described);
+  return schema.$ref.replace(/^#\//, "").split("/").reduce((inside, name) => inside[name], openapi);
 }
 
 /** The type of a schema in words, such as "list of whole number". */
-export function kind(schema, described) {
-  const found = resolved(schema, described);
+export function kind(schema, openapi) {
+  const found = resolve(schema, openapi);
   if (found.anyOf ?? found.oneOf) {
-    return [...new Set((found.anyOf ?? found.oneOf).map((each) => kind(each, described)))].join(" or ");
+    return [...new Set((found.anyOf ?? found.oneOf).map((each) => kind(each, openapi)))].join(" or ");
   }
   if (found.const !== undefined) return JSON.stringify(found.const);
   if (found.enum) return found.enum.map((each) => JSON.stringify(each)).join(" | ");
-  if (found.type === "array") return found.items ? `list of ${kind(found.items, described)}` : "list";
+  if (found.type === "array") return found.items ? `list of ${kind(found.items, openapi)}` : "list";
   if (found.contentMediaType || found.format === "binary") return "file";
   if (found.type === "object" && found.additionalProperties?.type && !found.properties) {
-    return `object of ${kind(found.additionalProperties, described)}`;
+    return `object of ${kind(found.additionalProperties, openapi)}`;
   }
   if (found.properties && found.title) return found.title;
   return KINDS[found.type] ?? "anything";
 }
 
 /** ["≥ 1", "≤ 100", "default 5"]: the limits of a schema, of its alternatives and of its items. */
-export function limits(schema, described) {
-  const found = resolved(schema, described);
+export function limits(schema, openapi) {
+  const found = resolve(schema, openapi);
   const texts = LIMITS.filter(([name]) => found[name] !== undefined).map(([name, sign]) => `${sign} ${amount(found[name])}`);
   for (const [least, most, thing] of LENGTHS) {
     if (found[most] !== undefined) texts.push(`${amount(found[least] ?? 0)} to ${count(found[most], thing)}`);
     else if (found[least] !== undefined) texts.push(`at least ${count(found[least], thing)}`);
   }
   if (found.pattern) texts.push(`pattern ${found.pattern}`);
-  for (const choice of found.anyOf ?? found.oneOf ?? []) texts.push(...limits(choice, described));
+  for (const choice of found.anyOf ?? found.oneOf ?? []) texts.push(...limits(choice, openapi));
   if (found.type === "array" && found.items && !found.items.$ref) {
-    texts.push(...limits(found.items, described).map((each) => `each ${each}`));
+    texts.push(...limits(found.items, openapi).map((each) => `each ${each}`));
   }
   const usual = JSON.stringify(found.default);
   if (usual !== undefined && !EMPTY.includes(usual)) texts.push(`default ${usual}`);
@@ -49,38 +49,38 @@ export function limits(schema, described) {
 }
 
 /** One line of a list of parameters or fields, with its nested fields below. */
-export function line(name, schema, required, description, described, above = []) {
+export function line(name, schema, required, description, openapi, above = []) {
   return el("li", { class: "field" },
     el("code", { class: "name" }, name),
-    el("span", { class: "kind" }, kind(schema, described)),
+    el("span", { class: "kind" }, kind(schema, openapi)),
     required ? el("span", { class: "required" }, "required") : null,
-    el("span", { class: "limits" }, limits(schema, described).join(", ")),
+    el("span", { class: "limits" }, limits(schema, openapi).join(", ")),
     description ? el("span", { class: "about" }, ...withCode(description)) : null,
-    ...fields(schema, described, above));
+    ...fields(schema, openapi, above));
 }
 
 /** The lists of fields below a schema: none for a plain value, several for alternatives; a recursive type is not expanded again. */
-export function fields(schema, described, above = []) {
-  const found = resolved(schema, described);
+export function fields(schema, openapi, above = []) {
+  const found = resolve(schema, openapi);
   if (schema.$ref && above.includes(schema.$ref)) return [el("span", { class: "about" }, "(as above)")];
   const inside = schema.$ref ? [...above, schema.$ref] : above;
   const within = [...(found.anyOf ?? found.oneOf ?? []), ...(found.type === "array" && found.items ? [found.items] : [])];
-  if (!found.properties) return within.flatMap((each) => fields(each, described, inside));
+  if (!found.properties) return within.flatMap((each) => fields(each, openapi, inside));
   const lines = Object.entries(found.properties).map(([name, each]) =>
-    line(name, each, found.required?.includes(name), each.description ?? "", described, inside));
+    line(name, each, found.required?.includes(name), each.description ?? "", openapi, inside));
   return [el("ul", { class: "fields" }, ...lines)];
 }
 
 /** An initial body: the schema's example, or its required fields with the first of all alternatives. */
-export function example(schema, described) {
-  const found = resolved(schema, described);
+export function example(schema, openapi) {
+  const found = resolve(schema, openapi);
   if (found.examples ?? found.default) return found.examples?.[0] ?? found.default;
-  if (found.anyOf ?? found.oneOf) return example((found.anyOf ?? found.oneOf)[0], described);
+  if (found.anyOf ?? found.oneOf) return example((found.anyOf ?? found.oneOf)[0], openapi);
   if (found.const !== undefined || found.enum) return found.const ?? found.enum[0];
-  if (found.type === "array") return found.items ? [example(found.items, described)] : [];
+  if (found.type === "array") return found.items ? [example(found.items, openapi)] : [];
   if (found.properties) {
     const required = Object.entries(found.properties).filter(([name]) => found.required?.includes(name));
-    return Object.fromEntries(required.map(([name, each]) => [name, example(each, described)]));
+    return Object.fromEntries(required.map(([name, each]) => [name, example(each, openapi)]));
   }
   return { string: "", integer: found.minimum ?? 0, number: 0, boolean: false, object: {} }[found.type] ?? null;
 }

@@ -1,19 +1,19 @@
-// The form to try a route: a field for each parameter of GET, a box of JSON for POST. Routes that delete or take files have none.
+// The form to try a route: a field for each parameter, and a box of JSON for POST. Routes that delete or take files have none.
 
 import { getResponse, postResponse, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
-import { example, resolved } from "./schema.js";
+import { example, resolve } from "./schema.js";
 
 const LONGEST = 100_000;
 
 /** The form for a route; null if it cannot be tried here. */
-export function tryForm({ method, path, operation }, described) {
+export function tryForm({ method, path, operation }, openapi) {
   const schema = operation.requestBody?.content?.["application/json"]?.schema;
   if (method !== "get" && !(method === "post" && schema)) return null;
-  const box = method === "post" ? jsonBox(path, schema, described) : null;
-  const inputs = (operation.parameters ?? []).map((each) => [each, input(each, described)]);
+  const box = method === "post" ? jsonBox(path, schema, openapi) : null;
+  const inputs = (operation.parameters ?? []).map((each) => [each, input(each, openapi)]);
   const status = el("p", { class: "place", role: "status" });
-  const shown = el("pre", { class: "answered", tabindex: "0", "aria-label": "Answer", hidden: true });
+  const output = el("pre", { class: "answered", tabindex: "0", "aria-label": "Answer", hidden: true });
   const button = el("button", { class: "primary", type: "submit" }, "Try");
   const form = el("form", { class: "try", autocomplete: "off" },
     ...inputs.map(([each, field]) => el("label", {}, each.name, field)), box && el("label", {}, "Body", box), button);
@@ -21,21 +21,21 @@ export function tryForm({ method, path, operation }, described) {
     event.preventDefault();
     button.disabled = true;
     status.textContent = "Waiting for the answer…";
-    const began = performance.now();
+    const started = performance.now();
     try {
       const response = await ask(path, inputs, box);
       const text = await response.text();
-      status.textContent = `${response.status}, ${Math.round(performance.now() - began)} ms`;
-      shown.textContent = indented(text).slice(0, LONGEST);
-      shown.hidden = false;
+      status.textContent = `${response.status}, ${Math.round(performance.now() - started)} ms`;
+      output.textContent = indented(text).slice(0, LONGEST);
+      output.hidden = false;
     } catch (problem) {
       status.textContent = [problem.status, problem instanceof SyntaxError ? "The body is not JSON." : sentence(problem)].filter(Boolean).join(": ");
-      shown.hidden = true;
+      output.hidden = true;
     } finally {
       button.disabled = false;
     }
   });
-  return el("div", {}, el("h3", {}, "Try"), form, status, shown);
+  return el("div", {}, el("h3", {}, "Try"), form, status, output);
 }
 
 /** Call a route; URLs are relative to the page. */
@@ -49,8 +49,8 @@ function ask(path, inputs, box) {
   return box ? postResponse(address, JSON.parse(box.value)) : getResponse(address, values);
 }
 
-function input(parameter, described) {
-  const schema = resolved(parameter.schema, described);
+function input(parameter, openapi) {
+  const schema = resolve(parameter.schema, openapi);
   const name = { "data-parameter": parameter.name, required: Boolean(parameter.required) };
   if (schema.enum) return el("select", name, ...schema.enum.map((each) => el("option", {}, String(each))));
   const numeric = schema.type === "integer" || schema.type === "number";
@@ -59,8 +59,8 @@ function input(parameter, described) {
   return el("input", { ...name, ...limits, type: numeric ? "number" : "text", placeholder, spellcheck: "false" });
 }
 
-function jsonBox(path, schema, described) {
-  const text = JSON.stringify(example(schema, described), null, 2);
+function jsonBox(path, schema, openapi) {
+  const text = JSON.stringify(example(schema, openapi), null, 2);
   return el("textarea", { rows: Math.min(12, text.split("\n").length + 1), spellcheck: "false", "data-body": path }, text);
 }
 

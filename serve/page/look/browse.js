@@ -33,13 +33,13 @@ async function openShelf(name) {
   for (const tab of tabs()) tab.setAttribute("aria-pressed", String(tab.dataset.shelf === name));
   const shelf = byId("shelf");
   shelf.replaceChildren(el("p", { class: "hint" }, "Loading…"));
-  let made;
+  let content;
   try {
-    made = await { summaries, documents, entities }[name]();
+    content = await { summaries, documents, entities }[name]();
   } catch (problem) {
-    made = [el("p", { class: "problem" }, sentence(problem))];
+    content = [el("p", { class: "problem" }, sentence(problem))];
   }
-  if (shelfShown() === name) shelf.replaceChildren(...made);
+  if (shelfShown() === name) shelf.replaceChildren(...content);
 }
 
 async function summaries() {
@@ -71,10 +71,10 @@ async function documents() {
 async function entities() {
   const list = el("div", {});
   const search = async () => list.replaceChildren(nodeList(await get("v1/graph/entities", { q: field.value, limit: PAGE })));
-  let waiting = 0;
+  let timer = 0;
   const field = el("input", { id: "entities-field", type: "search", spellcheck: "false", oninput: () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(search, 150);
+    clearTimeout(timer);
+    timer = setTimeout(search, 150);
   } });
   await search();
   return [el("label", { for: "entities-field" }, "Find an entity"), field, list];
@@ -113,16 +113,16 @@ async function openNode(kind, id) {
     else link.removeAttribute("aria-current");
   }
   try {
-    const around = await get("v1/graph/neighbourhood", { kind, id, limit: 40 });
-    showNode(holder, around);
+    const neighbourhood = await get("v1/graph/neighbourhood", { kind, id, limit: 40 });
+    showNode(holder, neighbourhood);
   } catch (problem) {
     holder.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
   }
   holder.focus({ preventScroll: innerWidth > 760 });
 }
 
-function showNode(holder, around) {
-  const { center } = around;
+function showNode(holder, neighbourhood) {
+  const { center } = neighbourhood;
   const { kind } = center;
   const summary = center.layer ? `Community, layer ${center.layer}` : "Chunk, layer 0";
   const place = { document: { source: center.id, start: 0, end: 0 }, passage: center }[kind];
@@ -133,8 +133,8 @@ function showNode(holder, around) {
     el("h2", { class: kind === "summary" ? "long" : null }, kind === "summary" || kind === "proposition" ? center.text : center.label),
     kind === "passage" ? el("p", { class: "node-text" }, center.text) : "",
     place ? el("button", { type: "button", class: "quiet", onclick: open }, "Open the document") : "",
-    graph, ...neighbours(around));
-  shown = { around, graph };
+    graph, ...neighbours(neighbourhood));
+  shown = { neighbourhood, graph };
   drawShown();
 }
 
@@ -142,7 +142,7 @@ function drawShown() {
   if (!shown?.graph.isConnected || !shown.graph.clientWidth) return;
   erase(shown.graph);
   shown.graph.replaceChildren();
-  const star = starOf(shown.around, shown.graph.clientWidth);
+  const star = starOf(shown.neighbourhood, shown.graph.clientWidth);
   const open = (node) => !node.center && (location.hash = nodeAddress(node.kind, node.id));
   if (!draw(shown.graph, star, open)) shown.graph.replaceChildren(el("p", { class: "hint" }, "The graph needs WebGL."));
 }

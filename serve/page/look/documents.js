@@ -3,7 +3,7 @@
 import { documentPath, get, remove, sentence } from "../shared/api.js";
 import { byId, count, el, nodeAddress, snippet } from "../shared/dom.js";
 import { openReader } from "./reader.js";
-import { CHANGED, emptyNote, takesDocuments, uploadButton } from "./upload.js";
+import { acceptsDocuments, CHANGED, emptyNote, uploadButton } from "./upload.js";
 
 const PAGE = 50;
 const MOST_LABELS = 6;
@@ -91,7 +91,7 @@ function line(each) {
       ...fact("State", each.unread ? `${each.unread} of ${count(each.passages, "passage")} without statements` : "ready")),
     el("div", { class: "document-actions" },
       el("a", { href: nodeAddress("document", each.source), "aria-label": `Connections of ${name}` }, "Connections"),
-      takesDocuments() ? el("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, onclick: () => confirmDelete(each, name, item) }, "Delete") : null));
+      acceptsDocuments() ? el("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, onclick: () => confirmDelete(each, name, item) }, "Delete") : null));
   return item;
 }
 
@@ -116,7 +116,7 @@ function confirmDelete({ source, passages }, name, item) {
   } }, "Delete");
   const dialog = el("dialog", { class: "small-dialog", id: "delete", "aria-labelledby": "delete-title", onclose: () => dialog.remove() },
     el("h2", { id: "delete-title" }, `Delete ${name}?`),
-    el("p", {}, `It is removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep what they quote. This cannot be undone.`),
+    el("p", {}, `It will be removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep what they quote. This cannot be undone.`),
     problem,
     el("div", { class: "buttons" },
       el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"), confirm));

@@ -42,7 +42,7 @@ export function draw(holder, { height, nodes, edges }, open) {
     sigma.setCustomBBox({ x: [0, width], y: [0, height] });
     sigma.refresh();
     sigma.on("clickNode", ({ node }) => open(graph.getNodeAttribute(node, "of")));
-    sigma.on("enterNode", ({ node }) => holder.classList.toggle("pointing", isOpen(graph.getNodeAttribute(node, "of"))));
+    sigma.on("enterNode", ({ node }) => holder.classList.toggle("pointing", canOpen(graph.getNodeAttribute(node, "of"))));
     sigma.on("leaveNode", () => holder.classList.remove("pointing"));
     alive.add({ sigma, holder, graph });
     return sigma;
@@ -53,8 +53,8 @@ export function draw(holder, { height, nodes, edges }, open) {
 }
 
 /**
- * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, which shows a
- * node with its neighbours, or all for null; null without WebGL.
+ * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, or null
+ * without WebGL; `choose` shows a node with its neighbours, and all nodes for null.
  */
 export function drawMap(holder, { nodes, edges }, open) {
   const graph = new graphology.Graph();
@@ -117,7 +117,7 @@ export function erase(holder) {
   }
 }
 
-const isOpen = (node) => Boolean(node.passage || node.id) && !node.center;
+const canOpen = (node) => Boolean(node.passage || node.id) && !node.center;
 
 function settingsFor(colors, width) {
   const label = (context, data) => drawLabel(context, data, colors, width);
@@ -146,7 +146,7 @@ function drawLabel(context, data, colors, width) {
   context.fillStyle = kind === "step" ? colors.soft : colors.ink;
   context.textAlign = right ? "left" : "right";
   context.textBaseline = "middle";
-  context.fillText(fitted(context, data.label, labelWidth), data.x + (right ? gap : -gap), data.y);
+  context.fillText(fit(context, data.label, labelWidth), data.x + (right ? gap : -gap), data.y);
 }
 
 function drawHover(context, data, colors, label) {
@@ -158,8 +158,8 @@ function drawHover(context, data, colors, label) {
   label(context, data);
 }
 
-/** The part of a text that fits `width` pixels. */
-function fitted(context, text, labelWidth) {
+/** The part of a text that fits `labelWidth` pixels. */
+function fit(context, text, labelWidth) {
   if (context.measureText(text).width <= labelWidth) return text;
   let low = 0;
   let high = text.length;
@@ -183,10 +183,10 @@ function colorsOf(holder) {
 /** Call `redraw` whenever the colours or the width of the window change. */
 export function whenLooksChange(redraw) {
   let width = innerWidth;
-  let waiting = 0;
+  let timer = 0;
   const soon = () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(redraw, 120);
+    clearTimeout(timer);
+    timer = setTimeout(redraw, 120);
   };
   dark.addEventListener("change", soon);
   addEventListener("resize", () => {

@@ -18,7 +18,7 @@ export function startGraph() {
     graph = null;
     if (!byId("view-graph").hidden) openGraph();
   });
-  whenLooksChange(drawn);
+  whenLooksChange(redraw);
 }
 
 /** Show the view. */
@@ -39,7 +39,7 @@ export async function openGraph() {
   const places = spread(graph.nodes, graph.edges);
   graph.nodes.forEach((each, row) => Object.assign(each, { x: places[row][0], y: places[row][1], links: links.get(each.key) ?? 0 }));
   view.replaceChildren(...parts());
-  drawn();
+  redraw();
   showList();
 }
 
@@ -50,7 +50,7 @@ function parts() {
     el("div", { class: "library-head" }, el("h2", {}, "Graph"), el("p", { class: "hint", role: "status" }, extent())),
     el("div", { class: "map-tools" },
       el("label", {}, "Find ", el("input", { id: "graph-field", type: "search", spellcheck: "false", oninput: showList })),
-      el("div", { class: "buttons" }, button("−", "Zoom out", () => map?.zoom(1 / 1.5)), button("+", "Zoom in", () => map?.zoom(1.5)), button("Show all", "Show all", leave)),
+      el("div", { class: "buttons" }, button("−", "Zoom out", () => map?.zoom(1 / 1.5)), button("+", "Zoom in", () => map?.zoom(1.5)), button("Show all", "Show all", showAll)),
       el("ul", { class: "legend", "aria-label": "Colours" }, ...kinds)),
     el("div", { class: "map" },
       el("div", { id: "map", class: "graph", "aria-hidden": "true" }),
@@ -59,15 +59,15 @@ function parts() {
 
 /** Which part of the collection is drawn, in words. */
 function extent() {
-  const drawnOf = (kind, all, things) => {
+  const shareOf = (kind, all, things) => {
     const some = graph.nodes.filter((each) => each.kind === kind).length;
     return some < all ? `${some} of ${count(all, kind, things)}` : count(all, kind, things);
   };
   const part = graph.nodes.length < graph.documents + graph.entities ? "The best-connected: " : "";
-  return `${part}${drawnOf("document", graph.documents, "documents")}, ${drawnOf("entity", graph.entities, "entities")}. A line: the document mentions the entity.`;
+  return `${part}${shareOf("document", graph.documents, "documents")}, ${shareOf("entity", graph.entities, "entities")}. A line means that the document mentions the entity.`;
 }
 
-function drawn() {
+function redraw() {
   const holder = byId("map");
   if (!graph || !holder?.clientWidth) return;
   erase(holder);
@@ -77,14 +77,14 @@ function drawn() {
 }
 
 /** Show all nodes again. */
-function leave() {
+function showAll() {
   map?.choose(null);
   map?.whole();
   byId("graph-field").value = "";
   showList();
 }
 
-/** The nodes whose names contain what is searched for, the best-connected first. */
+/** List the nodes whose names contain the searched text, the best-connected first. */
 function showList() {
   const sought = byId("graph-field").value.trim().toLowerCase();
   const found = graph.nodes.filter((each) => each.label.toLowerCase().includes(sought)).sort((one, other) => other.links - one.links);
@@ -96,20 +96,20 @@ function showList() {
     left > 0 ? el("p", { class: "hint" }, `${count(left, "more node")}: search for them.`) : "");
 }
 
-/** Show a node among its neighbours: `open` opens a document at once. */
+/** Show a node among its neighbours; `open` also opens its text, if the node is a document. */
 async function choose(node, open = false) {
   const holder = byId("graph-node");
-  const reading = () => openReader({ source: node.id, title: node.label, start: 0, end: 0 });
+  const openDocument = () => openReader({ source: node.id, title: node.label, start: 0, end: 0 });
   const head = [el("p", { class: "kind" }, node.kind), el("h2", {}, node.label)];
   const ways = el("div", { class: "ways" },
-    node.kind === "document" ? el("button", { type: "button", class: "quiet", onclick: reading }, "Open the document") : null,
+    node.kind === "document" ? el("button", { type: "button", class: "quiet", onclick: openDocument }, "Open the document") : null,
     el("a", { href: nodeAddress(node.kind, node.id) }, "Connections"),
-    el("button", { type: "button", class: "quiet", onclick: leave }, "Back"));
+    el("button", { type: "button", class: "quiet", onclick: showAll }, "Back"));
   map?.choose(node.key);
   const listing = el("div", {});
   holder.replaceChildren(...head, ways, listing);
   holder.focus({ preventScroll: innerWidth > 760 });
-  if (node.kind === "document" && open) reading();
+  if (node.kind === "document" && open) openDocument();
   if (node.kind !== "entity") return;
   try {
     const { documents, total } = await get("v1/documents", { entity: node.id, limit: LISTED });

@@ -37,20 +37,20 @@ function marksNote(statement, marks) {
 
 /**
  * The document's text from its passages, in order: plain text, with a <mark> over what lies between start and end; given `marks`,
- * <mark> covers these, and <span class="read"> the rest between start and end. The number of a page stands where it begins, at one of `pages`.
+ * <mark> covers these, and <span class="read"> the rest between start and end. Each page's number is shown where the page begins, at one of `pages`.
  */
 export function marked(passages, start, end, marks = [], pages = []) {
   const nodes = [];
   const lit = marks.length ? marks : [{ start, end }];
-  const turns = Array.isArray(pages) ? pages.filter(Number.isInteger) : [];
-  const edges = [start, end, ...turns, ...lit.flatMap((each) => [each.start, each.end])].sort((one, other) => one - other);
+  const pageStarts = Array.isArray(pages) ? pages.filter(Number.isInteger) : [];
+  const edges = [start, end, ...pageStarts, ...lit.flatMap((each) => [each.start, each.end])].sort((one, other) => one - other);
   const within = (at, spans) => spans.some((each) => each.start <= at && at < each.end);
   const node = (at, text) => {
     if (within(at, lit)) return el("mark", {}, text);
     return within(at, [{ start, end }]) ? el("span", { class: "read" }, text) : text;
   };
   let at = 0;
-  let turned = 0;
+  let lastPage = 0;
   for (const passage of [...passages].sort((one, other) => one.start - other.start)) {
     if (passage.start > at && at > 0) nodes.push(passage.start - at > 1 ? "\n\n" : " ");
     const from = Math.max(at, passage.start);
@@ -58,10 +58,10 @@ export function marked(passages, start, end, marks = [], pages = []) {
     const cuts = [from, ...edges.filter((edge) => edge > from && edge < passage.end), passage.end];
     for (const [place, low] of cuts.slice(0, -1).entries()) {
       const text = characters.slice(low - passage.start, cuts[place + 1] - passage.start).join("");
-      const page = turns.findLastIndex((each) => each <= low) + 1;
+      const page = pageStarts.findLastIndex((each) => each <= low) + 1;
       if (!text) continue;
-      if (page > turned) nodes.push(el("span", { class: "page-number" }, `p. ${page}`));
-      turned = Math.max(turned, page);
+      if (page > lastPage) nodes.push(el("span", { class: "page-number" }, `p. ${page}`));
+      lastPage = Math.max(lastPage, page);
       nodes.push(node(low, text));
     }
     at = Math.max(at, passage.end);

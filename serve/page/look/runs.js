@@ -43,7 +43,7 @@ function facts(run) {
 
 function state({ state: name, seconds, step, steps, seconds_left: left }) {
   if (name === "finished") return seconds === null ? name : `finished in ${duration(seconds)}`;
-  return [steps === null ? name : `${name} at ${count(step, "step")} of ${steps.toLocaleString("en")}`,
+  return [steps === null ? name : `${name} at step ${step.toLocaleString("en")} of ${steps.toLocaleString("en")}`,
     name === "running" && left ? `about ${duration(left)} left` : ""].filter(Boolean).join(", ");
 }
 
@@ -66,7 +66,7 @@ function course({ run, settings, curves, best_step: best, changes }) {
     head(run.name, ""),
     el("dl", { class: "document-facts" }, ...facts(run), ...(best === null ? [] : [el("dt", {}, "Best"), el("dd", {}, `checkpoint of step ${best.toLocaleString("en")}, by F1 on dev rows`)])),
     changes.length ? table(changes) : "",
-    charts.length ? el("div", { class: "charts" }, ...charts) : el("p", { class: "hint" }, "It logged no losses."),
+    charts.length ? el("div", { class: "charts" }, ...charts) : el("p", { class: "hint" }, "The run logged no losses."),
     el("details", {}, el("summary", {}, "Figures and settings"),
       el("p", { class: "place" }, Object.entries(run.figures).map(([name, value]) => `${name} ${number(value)}`).join(", ")),
       el("dl", { class: "document-facts" }, ...dump))];
@@ -107,8 +107,8 @@ function inWords(name, points) {
 }
 
 function shape(name, attributes, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
 }

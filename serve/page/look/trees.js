@@ -11,7 +11,7 @@ const STEP = 26;
 const EDGE = 14;
 
 /**
- * The paths of a retrieval as a tree, one row a node, deeper ones further right.
+ * The paths of a retrieval as a tree, one row a node, deeper nodes further right.
  * Paths that begin alike share their beginning. Returns {rows: [{key, kind, label, x, row, parent, passage}]}.
  */
 export function pathTree(question, passages, citedIds) {
@@ -58,13 +58,13 @@ export function starOf({ center, nodes, edges }, width) {
     const y = height / 2 + ((inColumn - 1) / 2 - column) * ROW;
     const reach = narrow ? width * 0.16 : width * 0.14;
     const x = narrow ? EDGE + reach : width / 2 + (right ? reach : -reach);
-    return { ...drawn(each), x, y, side: right ? "right" : "left" };
+    return { ...drawingNode(each), x, y, side: right ? "right" : "left" };
   };
-  const middle = { ...drawn(center), x: narrow ? EDGE : width / 2, y: height / 2, side: "none", center: true };
+  const middle = { ...drawingNode(center), x: narrow ? EDGE : width / 2, y: height / 2, side: "none", center: true };
   return { height, nodes: [middle, ...others.map(place)], edges };
 }
 
-const drawn = (each) => ({ key: each.key, kind: each.kind, id: each.id, label: cut(each.label, 160) });
+const drawingNode = (each) => ({ key: each.key, kind: each.kind, id: each.id, label: cut(each.label, 160) });
 
 /**
  * Places for the nodes of a graph, as [x, y]: nodes push one another away, edges pull (Fruchterman and Reingold 1991), and all are drawn to the

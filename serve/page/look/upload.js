@@ -16,23 +16,23 @@ const REASONS = {
   read_only: "this server does not take documents",
   too_long_body: "it is too large for this server",
 };
-const sending = { waiting: [], running: 0, total: 0, done: 0, indexed: 0 };
-let taken = false;
+const queue = { waiting: [], running: 0, total: 0, done: 0, indexed: 0 };
+let accepted = false;
 let panel = null;
 
 /** Set whether the server accepts documents. */
-export const takeDocuments = (does) => {
-  taken = does;
+export const setAcceptsDocuments = (accepts) => {
+  accepted = accepts;
 };
 
 /** Whether the server accepts documents, and lets this reader delete them. */
-export const takesDocuments = () => taken;
+export const acceptsDocuments = () => accepted;
 
 /** A button that opens the browser's choice of files; empty if the server accepts none. */
 export function uploadButton() {
-  if (!taken) return "";
+  if (!accepted) return "";
   const field = el("input", { type: "file", multiple: true, hidden: true, onchange: () => {
-    send(Array.from(field.files, named));
+    send(Array.from(field.files, withName));
     field.value = "";
   } });
   return el("span", {}, field, el("button", { type: "button", class: "primary", onclick: () => field.click() }, "Add documents"));
@@ -41,7 +41,7 @@ export function uploadButton() {
 /** What to do about a collection without documents. */
 export function emptyNote() {
   const say = (text) => el("p", {}, ...withCode(text));
-  if (taken) return el("div", { class: "empty" }, say("This collection is empty. Drop files or folders anywhere on this page, or choose some."), uploadButton());
+  if (accepted) return el("div", { class: "empty" }, say("This collection is empty. Drop files or folders anywhere on this page, or choose some."), uploadButton());
   return el("div", { class: "empty" }, say("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
 }
 
@@ -54,27 +54,27 @@ export function startUploads() {
     listener(event);
   };
   addEventListener("dragover", withFiles((event) => {
-    event.dataTransfer.dropEffect = taken ? "copy" : "none";
-    overlay.hidden = !taken;
+    event.dataTransfer.dropEffect = accepted ? "copy" : "none";
+    overlay.hidden = !accepted;
   }));
   addEventListener("dragleave", (event) => {
     if (!event.relatedTarget) overlay.hidden = true;
   });
   addEventListener("drop", withFiles(async (event) => {
     overlay.hidden = true;
-    if (taken) send(await dropped(event.dataTransfer));
+    if (accepted) send(await droppedFiles(event.dataTransfer));
   }));
 }
 
 /** A file with the name that its document gets. */
-const named = (file) => ({ file, name: file.webkitRelativePath || file.name });
+const withName = (file) => ({ file, name: file.webkitRelativePath || file.name });
 
 /** The dropped files, including those in folders, without hidden ones. */
-async function dropped(transfer) {
+async function droppedFiles(transfer) {
   const items = Array.from(transfer.items).filter((item) => item.kind === "file");
   const found = await Promise.all(items.map((item) => {
     const entry = item.webkitGetAsEntry?.();
-    return entry ? filesIn(entry) : [named(item.getAsFile())];
+    return entry ? filesIn(entry) : [withName(item.getAsFile())];
   }));
   return found.flat();
 }
@@ -95,32 +95,32 @@ async function filesIn(entry) {
 function send(files) {
   if (!files.length) return;
   panel ??= addPanel();
-  if (!sending.running) {
-    Object.assign(sending, { total: 0, done: 0, indexed: 0 });
+  if (!queue.running) {
+    Object.assign(queue, { total: 0, done: 0, indexed: 0 });
     panel.failed.replaceChildren();
   }
-  sending.waiting.push(...files);
-  sending.total += files.length;
+  queue.waiting.push(...files);
+  queue.total += files.length;
   showProgress();
-  while (sending.running < AT_ONCE && sending.waiting.length) work();
+  while (queue.running < AT_ONCE && queue.waiting.length) work();
 }
 
 async function work() {
-  sending.running += 1;
-  for (let next = sending.waiting.shift(); next; next = sending.waiting.shift()) {
+  queue.running += 1;
+  for (let next = queue.waiting.shift(); next; next = queue.waiting.shift()) {
     const form = new FormData();
     form.append("files", next.file, next.name);
     try {
       await upload("v1/documents/files", form);
-      sending.indexed += 1;
+      queue.indexed += 1;
     } catch (problem) {
       panel.failed.append(el("li", {}, el("strong", {}, next.name), `: ${reasonOf(problem, next.name)}`));
     }
-    sending.done += 1;
+    queue.done += 1;
     showProgress();
   }
-  sending.running -= 1;
-  if (!sending.running) finish();
+  queue.running -= 1;
+  if (!queue.running) finish();
 }
 
 /** Why a file was refused, without its name. */
@@ -134,15 +134,15 @@ function finish() {
   const refused = panel.failed.children.length;
   panel.bar.hidden = true;
   panel.close.hidden = false;
-  panel.status.textContent = `${count(sending.indexed, "file")} indexed${refused ? `, ${refused} refused:` : "."}`;
-  if (sending.indexed) dispatchEvent(new CustomEvent(CHANGED));
+  panel.status.textContent = `${count(queue.indexed, "file")} indexed${refused ? `, ${refused} refused:` : "."}`;
+  if (queue.indexed) dispatchEvent(new CustomEvent(CHANGED));
 }
 
 function showProgress() {
   panel.element.hidden = false;
   panel.close.hidden = true;
-  Object.assign(panel.bar, { hidden: false, max: sending.total, value: sending.done });
-  panel.status.textContent = `Indexing: ${sending.done} of ${count(sending.total, "file")} done.`;
+  Object.assign(panel.bar, { hidden: false, max: queue.total, value: queue.done });
+  panel.status.textContent = `Indexing: ${queue.done} of ${count(queue.total, "file")} done.`;
 }
 
 function addPanel() {

@@ -1,15 +1,15 @@
-// One question: its words, its answers, the sentence that holds them, and what the reader may do with it. What is typed is stored at once.
+// One question: its words, its answers, the sentence that contains them, and what the reader may do with it. What is typed is stored at once.
 
 import { cut, el } from "../shared/dom.js";
 import { choosePassage, hasAnswer, openQuote, withAnswer } from "./passage.js";
 import { change, isUnanswerable, missing } from "./store.js";
 
-let made = 0;
+let cardCount = 0;
 
 /** The card of an item; `changed()` is called after each change, `approve(card)` and `discard(card)` by their buttons. */
 export function cardOf(item, { changed, approve, discard }) {
   const { row } = item;
-  const number = made++;
+  const number = cardCount++;
   const id = (part) => `${part}-${number}`;
   const edit = (fields) => {
     change(item, fields);
@@ -19,45 +19,45 @@ export function cardOf(item, { changed, approve, discard }) {
   const question = area({ id: id("question"), rows: "2", class: "question-text" }, row.question, (text) => edit({ question: text }));
   const answers = area({ id: id("answers"), rows: "1", "aria-describedby": id("answers-note") }, row.answers.join("\n"), (text) =>
     edit({ answers: text.split("\n").map((line) => line.trim()).filter(Boolean) }));
-  const absent = el("input", { type: "checkbox", onchange: () => edit(absent.checked ? { answers: [], gold_ids: [], evidence: [], type: "unanswerable" } : { type: null }) });
+  const unanswerableBox = el("input", { type: "checkbox", onchange: () => edit(unanswerableBox.checked ? { answers: [], gold_ids: [], evidence: [], type: "unanswerable" } : { type: null }) });
   const evidence = el("div", { class: "quotes" });
   const note = el("p", { id: id("answers-note"), class: "hint" });
-  const lacking = el("p", { class: "hint", role: "status" });
-  const approving = el("button", { type: "button", class: item.approved ? "quiet" : "quiet approve", onclick: () => {
-    if (!item.approved && missing(item)) lacking.textContent = missing(item);
+  const missingNote = el("p", { class: "hint", role: "status" });
+  const approveButton = el("button", { type: "button", class: item.approved ? "quiet" : "quiet approve", onclick: () => {
+    if (!item.approved && missing(item)) missingNote.textContent = missing(item);
     else approve(card);
   } }, item.approved ? "Back to review" : "Approve");
-  const discarding = el("button", { type: "button", class: "quiet", onclick: () => discard(card) }, "Discard");
-  const choosing = el("button", { type: "button", class: "quiet choose", onclick: () =>
+  const discardButton = el("button", { type: "button", class: "quiet", onclick: () => discard(card) }, "Discard");
+  const chooseButton = el("button", { type: "button", class: "quiet choose", onclick: () =>
     choosePassage(row.question, row.answers, (quote) => {
       edit({ gold_ids: [quote.id], evidence: [quote] });
-      choosing.focus();
+      chooseButton.focus();
     }) });
-  const answering = el("div", { class: "question-answer" },
-    el("label", { for: answers.id }, "Answer, one a line if several count"), answers, note, evidence);
+  const answerFields = el("div", { class: "question-answer" },
+    el("label", { for: answers.id }, "Answer (one per line if several are right)"), answers, note, evidence);
   const card = el("li", {}, el("article", {},
     el("label", { for: question.id }, "Question"), question,
-    item.own || row.type === "unanswerable" ? el("label", { class: "choice" }, absent, "The documents do not answer it") : null,
-    answering, el("div", { class: "actions" }, approving, discarding, choosing), lacking));
+    item.own || row.type === "unanswerable" ? el("label", { class: "choice" }, unanswerableBox, "The documents do not answer it") : null,
+    answerFields, el("div", { class: "actions" }, approveButton, discardButton, chooseButton), missingNote));
 
   function refresh() {
     const quotes = row.evidence ?? [];
     const isAbsent = isUnanswerable(row);
-    absent.checked = isAbsent;
-    answering.hidden = isAbsent;
-    choosing.hidden = isAbsent;
+    unanswerableBox.checked = isAbsent;
+    answerFields.hidden = isAbsent;
+    chooseButton.hidden = isAbsent;
     if (isAbsent) answers.value = "";
-    if (item.approved || !missing(item)) lacking.textContent = missing(item);
+    if (item.approved || !missing(item)) missingNote.textContent = missing(item);
     evidence.replaceChildren(...quotes.map((each) => quotation(each, row.answers)));
     if (!quotes.length) evidence.append(...(row.gold_ids ?? []).map((source) => link(source, { id: source, quote: "" })));
-    choosing.textContent = row.gold_ids?.length ? "Choose another sentence…" : "Choose the sentence that answers it…";
+    chooseButton.textContent = row.gold_ids?.length ? "Choose another sentence…" : "Choose the sentence that answers it…";
     const isQuoted = !row.answers.length || !quotes.length || quotes.some((each) => hasAnswer(each.quote, row.answers));
     note.textContent = isQuoted ? "" : "The sentence does not have this answer word for word.";
     const name = cut(row.question, 80) || "the new question";
     card.firstChild.setAttribute("aria-label", name);
-    approving.setAttribute("aria-label", `${approving.textContent}: ${name}`);
-    discarding.setAttribute("aria-label", `Discard: ${name}`);
-    choosing.setAttribute("aria-label", `${choosing.textContent.replace("…", "")}: ${name}`);
+    approveButton.setAttribute("aria-label", `${approveButton.textContent}: ${name}`);
+    discardButton.setAttribute("aria-label", `Discard: ${name}`);
+    chooseButton.setAttribute("aria-label", `${chooseButton.textContent.replace("…", "")}: ${name}`);
   }
   refresh();
   return card;

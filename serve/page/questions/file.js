@@ -12,8 +12,8 @@ export function fromLines(text) {
   const ids = new Set();
   for (const [place, line] of text.replace(/^\uFEFF/, "").split(/\r?\n/).entries()) {
     if (!line.trim()) continue;
-    const row = parsed(line, place + 1);
-    const problem = problemOf(row) || (ids.has(row.id) ? `the id ${row.id} is in a line above too` : "");
+    const row = parseRow(line, place + 1);
+    const problem = problemOf(row) || (ids.has(row.id) ? `the id ${row.id} is also on a line above` : "");
     if (problem) throw new Error(`Line ${place + 1}: ${problem}.`);
     ids.add(row.id);
     rows.push(row);
@@ -22,7 +22,7 @@ export function fromLines(text) {
   return rows;
 }
 
-function parsed(line, number) {
+function parseRow(line, number) {
   let row;
   try {
     row = JSON.parse(line);
@@ -39,8 +39,8 @@ function problemOf(row) {
     if (typeof row[name] !== "string" || !row[name].trim()) return `no ${name}`;
   }
   for (const name of ["answers", "gold_ids"]) {
-    if (row[name] !== undefined && !isTexts(row[name])) return `${name} is no list of texts`;
+    if (row[name] !== undefined && !isTexts(row[name])) return `${name} is not a list of texts`;
   }
   const { evidence = [] } = row;
-  return Array.isArray(evidence) && evidence.every(isQuote) ? "" : "evidence is no list of sentences with the ids of their documents";
+  return Array.isArray(evidence) && evidence.every(isQuote) ? "" : "evidence is not a list of sentences with the ids of their documents";
 }

@@ -7,8 +7,8 @@ import { sentences } from "../text/closest.js";
 
 const FOUND = 8;
 
-/** Open the dialog with a search for `question`; `chosen({id, quote})` gets the sentence that is clicked. Those with one of the `answers` stand out. */
-export function choosePassage(question, answers, chosen) {
+/** Open the dialog with a search for `question`; `onChoose({id, quote})` gets the sentence that is clicked. In each sentence, the first of the `answers` that it contains is marked. */
+export function choosePassage(question, answers, onChoose) {
   const status = el("p", { class: "hint", role: "status" });
   const list = el("ul", { class: "found" });
   const field = el("input", { id: "passage-query", type: "search", required: true });
@@ -28,7 +28,7 @@ export function choosePassage(question, answers, chosen) {
   };
   const choose = (quote) => {
     dialog.close();
-    chosen(quote);
+    onChoose(quote);
   };
   const dialog = el("dialog", { class: "small-dialog wide", id: "passage", "aria-labelledby": "passage-title", onclose: () => dialog.remove() },
     el("h2", { id: "passage-title" }, "Which sentence answers it?"),
@@ -50,10 +50,10 @@ function passage({ source, title, text }, answers, choose) {
   return el("li", {}, el("p", { class: "title" }, title || source), title ? el("p", { class: "place" }, source) : null, el("ul", {}, ...lines));
 }
 
-/** Where a text has an answer, whatever the case of its letters; -1 if nowhere. */
+/** The position of an answer in a text, ignoring case; -1 if it is not there. */
 const placeIn = (text, answer) => text.toLowerCase().indexOf(answer.toLowerCase());
 
-/** Whether a text has one of the answers word for word. */
+/** Whether a text contains one of the answers word for word. */
 export const hasAnswer = (text, answers) => answers.some((each) => placeIn(text, each) >= 0);
 
 /** A text in which the first answer that it contains is marked. */
@@ -71,7 +71,7 @@ export function sentencesOf(text) {
   return sentences(flat).map(({ text: piece, from }) => text.slice(from, from + piece.length).trim()).filter((each) => /^(?!#).*\p{L}/su.test(each));
 }
 
-/** Open a document with a quote from it marked; without marks where the document no longer has it. */
+/** Open a document with a quote from it marked; without marks if the document no longer contains it. */
 export async function openQuote({ id: source, quote }) {
   let place = { start: 0, end: 0 };
   try {

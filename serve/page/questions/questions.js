@@ -66,7 +66,7 @@ function build(view) {
   view.replaceChildren(
     el("div", { class: "library-head" }, parts.heading, el("p", { class: "hint" }, ...withCode(ABOUT))),
     el("div", { class: "questions-tools" }, parts.propose, button("Add a question", add), button("Open a file…", () => file.click()), file, parts.download),
-    el("div", { class: "questions-said" }, parts.status, parts.undo),
+    el("div", { class: "questions-status" }, parts.status, parts.undo),
     el("div", { class: "tabs", role: "group", "aria-label": "Which questions" }, ...Object.values(tabs)),
     parts.list, parts.more);
   say("");
@@ -99,9 +99,9 @@ function more(left) {
 function discardAll(items) {
   if (items.length < 2) return "";
   return el("button", { type: "button", class: "quiet more", onclick: () => {
-    const back = snapshot();
+    const undo = snapshot();
     drop(items);
-    finish(`${count(items.length, "question")} discarded.`, back);
+    finish(`${count(items.length, "question")} discarded.`, undo);
     parts.undo.focus();
   } }, `Discard all ${items.length.toLocaleString("en")}`);
 }
@@ -122,22 +122,22 @@ function counts() {
   parts.download.disabled = !ready;
 }
 
-/** Show what was done; `back`, if given, undoes it. */
-function say(text, back = null) {
+/** Show what was done; `undo`, if given, undoes it. */
+function say(text, undo = null) {
   parts.status.textContent = text;
-  parts.undo.hidden = back === null;
+  parts.undo.hidden = undo === null;
   parts.undo.onclick = () => {
-    back();
+    undo();
     finish("Undone.");
     parts.tabs[tab].focus();
   };
 }
 
 /** Store and show everything after a change of the list. */
-function finish(text, back = null) {
+function finish(text, undo = null) {
   const stored = save();
   show();
-  say(stored ? text : FULL, back);
+  say(stored ? text : FULL, undo);
 }
 
 /** After a change within a card. */
@@ -159,9 +159,9 @@ const discarder = (item) => (card) => leave(card, 1, () => {
 /** Run an action that removes a card from the list; the focus moves to the same button of the next card. */
 function leave(card, button, act) {
   const place = Array.from(parts.list.children).indexOf(card);
-  const back = snapshot();
+  const undo = snapshot();
   const text = act();
-  finish(`${text} ${count(itemsOf("review").length, "question")} to review.`, back);
+  finish(`${text} ${count(itemsOf("review").length, "question")} to review.`, undo);
   const next = parts.list.children[Math.min(place, parts.list.children.length - 1)];
   (next?.querySelectorAll(".actions button")[button] ?? parts.tabs[tab]).focus();
 }
@@ -224,20 +224,20 @@ async function takeFile(file) {
     say(`${file.name}: ${problem.message}`);
     return;
   }
-  const back = snapshot();
+  const undo = snapshot();
   const state = work();
   const ids = new Set(rows.map((row) => row.id));
   const added = rows.map((row) => ({ row, approved: false, own: isUnanswerable(row) }));
   for (const item of added) item.approved = !missing(item);
   state.items = [...state.items.filter(({ row }) => !ids.has(row.id)), ...added];
   if (!save()) {
-    back();
+    undo();
     say(`${file.name} is too large for this browser's storage. Nothing was added.`);
     return;
   }
   const lacking = added.filter((item) => !item.approved).length;
   tab = lacking ? "review" : "approved";
-  finish(`${count(rows.length, "question")} from ${file.name}${lacking ? `; ${lacking} without an answer or a document, to review` : ", approved"}.`, back);
+  finish(`${count(rows.length, "question")} from ${file.name}${lacking ? `; ${lacking} without an answer or a document, to review` : ", approved"}.`, undo);
 }
 
 function download() {

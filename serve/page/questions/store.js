@@ -1,4 +1,4 @@
-// The questions in work, in this browser's local storage, for each collection: [{row, approved, own}], where row is a line of a questions file.
+// The questions being edited, stored in this browser for each collection: [{row, approved, own}], where row is a line of a questions file.
 // `index` and `offset` say what was proposed last, `discarded` holds the ids of proposals that must not come again.
 
 import { collection, get } from "../shared/api.js";
@@ -6,14 +6,14 @@ import { collection, get } from "../shared/api.js";
 const PLACE = "modegraph-questions";
 const EMPTY = { items: [], index: "", offset: 0, discarded: [] };
 /** Fields that state how rules or a model made a question: they no longer hold for a corrected one. */
-const OF_MAKER = ["hops", "passage_ids", "chains", "bridges", "near", "writer"];
+const MAKER_FIELDS = ["hops", "passage_ids", "chains", "bridges", "near", "writer"];
 let place = null;
 let state = structuredClone(EMPTY);
 
 /** Read what is stored for the collection of the page. */
 export async function openStore() {
   place ??= `${PLACE}-${collection() ?? (await get("v1/vector_stores")).data[0].id}`;
-  state = stored();
+  state = readState();
 }
 
 /** The state; `save` it after a change. */
@@ -22,7 +22,7 @@ export const work = () => state;
 /** Whether a change that another tab made to the browser's storage concerns these questions. */
 export const isChanged = (key) => key === place;
 
-/** Store the state; false where the browser stores no more. */
+/** Store the state; false if the browser stores no more. */
 export function save() {
   try {
     localStorage.setItem(place, JSON.stringify(state));
@@ -44,7 +44,7 @@ export function snapshot() {
 export function change(item, fields) {
   const { row } = item;
   if (Object.entries(fields).every(([name, value]) => JSON.stringify(row[name] ?? null) === JSON.stringify(value))) return;
-  for (const name of OF_MAKER) delete row[name];
+  for (const name of MAKER_FIELDS) delete row[name];
   for (const [name, value] of Object.entries(fields)) {
     if (value === null) delete row[name];
     else row[name] = value;
@@ -65,7 +65,7 @@ export function missing({ row }) {
 /** Whether a question is marked as not answered by the documents. */
 export const isUnanswerable = (row) => row.type === "unanswerable" && !row.answers.length;
 
-function stored() {
+function readState() {
   try {
     const saved = { ...structuredClone(EMPTY), ...JSON.parse(localStorage.getItem(place) ?? "{}") };
     return Array.isArray(saved.items) && Array.isArray(saved.discarded) ? saved : structuredClone(EMPTY);

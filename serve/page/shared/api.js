@@ -58,20 +58,20 @@ export async function* stream(path, body, signal) {
 
 /** The message for a reader about a failed call. */
 export function sentence(problem) {
-  if (problem.status === 429) return "The server is full just now. Try again in a moment.";
+  if (problem.status === 429 && problem.code !== "too_often") return "The server is full just now. Try again in a moment.";
   if (problem instanceof TypeError) return "The server cannot be reached.";
   return problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
 }
 
 function withValues(path, values) {
-  const given = Object.entries(values).filter(([, value]) => value !== "" && value !== null);
-  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+  const present = Object.entries(values).filter(([, value]) => value !== "" && value !== null);
+  return present.length ? `${path}?${new URLSearchParams(present)}` : path;
 }
 
 async function call(path, body, signal, method = body === undefined ? "GET" : "POST") {
   for (let tried = false; ; tried = true) {
-    const sent = key();
-    const headers = sent ? { Authorization: `Bearer ${sent}` } : {};
+    const sentKey = key();
+    const headers = sentKey ? { Authorization: `Bearer ${sentKey}` } : {};
     const options = { method, headers, signal, credentials: "omit", referrerPolicy: "no-referrer" };
     if (body instanceof FormData) options.body = body;
     else if (body !== undefined) {
@@ -80,12 +80,12 @@ async function call(path, body, signal, method = body === undefined ? "GET" : "P
     }
     const response = await fetch(path, options);
     if (response.ok) return response;
-    if (response.status === 401 && (key() !== sent || (await askForKey(tried || sent !== "")))) continue;
-    throw await refused(response);
+    if (response.status === 401 && (key() !== sentKey || (await askForKey(tried || sentKey !== "")))) continue;
+    throw await errorOf(response);
   }
 }
 
-async function refused(response) {
+async function errorOf(response) {
   try {
     const { error } = await response.json();
     return new Refused(response.status, error.code, error.message);

@@ -2,14 +2,14 @@
 
 /** An element with attributes (`on…` are listeners, true is a bare attribute, null and false are omitted) and children. */
 export function el(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === false || value === undefined) continue;
-    if (typeof value === "function") made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : value);
+    if (typeof value === "function") element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null));
-  return made;
+  element.append(...children.filter((child) => child !== null));
+  return element;
 }
 
 /** Text with parts between backticks as code. */

@@ -1,22 +1,22 @@
 // Sends feedback on answers to /v1/feedback, if the server accepts it: under a random name stored in this browser, and with the reader's
-// consent, or not, to its use as training data.
+// consent to its use as training data, or refusal of it.
 
 import { get, post, remove, sentence } from "./api.js";
 import { count, el } from "./dom.js";
 import { randomName } from "./random.js";
 
 const PLACE = "modegraph-reader";
-let taken = false;
+let accepted = false;
 
 /** Set whether the server accepts feedback. */
-export const takeFeedback = (does) => {
-  taken = does;
+export const setAcceptsFeedback = (accepts) => {
+  accepted = accepts;
 };
 
 /** Whether the server accepts feedback. */
-export const takesFeedback = () => taken;
+export const acceptsFeedback = () => accepted;
 
-/** Send an entry; returns whether it was sent. Asks for consent first, if that was not done yet. */
+/** Send an entry; returns whether it was sent. Asks for consent first, if the reader was not asked yet. */
 export async function sendFeedback(entry) {
   const reader = readerOf() ?? (await askConsent());
   if (!reader) return false;
@@ -27,7 +27,7 @@ export async function sendFeedback(entry) {
 /** A note on the stored feedback of this reader, and a button to delete it; empty without feedback. */
 export function feedbackNote() {
   const reader = readerOf();
-  if (!reader || !taken) return el("div", {});
+  if (!reader || !accepted) return el("div", {});
   const status = el("p", { class: "hint", role: "status" }, "Your feedback is stored on the server.");
   const button = el("button", { type: "button", class: "quiet", onclick: async () => {
     try {
@@ -39,9 +39,9 @@ export function feedbackNote() {
       status.textContent = sentence(problem);
     }
   } }, "Delete my feedback");
-  const trained = reader.consent ? ", and may become training data." : ", and does not become training data.";
+  const use = reader.consent ? "and may become training data" : "and will not become training data";
   get(`v1/feedback/${reader.user}`).then(({ entries }) => {
-    if (!button.hidden) status.textContent = `${count(entries.length, "entry of yours is", "entries of yours are")} stored on the server${trained}`;
+    if (!button.hidden) status.textContent = `${count(entries.length, "entry of yours is", "entries of yours are")} stored on the server, ${use}.`;
   }, (problem) => {
     status.textContent = sentence(problem);
   });
@@ -57,7 +57,7 @@ function readerOf() {
   }
 }
 
-/** Ask once whether feedback may become training data; null if the reader declines. */
+/** Ask once whether feedback may become training data; null if the reader cancels. */
 function askConsent() {
   return new Promise((resolve) => {
     let reader = null;
@@ -67,7 +67,7 @@ function askConsent() {
       dialog.close();
     };
     const dialog = el("dialog", { class: "small-dialog", id: "consent", "aria-labelledby": "consent-title" },
-      el("h2", { id: "consent-title" }, "May models learn from it?"),
+      el("h2", { id: "consent-title" }, "May models learn from your feedback?"),
       el("p", {}, "Your feedback is stored on this server together with the question and the answers, under a random name that only this browser knows. You can delete it under History."),
       el("div", { class: "buttons" },
         el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"),

@@ -51,7 +51,7 @@ function addDialog() {
     el("h2", { id: "key-title" }, "This server requires a key"),
     el("p", { id: "key-message" }),
     el("label", { for: "key-field" }, "API key"),
-    el("input", { ...field, pattern: "[ -~]+", title: "Letters, digits and signs of ASCII" }),
+    el("input", { ...field, pattern: "[ -~]+", title: "ASCII letters, digits and punctuation" }),
     el("div", { class: "buttons" },
       el("button", { id: "key-cancel", class: "quiet", type: "button" }, "Cancel"),
       el("button", { class: "primary", type: "submit" }, "Continue")));

@@ -7,12 +7,12 @@ import { forgetAll, forgetTalk, talks } from "./talks.js";
 /** The address, inside this page, of a conversation. */
 export const talkAddress = (id) => `#ask/${id}`;
 
-/** Wire the panel; `forgotten(id)` is called for a conversation that is deleted. */
-export function startHistory(forgotten) {
+/** Wire the panel; `onDelete(id)` is called for a conversation that is deleted. */
+export function startHistory(onDelete) {
   const dialog = byId("history");
   byId("history-button").disabled = false;
   byId("history-button").addEventListener("click", () => {
-    fill(forgotten);
+    fill(onDelete);
     dialog.showModal();
   });
   byId("history-close").addEventListener("click", () => dialog.close());
@@ -21,14 +21,14 @@ export function startHistory(forgotten) {
   });
 }
 
-function fill(forgotten) {
+function fill(onDelete) {
   const saved = talks();
-  const lines = saved.map((each) => line(each, forgotten));
+  const lines = saved.map((each) => line(each, onDelete));
   const none = el("p", { class: "hint" }, "No conversation yet. They are stored only in this browser.");
   const all = () => {
     forgetAll();
-    for (const each of saved) forgotten(each.id);
-    fill(forgotten);
+    for (const each of saved) onDelete(each.id);
+    fill(onDelete);
     byId("history-close").focus();
   };
   byId("history-list").replaceChildren(
@@ -37,18 +37,18 @@ function fill(forgotten) {
     feedbackNote());
 }
 
-function line(talk, forgotten) {
+function line(talk, onDelete) {
   const when = new Date(talk.at);
   const time = el("time", { class: "place", datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
   const remove = el("button", { type: "button", class: "quiet", "aria-label": `Delete ${talk.title}`, onclick: () => {
     forgetTalk(talk.id);
-    forgotten(talk.id);
+    onDelete(talk.id);
     const next = item.nextElementSibling ?? item.previousElementSibling;
     if (next) {
       item.remove();
       next.querySelector("button").focus();
     } else {
-      fill(forgotten);
+      fill(onDelete);
       byId("history-close").focus();
     }
   } }, "Delete");

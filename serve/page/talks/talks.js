@@ -21,10 +21,10 @@ export function saveTalk(talk) {
   write([talk, ...talks().filter((each) => each.id !== talk.id)].slice(0, MOST));
 }
 
-/** Delete one. */
+/** Delete a saved conversation. */
 export const forgetTalk = (id) => write(talks().filter((each) => each.id !== id));
 
-/** Delete all. */
+/** Delete all saved conversations. */
 export const forgetAll = () => localStorage.removeItem(PLACE);
 
 function write(saved) {

@@ -8,7 +8,7 @@ const segmenter = (granularity) => (globalThis.Intl?.Segmenter ? new Intl.Segmen
 const bySentence = segmenter("sentence");
 const byWord = segmenter("word");
 
-/** The sentences of a text: {text, from}, which is where it begins in UTF-16 units. */
+/** The sentences of a text as {text, from}; `from` is where the sentence begins, in UTF-16 units. */
 export function sentences(text) {
   if (bySentence) return Array.from(bySentence.segment(text), ({ segment, index }) => ({ text: segment, from: index }));
   return Array.from(text.matchAll(/[^.!?。！？\n]*[.!?。！？\n]+\s*|[^.!?。！？\n]+$/g), (found) => ({ text: found[0], from: found.index }));

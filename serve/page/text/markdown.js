@@ -66,7 +66,7 @@ function endOfList(lines, from) {
 
 /** The lists of these lines, nested by the indentation of their items. */
 function lists(lines, proseLine) {
-  const made = [];
+  const outermost = [];
   const open = [];
   let item = null;
   const finish = () => item?.holder.append(proseLine("span", item.words.join("\n")));
@@ -84,7 +84,7 @@ function lists(lines, proseLine) {
       if (!inside) open.pop();
       const list = el(name, number > 1 ? { start: number } : {});
       if (open.length) open.at(-1).list.lastElementChild.append(list);
-      else made.push(list);
+      else outermost.push(list);
       open.push({ list, indent: space.length });
     }
     const holder = el("li");
@@ -92,7 +92,7 @@ function lists(lines, proseLine) {
     item = { holder, words: [words] };
   }
   finish();
-  return made;
+  return outermost;
 }
 
 function inline(text, plain) {

@@ -5,10 +5,10 @@ import { cut, el } from "../shared/dom.js";
 import { markdown } from "./markdown.js";
 
 /** The nodes of a text; a click on a citation calls `open(citation, statement)`. */
-export const prose = (text, citations, open) => markdown(text, (piece) => cited(piece, citations, open));
+export const prose = (text, citations, open) => markdown(text, (piece) => withCitations(piece, citations, open));
 
 /** Text nodes and, for every [n] with a citation, a button. Any other bracket stays text. */
-export function cited(text, citations, open) {
+export function withCitations(text, citations, open) {
   const byNumber = new Map(citations.map((citation) => [citation.number, citation]));
   return text.split(/(\[\d{1,4}\])/).filter(Boolean).map((piece) => {
     const citation = /^\[\d+\]$/.test(piece) ? byNumber.get(Number(piece.slice(1, -1))) : undefined;
@@ -19,10 +19,10 @@ export function cited(text, citations, open) {
 }
 
 /** Name the citations in a finished text: title, page, and the sentence of the passage that they point at, which hover and focus show. */
-export function describe(within, citations) {
-  for (const button of within.querySelectorAll(".cite")) {
+export function describe(container, citations) {
+  for (const button of container.querySelectorAll(".cite")) {
     const citation = citations.find(({ number }) => String(number) === button.textContent);
-    const [span] = quoted(citation, statementOf(button));
+    const [span] = spansFor(citation, statementOf(button));
     const place = [citation.title || citation.source || "summary", citation.page ? `p. ${citation.page}` : ""].filter(Boolean).join(", ");
     const sentence = span ? ` “${cut(Array.from(citation.text).slice(span.start, span.end).join(""), 300)}”` : "";
     button.dataset.sentence = `${place}${sentence && `:${sentence}`}`;
@@ -31,7 +31,7 @@ export function describe(within, citations) {
 }
 
 /** The spans of a citation's text for a statement: the server's quotes for it, otherwise the sentences closest in words. */
-export function quoted({ text, quotes = [] }, statement) {
+export function spansFor({ text, quotes = [] }, statement) {
   const plain = (some) => some.replace(/\[\d+\]/g, " ").replace(/[^\p{L}\p{N}]+/gu, " ").trim().toLowerCase();
   const mine = quotes.filter((each) => plain(each.statement) === plain(statement));
   return mine.length ? mine : closest(statement, text);

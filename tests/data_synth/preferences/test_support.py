@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportScorer, sentences_of, share_named
+from data_synth.preferences.support import MIN_NAMED, MIN_SIMILARITY, Support, SupportScorer, sentences_of, share_named
 from graph.answer.context import of_passage
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
@@ -72,7 +72,7 @@ def test_a_name_may_be_in_any_one_text_but_not_spread_over_two() -> None:
 
 @pytest.mark.parametrize(
     ("normalised_similarity", "named", "holds"),
-    [(MIN_NEARNESS, MIN_NAMED, True), (MIN_NEARNESS - 0.01, 1.0, False), (1.0, MIN_NAMED - 0.01, False)],
+    [(MIN_SIMILARITY, MIN_NAMED, True), (MIN_SIMILARITY - 0.01, 1.0, False), (1.0, MIN_NAMED - 0.01, False)],
 )
 def test_support_needs_both_similarity_and_names(normalised_similarity: float, named: float, holds: bool) -> None:
     assert Support(normalised_similarity, named).holds is holds

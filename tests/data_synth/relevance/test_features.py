@@ -24,7 +24,7 @@ from graph.retrieve.learned.light import (
     measure,
     pair_scores,
     shared_entities,
-    tied,
+    shares_entity,
     view_of,
 )
 from graph.retrieve.modes.paths import path_score
@@ -147,7 +147,7 @@ def test_ties_and_shared_entities_against_entities_as_sets(index: Index) -> None
     data, seeds = index.data, rows_of(index, "ferry of Port Ellery", "founded by Ada Marlow")
     entities = [set(data.proposition_entity_NE[[row], :].indices.tolist()) for row in everything(index)]
     mentions = [sum(entity in each for each in entities) for entity in range(len(data.entity_ids))]
-    ties = tied(index, everything(index), seeds)
+    ties = shares_entity(index, everything(index), seeds)
     shared = shared_entities(index, everything(index), seeds)
     for row in everything(index):
         assert ties[row].tolist() == [bool(entities[row] & entities[seed]) for seed in seeds]

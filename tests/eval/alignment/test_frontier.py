@@ -125,7 +125,7 @@ def test_one_seed_is_never_enough_for_a_verdict() -> None:
     found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, DRAWING, margin=0.03)
     assert "not distinguishable from DPO K = 2" in verdict(found)
     assert found.equal[-1].difference is not None and found.equal[-1].difference.p == 1.0
-    assert "1 seed gives at least 1" in equal_table(found).note
+    assert "1 seed gives a p of at least 1" in equal_table(found).note
 
 
 def test_a_run_that_stays_at_the_reference_leaves_nothing_to_compare() -> None:

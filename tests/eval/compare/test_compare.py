@@ -192,7 +192,7 @@ def test_runs_with_several_seeds_are_compared_by_seed(world, tmp_path):
     difference = report["by_seed"]["token F1"]["dpo-0 … (2 seeds)"]
     assert difference["p"] >= 0.5 and not difference["shown"] and len(difference["by_seed"]) == 2
     page = (tmp_path / "out" / "report.md").read_text()
-    assert "Difference from ms-0 … (2 seeds)" in page and "2 seeds give at least 0.5" in page
+    assert "Difference from ms-0 … (2 seeds)" in page and "2 seeds give a p of at least 0.5" in page
     refused = command(world, tmp_path / "other", *runs[:2], runs[2], world.dpo, data=world.data)
     assert refused.exit_code == 0, "a single seed of dpo is no system of several seeds"
     third = tmp_path / "ms-2"

@@ -33,7 +33,7 @@ def test_the_steps_run_in_order_and_answers_are_shown_side_by_side(home, fetched
         assert [answer["model"] for answer in each["answers"]] == ["before", "after"]
         assert each["answers"][0]["answer"] == f"by hf:{BASES[0].name}"
         assert each["answers"][1]["answer"].endswith("run/ms")
-    assert result.shown[0].as_text().splitlines() == [
+    assert result.answers[0].as_text().splitlines() == [
         f"What's {QUESTION_IDS[0]}? (so)",
         f"  before  by hf:{BASES[0].name}",
         f"  after   by hf:{tmp_path}/run/ms",

@@ -10,7 +10,7 @@ from eval.server_parity.faults import (
     Gaps,
     ServedLogps,
     Tolerance,
-    explained_by,
+    explaining_state,
     gaps_between,
     logps_fault,
     template_fault,
@@ -57,7 +57,7 @@ def test_the_cause_is_the_way_of_serving_that_leaves_no_gap(
     expected: str, trained: float, bare: float, twice: float, cause: str | None, words: str
 ) -> None:
     near = {how: Gaps(10 * gap, gap, gap) for how, gap in (("trained", trained), ("bare", bare), ("twice", twice))}
-    assert explained_by(expected, near) == cause  # type: ignore[arg-type]
+    assert explaining_state(expected, near) == cause  # type: ignore[arg-type]
     fault = logps_fault("sft", "runs/sft", expected, near, 1, TOLERANCE)  # type: ignore[arg-type]
     assert fault.startswith("sft: ") and words in fault and ";" in fault
 

@@ -18,7 +18,7 @@ from tests.eval.conftest import World
 from tests.llama import with_llama
 from tests.train.adapters import random_adapter
 from train.export import gguf_export
-from train.export.export import merged
+from train.export.export import merged_model
 from train.export.gguf import write_adapter, write_gguf
 from train.export.gguf_export import export_gguf
 from train.model.load import load_model, load_tokenizer
@@ -36,7 +36,7 @@ def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def files(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """base.gguf, merged.gguf, other.gguf (merged, with another chat template) and adapter.gguf."""
     folder = tmp_path_factory.mktemp("files")
-    tokenizer, whole = load_tokenizer(str(run)), merged(run, "float32")
+    tokenizer, whole = load_tokenizer(str(run)), merged_model(run, "float32")
     write_gguf(load_model(str(world.base), "float32"), tokenizer, folder / "base.gguf", "f16", "base")
     write_gguf(whole, tokenizer, folder / "merged.gguf", "f16", "merged")
     write_adapter(load_model(str(run), "float32"), folder / "adapter.gguf", "f16", "sft", "base")

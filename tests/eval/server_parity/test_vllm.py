@@ -25,7 +25,7 @@ from tests.serve.structured import count_valid
 from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.world import preference
 from tests.vllm import serving, with_vllm
-from train.export.export import merged
+from train.export.export import merged_model
 from train.export.server import Server
 from train.model.load import load_tokenizer
 from train.model.logps import tokenize_row
@@ -64,7 +64,7 @@ def sound(run: Path) -> Iterator[str]:
 def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the merged model with the adapter applied again, and a chat template with a colon in place of a line break."""
     folder = tmp_path_factory.mktemp("faulty") / "merged"
-    merged(run, "float32").save_pretrained(folder)
+    merged_model(run, "float32").save_pretrained(folder)
     load_tokenizer(str(run)).save_pretrained(folder)
     template = folder / "chat_template.jinja"
     template.write_text(template.read_text().replace("message['role'] + '\n'", "message['role'] + ': '"))

@@ -113,7 +113,7 @@ def test_alignment_goes_on_from_the_last_word() -> None:
 
 def test_grounds_are_joined_as_if_made_at_once() -> None:
     parts = [("A", "Ada sails."), ("B", "Bell rings. It is loud.")]
-    joined, whole = Ground.joined(Ground.of([part]) for part in parts), Ground.of(parts)
+    joined, whole = Ground.join(Ground.of([part]) for part in parts), Ground.of(parts)
     assert joined == whole
 
 

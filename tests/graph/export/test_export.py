@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from graph.build.build import build_index
 from graph.errors import UserError
-from graph.export.elements import NODE_KINDS, edges, nodes, occurrences
+from graph.export.elements import NODE_KINDS, NODE_TABLES, edges, nodes, occurrences
 from graph.export.graphml import write_graphml
 from graph.export.page import page_data, take_turns, write_page
-from graph.export.parquet import TABLES, index_tables, write_parquet
+from graph.export.parquet import index_tables, write_parquet
 from graph.index.index import Index, open_index
 from graph.store.columns.strings import Strings
 from graph.store.index_settings import IndexSettings
@@ -147,8 +147,8 @@ def test_tables_in_memory_are_those_on_disk(index: Index, tmp_path: Path) -> Non
 def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) -> None:
     counts = write_parquet(index, tmp_path / "tables")
     tables = {file.stem: pq.read_table(file) for file in (tmp_path / "tables").iterdir()}
-    assert sorted(tables) == sorted([*TABLES.values(), "occurrences", "edges"])
-    assert sum(len(tables[name]) for name in TABLES.values()) == counts["nodes"]
+    assert sorted(tables) == sorted([*NODE_TABLES.values(), "occurrences", "edges"])
+    assert sum(len(tables[name]) for name in NODE_TABLES.values()) == counts["nodes"]
     assert (len(tables["occurrences"]), len(tables["edges"])) == (counts["occurrences"], counts["edges"])
     passages = tables["passages"].to_pylist()
     for row, passage in enumerate(passages):
@@ -172,7 +172,7 @@ def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) 
 def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = write_parquet(index, tmp_path / "whole"), monkeypatch.setattr("graph.export.parquet.ROWS_AT_ONCE", 4)
     assert write_parquet(index, tmp_path / "parts") == whole
-    for name in (*TABLES.values(), "occurrences", "edges"):
+    for name in (*NODE_TABLES.values(), "occurrences", "edges"):
         read = pq.read_table(tmp_path / "parts" / f"{name}.parquet")
         assert read.equals(pq.read_table(tmp_path / "whole" / f"{name}.parquet"))
 

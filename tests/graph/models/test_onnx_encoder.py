@@ -118,7 +118,7 @@ def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
 
 def test_without_the_libraries_the_model_is_not_even_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("graph.models.onnx_encoder.NEEDED", ("onnx", "no_such_library"))
+    monkeypatch.setattr("graph.models.onnx_encoder.REQUIRED_PACKAGES", ("onnx", "no_such_library"))
     encoder = SentenceEncoder(encoder_folder(MINILM))
     encoder.prepare_for_questions()
     assert "_model" not in encoder.__dict__ and not any(tmp_path.iterdir())

@@ -15,7 +15,7 @@ def test_the_top_rows_equal_those_of_a_full_sort(data: st.DataObject, count: int
     draws = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     scores_N = draws.integers(0, kinds, count).astype(np.float32)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ranking, "SAMPLED", 8)
+        patched.setattr(ranking, "SAMPLE_SIZE", 8)
         patched.setattr(ranking, "SPARE", 1)
         found = top_rows(scores_N, top)
     assert found.tolist() == sorted(range(count), key=lambda row: (-scores_N[row], row))[:top]
@@ -24,9 +24,9 @@ def test_the_top_rows_equal_those_of_a_full_sort(data: st.DataObject, count: int
 
 def test_an_unrepresentative_sample_is_not_trusted() -> None:
     """Every place that the sample covers has a high score; no other place does."""
-    scores_N = np.zeros(4 * ranking.SAMPLED, np.float32)
-    scores_N[::4] = 1 + np.arange(ranking.SAMPLED)
+    scores_N = np.zeros(4 * ranking.SAMPLE_SIZE, np.float32)
+    scores_N[::4] = 1 + np.arange(ranking.SAMPLE_SIZE)
     scores_N[1] = 0.5
-    assert top_rows(scores_N, 3).tolist() == [4 * (ranking.SAMPLED - 1 - place) for place in range(3)]
-    many = top_rows(scores_N, ranking.SAMPLED + 2)
+    assert top_rows(scores_N, 3).tolist() == [4 * (ranking.SAMPLE_SIZE - 1 - place) for place in range(3)]
+    many = top_rows(scores_N, ranking.SAMPLE_SIZE + 2)
     assert many[-2:].tolist() == [1, 2]

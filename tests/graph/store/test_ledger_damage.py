@@ -12,7 +12,7 @@ import pytest
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, repair_index, verify_index
 from graph.store.index_settings import IndexSettings
-from graph.store.ledger_file import LEDGER, SET_ASIDE, ledger_damage, renew_ledger
+from graph.store.ledger_file import DAMAGED_SUFFIX, LEDGER, ledger_damage, renew_ledger
 from graph.types import CompletionRequest, Document, Message
 from modegraph.cli import open_model
 from serve.ledger import Ledger
@@ -63,7 +63,7 @@ def test_whatever_byte_flips_answers_are_right_and_most_calls_survive(
         (folder / LEDGER).write_bytes(flipped(whole, place))
         again.append(calls_again(folder))
         message = capsys.readouterr().err
-        aside = list(folder.glob(f"*{SET_ASIDE}"))
+        aside = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
         assert again[-1] == 0 or "a row has changed" in message or aside or ledger_damage(folder), place
         assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in message)
     assert sum(count == 0 for count in again) > 5 and sum(count <= 1 for count in again) > len(places) // 2
@@ -77,11 +77,11 @@ def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_pa
     if ledger_damage(tmp_path):
         renew_ledger(tmp_path / LEDGER)
     assert ledger_damage(tmp_path) == "" and calls_again(tmp_path) == 0
-    assert not 0.01 <= share <= 0.6 or (tmp_path / (LEDGER + SET_ASIDE)).stat().st_size > 0
+    assert not 0.01 <= share <= 0.6 or (tmp_path / (LEDGER + DAMAGED_SUFFIX)).stat().st_size > 0
 
 
 def test_bytes_that_are_no_database_are_put_aside_as_often_as_they_come(tmp_path: Path) -> None:
-    for name in (LEDGER + SET_ASIDE, LEDGER + SET_ASIDE + "2", LEDGER + SET_ASIDE + "3"):
+    for name in (LEDGER + DAMAGED_SUFFIX, LEDGER + DAMAGED_SUFFIX + "2", LEDGER + DAMAGED_SUFFIX + "3"):
         (tmp_path / LEDGER).write_bytes(name.encode() * 400)
         assert calls_again(tmp_path) == CALLS
         assert (tmp_path / name).read_bytes() == name.encode() * 400
@@ -119,7 +119,7 @@ def test_killed_while_a_ledger_is_put_aside_nothing_is_deleted(whole: bytes, tmp
     child.wait()
     calls_again(tmp_path)
     assert calls_again(tmp_path) == 0 and ledger_damage(tmp_path) == ""
-    assert damaged in [file.read_bytes() for file in tmp_path.glob(f"*{SET_ASIDE}*")]
+    assert damaged in [file.read_bytes() for file in tmp_path.glob(f"*{DAMAGED_SUFFIX}*")]
 
 
 MANY = [
@@ -187,7 +187,7 @@ def test_damage_to_the_ledger_of_an_index_is_named_and_mended_or_met_on_the_way(
     assert [(found.file, found.problem) for found in verify_index(folder)] == [(LEDGER, problem)]
     if repaired:
         assert [found.file for found in repair_index(folder, encoder, open_model)] == [LEDGER]
-        assert verify_index(folder) == [] and (folder / (LEDGER + SET_ASIDE)).read_bytes() == damaged
+        assert verify_index(folder) == [] and (folder / (LEDGER + DAMAGED_SUFFIX)).read_bytes() == damaged
     assert fewest <= build(folder, server) <= most
 
 
@@ -197,4 +197,4 @@ def test_a_ledger_is_set_aside_together_with_its_log(tmp_path: Path) -> None:
     for suffix in ("", "-wal"):
         shutil.copy(tmp_path / "a" / (LEDGER + suffix), tmp_path / (LEDGER + suffix))
     assert "its 60 sound calls" in renew_ledger(tmp_path / LEDGER)
-    assert (tmp_path / (LEDGER + SET_ASIDE + "-wal")).exists() and calls_again(tmp_path) == 0
+    assert (tmp_path / (LEDGER + DAMAGED_SUFFIX + "-wal")).exists() and calls_again(tmp_path) == 0

@@ -16,7 +16,7 @@ from graph.store.columns.moved import (
     ids_below,
     moved_block,
     moved_strings,
-    taken,
+    take_rows,
 )
 from graph.store.columns.row_map import RowMap
 from graph.store.columns.strings import Strings, id_bytes
@@ -126,7 +126,7 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
         requested = np.array(
             data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64
         )
-        assert np.array_equal(taken(block, requested).toarray(), twin[requested])
+        assert np.array_equal(take_rows(block, requested).toarray(), twin[requested])
         drawn = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
         of = np.array(drawn, np.int64)
         assert np.array_equal(cells(block, requested, of), twin[requested][:, of])

@@ -16,7 +16,7 @@ from modegraph.tuning.questions import (
     NO_ANSWER,
     NO_PASSAGE,
     NOT_FOUND,
-    NOT_WORDS_OF_IT,
+    NOT_VERBATIM,
     SHARED_FACT,
     SplitQuestions,
     split_questions,
@@ -114,11 +114,11 @@ def test_a_teachers_questions_go_to_the_part_of_their_document(tmp_path: Path) -
     index = mg.index(guild_documents(), tmp_path / "index").current()
     settings = TuneSettings(least_test=1, test_share=0.4)
     taught = teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 60)
-    made_up = [row for row in taught if isinstance(row, Dropped) and row.why == NOT_WORDS_OF_IT]
+    made_up = [row for row in taught if isinstance(row, Dropped) and row.why == NOT_VERBATIM]
     assert made_up and any(not isinstance(row, Dropped) for row in taught)
     found = split_questions(index, settings, taught)
     written = [row for row in found.rows if row["writer"] == "scripted"]
-    assert written and found.left_out[NOT_WORDS_OF_IT] == len(made_up)
+    assert written and found.left_out[NOT_VERBATIM] == len(made_up)
     assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in written)
     assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules are there too"
     assert teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 0) == [], "no time, no questions"

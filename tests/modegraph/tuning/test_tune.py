@@ -69,7 +69,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], d
         rows = [change(row) for _, row in read_jsonl(folder / "train.jsonl")]
         write_jsonl(folder / "train.jsonl", rows)
 
-    monkeypatch.setattr(steps, "FILLS", {**steps.FILLS, steps.ROWS: write_poisoned})
+    monkeypatch.setattr(steps, "FOLDER_WRITERS", {**steps.FOLDER_WRITERS, steps.ROWS: write_poisoned})
 
 
 def answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -57,6 +57,12 @@ def test_a_stop_ends_the_text_before_it(running: Running) -> None:
     middle = text[len(text) // 2]
     cut, reason = written(running, temperature=1.0, seed=seed, stop=middle)
     assert cut == text[: text.index(middle)].rstrip() and reason == "stop"
+    request = {**ASK, "retrieval": {"enabled": False}, "temperature": 1.0, "seed": seed}
+    whole, stopped = (
+        running.post("/v1/chat/completions", json=request | more).json()["usage"]["completion_tokens"]
+        for more in ({}, {"stop": middle})
+    )
+    assert stopped < whole, "the generation ends with the stop text"
 
 
 def test_adapters_and_choices(running: Running) -> None:

@@ -118,7 +118,7 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(opinionated
     )
     assert {each.consent for each in read_feedback(opinionated.services.collections.live["index"].folder)} == {False}
     page.click("#history-button")
-    page.wait_for_selector("#history >> text=3 entries of yours are stored on the server, and does not")
+    page.wait_for_selector("#history >> text=3 entries of yours are stored on the server, and will not")
     page.click("text=Delete my feedback")
     page.wait_for_selector("#history >> text=3 entries deleted from the server.")
     assert contents_of(opinionated) == []

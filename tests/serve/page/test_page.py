@@ -141,7 +141,7 @@ BUILT = "She was built in 1911 by the Marlow Yard"
 VERDICTS = {
     f"{BUILT} [1].": "Checked No mark on 1 sentence. A cheap check, not proof.",
     f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; no mark on 1 sentence. A cheap check, not proof.",
-    f"{BUILT} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to say 1 of 2 sentences.",
+    f"{BUILT} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to support 1 of 2 sentences.",
     "Да, это так.": "Not checked No sentence could be judged.",
     "not in the documents": "",
 }
@@ -242,7 +242,7 @@ def test_a_question_outside_the_documents_is_reported_without_a_model_call(
         session.ask()
         note = session.page.inner_text(".answer .hint >> nth=0")
         assert re.fullmatch(
-            r"The documents hold nothing on this, at a probability of \d+ %; the model was not called\.", note
+            r"The documents hold nothing on this, with a probability of \d+ %; the model was not called\.", note
         )
         assert session.page.inner_text(".answer-text") and upstream.requests == []
 

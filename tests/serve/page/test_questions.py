@@ -265,10 +265,10 @@ BAD_FILES: list[tuple[Sequence[object], str]] = [
     (["[1]"], "Line 1: no id"),
     (["null"], "Line 1: no id"),
     ([{"id": "a", "question": " "}], "Line 1: no question"),
-    ([{"id": "a", "question": "Who?"}] * 2, "Line 2: the id a is in a line above too"),
-    ([{"id": "a", "question": "Who?", "answers": "Ada"}], "Line 1: answers is no list"),
-    ([{"id": "a", "question": "Who?", "answers": [], "gold_ids": [1]}], "Line 1: gold_ids is no list"),
-    ([{"id": "a", "question": "Who?", "evidence": [{"id": "x"}]}], "Line 1: evidence is no list"),
+    ([{"id": "a", "question": "Who?"}] * 2, "Line 2: the id a is also on a line above"),
+    ([{"id": "a", "question": "Who?", "answers": "Ada"}], "Line 1: answers is not a list"),
+    ([{"id": "a", "question": "Who?", "answers": [], "gold_ids": [1]}], "Line 1: gold_ids is not a list"),
+    ([{"id": "a", "question": "Who?", "evidence": [{"id": "x"}]}], "Line 1: evidence is not a list"),
     ([""], "The file has no questions"),
 ]
 

@@ -110,7 +110,7 @@ def test_the_operator_reads_a_run_by_keys(operated: Running, visit: Visits, sche
     page.focus("#runs-link")
     page.keyboard.press("Enter")
     page.wait_for_selector("#view-runs .documents")
-    assert "stopped at 2 steps of 4" in page.inner_text("#view-runs")
+    assert "stopped at step 2 of 4" in page.inner_text("#view-runs")
     page.focus("text=deep/sft")
     page.keyboard.press("Enter")
     page.wait_for_selector(".charts svg polyline")

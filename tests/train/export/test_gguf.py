@@ -19,8 +19,15 @@ from graph.types import Excerpt
 from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.world import TEXTS
 from train.export import gguf
-from train.export.export import merged
-from train.export.gguf import CUTS, GgufType, check_architecture, cut_name, vocabulary_of, write_gguf
+from train.export.export import merged_model
+from train.export.gguf import (
+    PRE_TOKENIZERS,
+    GgufType,
+    check_architecture,
+    pre_tokenizer_name,
+    vocabulary_of,
+    write_gguf,
+)
 from train.model.load import load_policy, load_tokenizer
 
 STRINGS = (
@@ -62,7 +69,7 @@ def apart(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4) -> tuple[f
 def test_a_file_read_back_matches_the_run(kind: GgufType, gap: float, run: Path, base: Path, tmp_path: Path) -> None:
     """Read back by transformers: the logits, tokens and template of the merged run; the logits are far from the base's."""
     model, tokenizer = load_policy(str(run))
-    write_gguf(merged(run, "float32"), tokenizer, tmp_path / "model.gguf", kind, "run")
+    write_gguf(merged_model(run, "float32"), tokenizer, tmp_path / "model.gguf", kind, "run")
     theirs, read = read_gguf(tmp_path / "model.gguf", torch.float32)
     found, same = apart(model, theirs, tokenizer)
     assert found < gap and same > 0.98
@@ -157,7 +164,7 @@ def test_weights_beyond_sixteen_bits_are_refused(base: Path, tmp_path: Path) -> 
         write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "base")
 
 
-@pytest.mark.parametrize("steps", CUTS, ids=CUTS.values())
+@pytest.mark.parametrize("steps", PRE_TOKENIZERS, ids=PRE_TOKENIZERS.values())
 def test_each_pre_tokenizer_gets_its_name(steps: tuple[str, ...], base: Path) -> None:
     kinds = {
         "bytes and words": pre_tokenizers.ByteLevel(add_prefix_space=False),
@@ -167,7 +174,7 @@ def test_each_pre_tokenizer_gets_its_name(steps: tuple[str, ...], base: Path) ->
     built = [kinds.get(step) or pre_tokenizers.Split(Regex(step), behavior="isolated") for step in steps]
     core = load_tokenizer(str(base)).backend_tokenizer
     core.pre_tokenizer = built[0] if len(built) == 1 else pre_tokenizers.Sequence(built)
-    assert cut_name(json.loads(core.to_str()), "a tokenizer") == CUTS[steps]
+    assert pre_tokenizer_name(json.loads(core.to_str()), "a tokenizer") == PRE_TOKENIZERS[steps]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +185,7 @@ def test_an_unknown_pre_tokenizer_is_refused(other: Any, base: Path) -> None:
     core = load_tokenizer(str(base)).backend_tokenizer
     core.pre_tokenizer = other
     with pytest.raises(UserError, match=r"cuts texts by (ByteLevel|Whitespace|Digits).*gpt-2, smollm, qwen2"):
-        cut_name(json.loads(core.to_str()), "a tokenizer")
+        pre_tokenizer_name(json.loads(core.to_str()), "a tokenizer")
 
 
 def test_every_embedding_has_a_token(base: Path) -> None:

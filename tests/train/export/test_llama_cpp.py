@@ -22,9 +22,9 @@ from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.templates import STYLES
 from train.export import gguf, gguf_export
 from train.export.divergence import ProbeConversation, read_probe_conversations
-from train.export.export import merged
+from train.export.export import merged_model
 from train.export.gguf import GgufType, TensorNames, lora_weights, write_adapter, write_gguf
-from train.export.gguf_export import FileGaps, GgufExport, compare, export_gguf, fitting, llama_replies
+from train.export.gguf_export import FileGaps, GgufExport, compare, export_gguf, fitting_probes, llama_replies
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import tokenize_row
 from train.run.record import read_run
@@ -223,7 +223,7 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
 def test_only_what_fits_into_the_window_is_sent(run: Path) -> None:
     _, conversations = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 4)
     lengths = sorted(len(each.prompt) for each in conversations)
-    assert len(fitting(conversations, lengths[2] + 24)) == 3 and fitting(conversations, 24) == []
+    assert len(fitting_probes(conversations, lengths[2] + 24)) == 3 and fitting_probes(conversations, 24) == []
 
 
 @with_llama
@@ -260,4 +260,4 @@ def test_a_real_small_model(data: Path, tmp_path: Path) -> None:
         assert gaps.same_replies + gaps.near_ties == 4 and gaps.largest_gap_nats < 0.1
     spec = read_llama(str(tmp_path / "outTrue"), {})
     assert spec.name == "smollm2" and list(spec.adapters) == ["outTrue"]
-    assert merged(run, "float32").config.tie_word_embeddings
+    assert merged_model(run, "float32").config.tie_word_embeddings

@@ -22,7 +22,7 @@ from tests.train.model.architectures import MODEL_TYPES, NOT_TINY, REFUSED, VOCA
 from train.model.attention import use_shared_prefix_attention
 from train.model.load import load_tokenizer, without_dropout
 from train.model.logps import RotationLimit, check_rotation, rotation_limit
-from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
 from train.model.trial import check_model, check_still
 from train.preference.preference import train_once
 from train.run.settings import DpoSettings, SftSettings
@@ -122,11 +122,11 @@ def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> N
     expected = gradients(twin, expected_R)
     held = (twin, expected_R.detach(), expected)
     hold(model, plain_logps(model, GROUPS), *held)
-    assert (can_pack(model, 16) == "") == (model_type in PACKED)
+    assert (packing_problem(model, 16) == "") == (model_type in PACKED)
     if model_type in PACKED:
         hold(model, packed_logps(model, pack_rows(GROUPS, 100)), *held)
         use_shared_prefix_attention(model)
-        if not can_pack(model, 16):
+        if not packing_problem(model, 16):
             hold(model, packed_logps(model, pack_rows(GROUPS, 100)), *held)
 
 
@@ -150,7 +150,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
     without_dropout(model)
     twin = twin_of(model, "phi3")
     assert rotation_limit(model.config) == RotationLimit("longrope", 16, beyond=True)
-    assert can_pack(model, 21) == ""
+    assert packing_problem(model, 21) == ""
     if shared:
         use_shared_prefix_attention(model)
     for side in (SHORT, LONG, SHORT):

@@ -32,11 +32,11 @@ from train.model.logps import chunked_logps, without_head
 from train.model.packing import (
     TokenizedGroup,
     attention_mask,
-    can_pack,
     first_fit,
     gap_beyond_rounding,
     pack_rows,
     packed_logps,
+    packing_problem,
     plain_logps,
 )
 
@@ -173,7 +173,7 @@ def test_equal_with_lora_on_all_linear_layers_and_the_head() -> None:
             task_type="CAUSAL_LM",
         ),
     )
-    assert can_pack(model) == ""
+    assert packing_problem(model) == ""
     assert sum(weight.requires_grad for weight in model.parameters()) == 2 * (2 * 6 + 1)
     hold_equal(model, RAGGED, 50)
 
@@ -325,7 +325,7 @@ def test_logits_that_are_soft_capped_after_the_head() -> None:
         Gemma2Config(**SHAPE, head_dim=8, final_logit_softcapping=0.5, attn_logit_softcapping=None)
     )
     model.set_attn_implementation("sdpa")
-    assert can_pack(model, 22) == ""
+    assert packing_problem(model, 22) == ""
     hold_equal(model.train(), RAGGED, 50)
     assert (packed_logps(model, pack_rows(RAGGED[1:2], 50)) / 3 + math.log(VOCABULARY)).abs() <= 1
 
@@ -350,28 +350,28 @@ def test_the_head_reads_response_tokens_alone() -> None:
 @MODELS
 def test_these_models_can_be_packed(name: str) -> None:
     model = make(name)
-    assert can_pack(model) == ""
+    assert packing_problem(model) == ""
     assert model.training and all(weight.grad is None for weight in model.parameters())
-    assert can_pack(model.bfloat16().eval()) == "" and not model.training
+    assert packing_problem(model.bfloat16().eval()) == "" and not model.training
 
 
 def test_a_sliding_window_is_refused_unless_it_holds_the_longest_row() -> None:
     window = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=16))
-    assert can_pack(window) == can_pack(window, 17) == "its attention slides a window of 16 tokens"
-    assert can_pack(window, 16) == ""
+    assert packing_problem(window) == packing_problem(window, 17) == "its attention slides a window of 16 tokens"
+    assert packing_problem(window, 16) == ""
     fitting = groups_of([(9, [7, 3]), (4, [2, 5])])
     hold_equal(window.train(), fitting, 100)
     qwen = Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1)
-    assert can_pack(Qwen2ForCausalLM(qwen)) == "its attention slides a window of 8 tokens"
+    assert packing_problem(Qwen2ForCausalLM(qwen)) == "its attention slides a window of 8 tokens"
 
 
 def test_other_attentions_are_refused_with_their_reason() -> None:
     eager = LlamaForCausalLM._from_config(LlamaConfig(**SHAPE), attn_implementation="eager")
-    assert can_pack(eager).startswith("its attention is 'eager'")
+    assert packing_problem(eager).startswith("its attention is 'eager'")
     eager.config._attn_implementation = "flash_attention_2"
-    assert can_pack(eager).startswith("its attention is 'flash_attention_2'")
+    assert packing_problem(eager).startswith("its attention is 'flash_attention_2'")
     mamba = MambaForCausalLM(MambaConfig(vocab_size=VOCABULARY, hidden_size=8, num_hidden_layers=1, state_size=2))
-    assert can_pack(mamba) == "it has layers that are not full attention (linear_attention)"
+    assert packing_problem(mamba) == "it has layers that are not full attention (linear_attention)"
 
 
 class Deaf(LlamaForCausalLM):
@@ -405,5 +405,5 @@ def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
 
 def test_a_trial_finds_models_that_ignore_the_mask_or_the_positions() -> None:
     torch.manual_seed(0)
-    assert "nats away from the plain layout" in can_pack(Deaf(LlamaConfig(**SHAPE)))
-    assert "a trial of it failed (TypeError" in can_pack(Unplaced(LlamaConfig(**SHAPE)))
+    assert "nats away from the plain layout" in packing_problem(Deaf(LlamaConfig(**SHAPE)))
+    assert "a trial of it failed (TypeError" in packing_problem(Unplaced(LlamaConfig(**SHAPE)))

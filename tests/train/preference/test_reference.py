@@ -56,7 +56,7 @@ def test_a_prompt_split_into_pairs_is_read_once() -> None:
     prompts = [(1, 2), (3, 4)]
     pairs = [ResponseGroup(f"{n}", TokenizedGroup(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
     recorder = Recorder()
-    group_logps(nn.Linear(1, 1), pairs, recorder, at_once=4)
+    group_logps(nn.Linear(1, 1), pairs, recorder, groups_per_pass=4)
     assert [[group.prompt for group in one] for one in recorder.passes] == [[(1, 2)], [(3, 4)]]
 
 

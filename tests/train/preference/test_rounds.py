@@ -28,7 +28,7 @@ from train.cli import register
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import Grouping, scored_groups
 from train.preference.preference import train_once
-from train.preference.rounds import choose_prompts, lacks_answer, respond, rewarded, train_preference
+from train.preference.rounds import choose_prompts, lacks_answer, respond, train_preference, with_rewards
 from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, RoundsSettings, SftSettings
@@ -233,7 +233,7 @@ def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
     )
     drawn = usable_texts([Completion("yes [1]\n\nQuestion: Who? <|im_end|> no [1] ", "stop", 1, 9)] * 2, as_drawn=True)
     assert drawn.texts[0] == "yes [1]\n\nQuestion: Who? < |im_end| > no [1]"
-    assert rewarded(prompt, drawn).rewards["format"] == (0.0, 0.0)
+    assert with_rewards(prompt, drawn).rewards["format"] == (0.0, 0.0)
 
 
 def test_a_refusal_is_added_where_none_was_drawn() -> None:
@@ -268,12 +268,12 @@ def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
     """Citations of gold passages are rewarded; where a row accepts no answer, a refusal is right."""
     prompt = prompt_from_json(row(0))
     drawn = usable_texts([Completion(text, "stop", 1, 1) for text in ("yes [1]", "yes [2]", "no")], as_drawn=True)
-    rewards = rewarded(prompt, drawn).rewards
+    rewards = with_rewards(prompt, drawn).rewards
     assert rewards["correct"] == (1.0, 1.0, 0.0) and rewards["gold"] == (1.0, 0.0, 0.0)
     nothing = prompt_from_json({**row(0), "answers": [], "gold_ids": []})
     refusal = usable_texts([Completion(text, "stop", 1, 1) for text in ("not in the documents", "yes [1]")])
-    assert rewarded(nothing, refusal).rewards["correct"] == (1.0, 0.0)
-    assert rewarded(nothing, refusal).rewards["gold"] == (1.0, 0.0)
+    assert with_rewards(nothing, refusal).rewards["correct"] == (1.0, 0.0)
+    assert with_rewards(nothing, refusal).rewards["gold"] == (1.0, 0.0)
 
 
 def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:

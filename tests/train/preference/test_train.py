@@ -34,7 +34,7 @@ from train.preference.groups import (
     tokenize_group,
 )
 from train.preference.losses import dpo_loss, mode_seeking_loss
-from train.preference.objective import LOSSES, Objective, mean_figures, prompt_losses, ranked_right
+from train.preference.objective import LOSSES, Objective, mean_figures, prompt_losses, ranking_accuracy
 from train.preference.preference import (
     Loss,
     pair_trainer,
@@ -470,7 +470,7 @@ def test_prompts_with_different_k_count_alike() -> None:
         "the first prompt's two worse responses are the wrong way round; the second prompt's best is no likelier"
     )
     assert mean_figures(figures)["logps/chosen"] == pytest.approx(-1.0)
-    assert objective.identified == 0.25
+    assert objective.beta_product == 0.25
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_prompts_with_different_k_count_alike() -> None:
 def test_a_tie_is_not_right_and_equal_rewards_are_not_counted(
     log_ratios: list[float], rewards: list[float], right: float | None
 ) -> None:
-    assert ranked_right(torch.tensor(log_ratios), torch.tensor(rewards)) == (
+    assert ranking_accuracy(torch.tensor(log_ratios), torch.tensor(rewards)) == (
         None if right is None else pytest.approx(right)
     )
 

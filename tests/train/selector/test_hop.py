@@ -105,7 +105,7 @@ def test_unusable_training_data_is_reported_before_training(world: Path, tmp_pat
 
 def test_unlabelled_rows_are_not_learned_from() -> None:
     """Candidates: gold document 4, document 5, gold document 6 twice; ways lead on from the first two."""
-    ways = Ways(bridge_K=np.array([0, 1]), said_K=np.array([0, 0]), entity_K=np.array([0, 0]))
+    ways = Ways(bridge_K=np.array([0, 1]), proposition_K=np.array([0, 0]), entity_K=np.array([0, 0]))
     rows = HopRows(
         features_XF=np.zeros((8, 1), np.float32),
         candidates_C=np.array([7, 8, 9, 10]),

@@ -66,7 +66,7 @@ def test_features_equal_their_slow_twin(isles: Index) -> None:
             assert (rows.features_XF[row, -len(OF_WAY) :] == NO_WAY).all()
             continue
         bridge = int(rows.candidates_C[ways.bridge_K[way]])
-        entity, proposition = int(ways.entity_K[way]), int(ways.said_K[way])
+        entity, proposition = int(ways.entity_K[way]), int(ways.proposition_K[way])
         assert entity in data.proposition_entity_NE[[proposition], :].indices
         assert proposition in data.passage_proposition_PN[[bridge], :].indices
         assert data.passage_document_P[bridge] != data.passage_document_P[passage]
@@ -127,7 +127,7 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
 
 def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     _, whole = rows_of(isles, QUESTION)
-    monkeypatch.setattr(hop_ways, "SEARCHED", 1)
+    monkeypatch.setattr(hop_ways, "MAX_SEARCHED", 1)
     monkeypatch.setattr(hop_features, "POOL", 2)
     _, part = rows_of(isles, QUESTION)
     shared = isles.entity_proposition_EN[part.ways.entity_K, :].nonzero()[1]

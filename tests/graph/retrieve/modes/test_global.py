@@ -22,12 +22,12 @@ from graph.retrieve.modes.global_mode import (
     Anchors,
     Visit,
     candidate_communities,
-    choose_sides,
+    choose_communities,
     collect_anchors,
     greedy_cover,
     partition,
-    read_side,
     refine_queries,
+    view_community,
 )
 from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.retrieve import retrieve
@@ -196,17 +196,17 @@ def test_an_over_long_statement_does_not_end_the_reading(guilds: Index) -> None:
     cosines = np.array([0.1, 0.9, 0.8, 0.7, 0.2], np.float32)
     lengths = {1: 1_500, 2: 600, 3: 500, 4: 1, 0: 1}
     texts = {guilds.data.proposition_texts[row]: tokens for row, tokens in lengths.items()}
-    side, tokens = read_side(guilds, members, cosines, texts.__getitem__)
-    assert side.propositions.tolist() == [1, 3] and tokens == MAX_COMMUNITY_TOKENS == 2_000
+    community, tokens = view_community(guilds, members, cosines, texts.__getitem__)
+    assert community.propositions.tolist() == [1, 3] and tokens == MAX_COMMUNITY_TOKENS == 2_000
 
 
-def test_sides_cover_the_anchors_and_name_their_passages(guilds: Index) -> None:
+def test_chosen_communities_cover_the_anchors_and_name_their_passages(guilds: Index) -> None:
     anchors = [0, 10, 20, 30]
-    sides = choose_sides(guilds, query_of(guilds), anchors)
-    assert set(anchors) <= {int(row) for side in sides for row in side.propositions}
-    for side in sides:
-        linked = guilds.proposition_passage_NP[side.propositions, :].indices
-        assert set(side.passages.tolist()) == set(linked.tolist())
+    communities = choose_communities(guilds, query_of(guilds), anchors)
+    assert set(anchors) <= {int(row) for community in communities for row in community.propositions}
+    for community in communities:
+        linked = guilds.proposition_passage_NP[community.propositions, :].indices
+        assert set(community.passages.tolist()) == set(linked.tolist())
 
 
 def test_best_first_becomes_best_at_both_ends() -> None:
@@ -264,5 +264,5 @@ def test_an_index_without_propositions_still_answers(tmp_path: Path) -> None:
     build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
     index = open_index(tmp_path / "i", lambda spec: HashEncoder())
     rows: Ints = np.zeros(0, np.int64)
-    assert choose_sides(index, query_of(index), rows.tolist()) == []
+    assert choose_communities(index, query_of(index), rows.tolist()) == []
     assert len(retrieve(index, QUESTION, RetrieveSettings(mode="global")).passages) == 1

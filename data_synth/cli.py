@@ -103,6 +103,9 @@ def register_data(data: typer.Typer) -> None:
 
         if kind not in SETS:
             raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
+        if kind != READING and (config or settings):
+            found = f"data import {kind} with {'--config' if config else '--set'}"
+            raise UserError(found, f"settings for {READING} alone", "leave it out")
         if kind == FEEDBACK:
             show_feedback(file, out, as_json)
             return

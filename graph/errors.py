@@ -141,3 +141,12 @@ def secrets_in_environment() -> list[str]:
     """Values of variables such as HF_TOKEN and OPENAI_API_KEY, longest first."""
     secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= SHORTEST}
     return sorted(secrets, key=len, reverse=True)
+
+
+def first_line(problem: Exception) -> str:
+    """The first line of a library's message; its type if there is none.
+
+    >>> first_line(ValueError("no such file\\nsee the manual")), first_line(OSError())
+    ('no such file', 'OSError')
+    """
+    return next(iter(str(problem).splitlines()), "") or type(problem).__name__

@@ -101,17 +101,22 @@ def _question(
     split = "dev" if split == "val" else split
     if split not in SPLITS:
         raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
-    evidence = [item["quote"] if isinstance(item, Mapping) else item for item in row.get("evidence", ())]
-    for passage, number in row.get("supporting_sentences", ()):
-        evidence += sentences.get(passage, [])[number : number + 1]
+    try:
+        evidence = [item["quote"] if isinstance(item, Mapping) else item for item in row.get("evidence", ())]
+        for passage, number in row.get("supporting_sentences", ()):
+            evidence += sentences.get(passage, [])[number : number + 1]
+    except (KeyError, TypeError, ValueError):
+        found = f"{where}: evidence {row.get('evidence')!r:.80}, supporting sentences {row.get('supporting_sentences')!r:.80}"
+        raise UserError(found, 'texts or {"quote"}, and pairs of a passage and a number', "fix the row") from None
     answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
+    kind = row.get("kind") or row.get("type") or ""
     return ReadingQuestion(
         row["id"],
         row["question"].strip(),
-        answers if row.get("kind") != "unanswerable" else (),
+        answers if kind != "unanswerable" else (),
         gold,
         context,
         tuple(sentence.strip() for sentence in evidence),
-        row.get("kind") or row.get("type") or "",
+        kind,
         split,
     )

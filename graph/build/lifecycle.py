@@ -1,7 +1,8 @@
 """Operations on an existing index: delete, resume, retry, status, verify, repair, compact."""
 
+import os
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -182,7 +183,7 @@ def index_status(folder: Path | str) -> IndexStatus:
         identity=manifest.identity if manifest is not None else "",
         encoder=settings.encoder,
         rows=rows,
-        disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        disk_bytes=_disk_bytes(folder),
         documents_to_extract=waiting,
         quarantined=facts.quarantined,
         dropped=facts.dropped,
@@ -192,6 +193,16 @@ def index_status(folder: Path | str) -> IndexStatus:
         ann_recall=_ann_recall(manifest) if manifest is not None else {},
         unfinished="" if finished else f"{UNFINISHED}: modegraph resume {folder}",
     )
+
+
+def _disk_bytes(folder: Path) -> int:
+    """The bytes of the files below a folder, without those that a writer removes meanwhile."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(parent, name).stat().st_size
+    return total
 
 
 def _ann_recall(manifest: Manifest) -> dict[str, float]:

@@ -71,15 +71,18 @@ def list_command(as_json: AsJson = False) -> None:
 
 def path_command(name: Name) -> None:
     """Print the folder of a fetched model, after checking its files."""
-    from graph.models.catalogue import CATALOGUE, resolve
+    from graph.models.catalogue import ADAPTERS, CATALOGUE, resolve
 
-    print(resolve(_find(name).name, CATALOGUE))
+    print(ADAPTERS[name].folder if name in ADAPTERS else resolve(_find(name).name, CATALOGUE))
 
 
 def remove_command(name: Name) -> None:
     """Delete a fetched model from the cache."""
-    from graph.models.catalogue import remove
+    from graph.models.catalogue import ADAPTERS, CATALOGUE, remove
 
+    if name in ADAPTERS:
+        found = f"model {name!r}: an adapter of {ADAPTERS[name].base.name}, which comes with modegraph"
+        raise UserError(found, f"one of {', '.join(CATALOGUE)}", "name its base, or leave it")
     model = _find(name)
     print(f"{model.name}: removed" if remove(model) else f"{model.name}: not in the cache")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 from graph.models.catalogue import ENCODERS, resolve
 from graph.models.checkpoint import computes_in_bfloat16
 from graph.models.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
@@ -220,7 +220,7 @@ class SentenceEncoder:
         try:
             model = SentenceTransformer(str(self._folder), device="cuda" if torch.cuda.is_available() else "cpu")
         except (OSError, ValueError) as problem:
-            found = f"encoder {self._folder}: cannot be loaded ({str(problem).splitlines()[0]})"
+            found = f"encoder {self._folder}: cannot be loaded ({first_line(problem)})"
             raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
         return model.eval()
 
@@ -293,7 +293,7 @@ def _fetch(name: str, what: str = "encoder") -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
-        found = f"{what} {name!r}: not on disk, and not available from the hub ({str(problem).splitlines()[0]})"
+        found = f"{what} {name!r}: not on disk, and not available from the hub ({first_line(problem)})"
         raise UserError(
             found,
             "a folder, or a name on the hub",

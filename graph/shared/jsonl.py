@@ -37,11 +37,15 @@ def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
     """Write `rows` to a temporary file beside `file`, then rename it into place; returns the number of rows."""
     count = 0
     partial = file.with_name(file.name + ".partial")
-    with partial.open("w", encoding="utf-8") as out:
-        for row in rows:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
-            count += 1
-    partial.replace(file)
+    try:
+        with partial.open("w", encoding="utf-8") as out:
+            for row in rows:
+                out.write(json.dumps(row, ensure_ascii=False) + "\n")
+                count += 1
+        partial.replace(file)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     return count
 
 

@@ -4,7 +4,7 @@ import { collection, get, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
 import { setAcceptsFeedback } from "./shared/feedback.js";
 import { openBrowse, startBrowse } from "./look/browse.js";
-import { byId, count, el } from "./shared/dom.js";
+import { byId, count, decoded, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
 import { openDocuments, startDocuments } from "./look/documents.js";
 import { openGraph, startGraph } from "./look/graph.js";
@@ -76,14 +76,6 @@ function route() {
 function placeIn(source, span) {
   const [start, end] = span.split("-").map((each) => Number(each) || 0);
   return { source, start, end: end || 0 };
-}
-
-function decoded(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
 }
 
 async function start() {

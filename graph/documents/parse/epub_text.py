@@ -22,7 +22,7 @@ def read(data: bytes, file: str) -> ParsedFile:
     with open_archive(data, file) as archive:
         names = set(archive.namelist())
         container = _root_of(archive, file, names, CONTAINER)
-        package_path = next(each.get("full-path", "") for each in container.iter() if _is(each, "rootfile"))
+        package_path = next((each.get("full-path", "") for each in container.iter() if _is(each, "rootfile")), "")
         root = _root_of(archive, file, names, package_path)
         items = {each.get("id"): each for each in root.iter() if _is(each, "item")}
         spine = [

@@ -66,7 +66,11 @@ def check_programs(ocr: Ocr) -> None:
     for program in (RENDERER, TESSERACT):
         if shutil.which(program) is None:
             raise UserError(f"OCR: the program {program} is not installed", "", PACKAGES)
-    result = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LIST_SECONDS, check=False)
+    try:
+        result = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LIST_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        found = f"OCR: {TESSERACT} --list-langs did not end within {LIST_SECONDS} s"
+        raise UserError(found, "a list of languages", "try again when the machine is less busy") from None
     installed = result.stdout.decode("utf-8", "replace").splitlines()[1:]
     for language in ocr.languages.split("+"):
         if language not in installed:

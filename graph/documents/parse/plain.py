@@ -19,7 +19,7 @@ GAP = "\n\n"
 DELIMITERS = ",;\t|"
 """The cell separators of CSV files."""
 _SAMPLE_CHARS = 1 << 16
-_DELIMITER_LINE = re.compile(r"sep=(.)\r?\n")
+_DELIMITER_LINE = re.compile(r"sep=([^\"\r\n])\r?\n")
 """How spreadsheet programs declare the delimiter, on the first line."""
 _TIGHT = ("| ", "- ")
 """How table rows and list items begin: no empty line separates two of a kind."""

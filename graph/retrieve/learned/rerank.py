@@ -13,7 +13,7 @@ import numpy as np
 
 from graph.answer.context import of_passage
 from graph.answer.prompt import with_title
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 from graph.models.encoder import find_model
 from graph.shared.hub import quiet_loading
 from graph.types import Evidence, Floats, Scored
@@ -84,7 +84,7 @@ def _load(spec: str) -> Any:
     try:
         return CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError) as problem:
-        message = f"reranker {spec!r}: cannot be loaded ({str(problem).splitlines()[0]})"
+        message = f"reranker {spec!r}: cannot be loaded ({first_line(problem)})"
         raise UserError(message, "the folder of a sentence-transformers CrossEncoder", "name another") from None
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
+from unicodedata import category
 from urllib.parse import unquote
 
 import numpy as np
@@ -40,11 +41,11 @@ PARALLEL_UPLOADS = 2
 def source_problem(source: str) -> str:
     """Why a name cannot be a document's source, or "".
 
-    >>> source_problem("reports/2024.md"), source_problem("%2e%2e/passwd")
-    ('', 'source: a name must not lead out of its folder')
+    >>> source_problem("reports/2024.md"), source_problem("shot 9.41\u202fAM.png"), source_problem("%2e%2e/passwd")
+    ('', '', 'source: a name must not lead out of its folder')
     """
     plain = unquote(unquote(source)).replace("\\", "/")
-    if any(not character.isprintable() for character in plain):
+    if any(category(character)[0] == "C" or category(character) in ("Zl", "Zp") for character in plain):
         return "source: contains a control character"
     if plain.startswith(("/", "~")) or ".." in plain.split("/") or (len(plain) > 1 and plain[1] == ":"):
         return "source: a name must not lead out of its folder"

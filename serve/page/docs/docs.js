@@ -1,7 +1,7 @@
 // The page at /docs: every route of openapi.json by its tag, its request and responses, and a form to try it if that is safe.
 
 import { get, sentence } from "../shared/api.js";
-import { byId, count, el, withCode } from "../shared/dom.js";
+import { byId, count, decoded, el, withCode } from "../shared/dom.js";
 import { startKey } from "../shared/key.js";
 import { fields, kind, line } from "./schema.js";
 import { tryForm } from "./try.js";
@@ -79,7 +79,7 @@ function fieldsOrKind(schema, openapi) {
 }
 
 function openTarget() {
-  const target = byId(decodeURIComponent(location.hash.slice(1)));
+  const target = byId(decoded(location.hash.slice(1)));
   if (!(target instanceof HTMLDetailsElement)) return;
   target.open = true;
   target.scrollIntoView();

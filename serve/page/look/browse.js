@@ -70,8 +70,16 @@ async function documents() {
 
 async function entities() {
   const list = el("div", {});
-  const search = async () => list.replaceChildren(nodeList(await get("v1/graph/entities", { q: field.value, limit: PAGE })));
   let timer = 0;
+  const search = async () => {
+    const q = field.value;
+    try {
+      const found = await get("v1/graph/entities", { q, limit: PAGE });
+      if (q === field.value) list.replaceChildren(nodeList(found));
+    } catch (problem) {
+      list.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    }
+  };
   const field = el("input", { id: "entities-field", type: "search", spellcheck: "false", oninput: () => {
     clearTimeout(timer);
     timer = setTimeout(search, 150);

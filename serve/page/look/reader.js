@@ -3,6 +3,8 @@
 import { documentPath, get, sentence } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
 
+let latest = null;  // the request whose document is shown
+
 /** Open `source` at characters start to end; `marks` are the sentences there that are closest to a `statement` of an answer. */
 export async function openReader({ source, title, start, end, page, statement = "", marks = [] }) {
   const dialog = byId("reader");
@@ -12,13 +14,16 @@ export async function openReader({ source, title, start, end, page, statement = 
   byId("reader-marked").textContent = statement && marksNote(statement, marks);
   text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
   if (!dialog.open) dialog.showModal();
+  const request = (latest = Symbol(source));
   try {
     const found = await get(documentPath(source));
+    if (request !== latest) return;
     text.replaceChildren(...marked(found.passages, start, end, marks, found.metadata.page_starts));
     byId("reader-title").textContent = found.title || source;
     byId("reader-place").textContent = `${locationOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
   } catch (problem) {
+    if (request !== latest) return;
     text.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
   }
   text.focus({ preventScroll: true });

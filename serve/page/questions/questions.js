@@ -193,7 +193,7 @@ async function proposals() {
     const isOther = index !== found.index;
     index = found.index;
     if (isOther && offset) {
-      offset = 0;
+      offset = rows.length = 0;
       continue;
     }
     const fresh = found.questions.filter(({ id }) => !known.has(id)).slice(0, PROPOSED - rows.length);

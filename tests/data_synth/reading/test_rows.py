@@ -329,6 +329,8 @@ def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
         ({"id": "a", "question": "Who?", "gold_ids": ["moon"]}, "no passage 'moon'"),
         ({"id": "a", "question": "Who?", "answers": "Ida"}, "'answers' is 'Ida'"),
         ({"id": "a", "question": "Who?", "split": "late"}, "split 'late'"),
+        ({"id": "a", "question": "Who?", "evidence": [{"text": "It was Ida."}]}, "evidence [{'text'"),
+        ({"id": "a", "question": "Who?", "supporting_sentences": ["moon"]}, "supporting sentences ['moon']"),
     ],
 )
 def test_a_bad_set_is_named_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -337,3 +339,12 @@ def test_a_bad_set_is_named_with_its_line(row: dict[str, object], message: str, 
     with pytest.raises(UserError, match=r"questions\.jsonl line 1") as raised:
         read_set(folder)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["kind", "type"])
+def test_a_question_that_is_called_unanswerable_has_no_answers(key: str, tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", isles())
+    row = {"id": "a", "question": "Who?", "answers": ["Ida"], key: "unanswerable"}
+    (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    (question,) = read_set(folder).questions
+    assert question.answers == () and question.kind == "unanswerable"

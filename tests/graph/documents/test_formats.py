@@ -141,6 +141,7 @@ SOUND = [
         "| Stop | Fare |\n| Tarn, old | 7,5 |",
         {},
     ),
+    Sound("odd.csv", b'sep="\r\nStop,Fare\r\nTarn,7\r\n', "odd", 'sep="\n\n| Stop | Fare |\n| Tarn | 7 |', {}),
     Sound(
         "messy.CSV",
         b'Fares of 2026\n\nStop ; Fare; Since;;\nQuill;"3,5 ""new""";1911;;\n;;;;\nTarn;7\n5" pipe;1,0;2,0;3,0\n',

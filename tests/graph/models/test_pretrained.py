@@ -20,6 +20,7 @@ from graph.models.catalogue import (
     resolve,
     write_record,
 )
+from graph.models.cli import path_command, remove_command
 from graph.models.fetch import fetch
 from graph.shared.ids import checksum
 from serve.engines import open_model
@@ -120,3 +121,10 @@ def test_the_model_replies_as_expected_through_the_engine() -> None:
     request = CompletionRequest((Message("user", SMOLLM2.question),), max_tokens=12)
     assert model.complete([request])[0].text == "The chemical symbol for water is H2O."
     assert (Path(resolve("smollm2")) / RECORD).is_file()
+
+
+def test_the_commands_keep_an_adapter_apart_from_its_base(capsys: pytest.CaptureFixture[str]) -> None:
+    path_command("reader")
+    assert Path(capsys.readouterr().out.strip()) == catalogue.ADAPTERS["reader"].folder
+    with pytest.raises(UserError, match=r"'reader': an adapter of qwen2\.5-coder-0\.5b, which comes with modegraph"):
+        remove_command("reader")

@@ -191,7 +191,7 @@ def test_wrong_sets_and_rows_are_reported(tmp_path: Path) -> None:
         run("import", "squad", file, "--out", tmp_path / "o")
     with pytest.raises(UserError, match="line 1: KeyError 'context'"):
         run("import", "pubmedqa", file, "--out", tmp_path / "o")
-    with pytest.raises(UserError, match="data import pubmedqa with --set. Expected settings for reading alone"):
+    with pytest.raises(UserError, match=r"data import pubmedqa with --set\. Expected settings for reading alone"):
         run("import", "pubmedqa", file, "--out", tmp_path / "o", "--set", "distractors=2")
 
 

@@ -30,7 +30,8 @@ from torch import Tensor
 from transformers import set_seed
 
 from data_synth.rows import ResponseRow
-from graph.models.checkpoint import is_adapter
+from graph.errors import UserError
+from graph.models.checkpoint import RUN_RECORD, is_adapter
 from graph.shared.console import track
 from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.packing import choose_layout
@@ -108,6 +109,9 @@ def usable_rows(file: Path, count: int) -> list[ResponseRow]:
 def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dict[str, float]]:
     """The rows of the table."""
     set_seed(seed)
+    if (Path(model_name) / RUN_RECORD).is_file() and not is_adapter(model_name):
+        found = f"{model_name}: a run that trained all weights"
+        raise UserError(found, "an adapter, whose base is the reference", "train it with lora.rank=16")
     model = load_model(model_name, "float32", trainable=True)
     if not is_adapter(model_name):
         model = get_peft_model(model, lora_config(LoraSettings(rank=16, alpha=32)))

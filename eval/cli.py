@@ -16,6 +16,7 @@ from graph.shared.cli_app import ASKING, EVALUATION, INPUT, LIMITS, MODEL, OUTPU
 from graph.shared.cli_options import (
     AsJson,
     ContextSizes,
+    Conversations,
     Data,
     Limit,
     MaxAnswerTokens,
@@ -213,10 +214,7 @@ def check(
             help="Name of the base model on the server, if the server does not say which one the adapter belongs to.",
         ),
     ] = "",
-    conversations: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, rich_help_panel=INPUT, help="Conversations of the run's dev rows to compare."),
-    ] = 16,
+    conversations: Conversations = None,
     tolerance: Annotated[
         float,
         typer.Option(
@@ -246,11 +244,13 @@ def check(
     """
     from dataclasses import asdict
 
-    from eval.server_parity.check import check_server, open_target, parity_text
+    from eval.server_parity.check import BATCHES, check_server, open_target, parity_text
     from eval.server_parity.faults import Tolerance
 
     with open_target(server) as (name, running):
-        report = check_server(running, name, run, base_name, conversations, Tolerance(tolerance, token_tolerance))
+        report = check_server(
+            running, name, run, base_name, conversations or max(BATCHES), Tolerance(tolerance, token_tolerance)
+        )
     print_json(asdict(report)) if as_json else print(parity_text(report))
     if report.faults:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ import typer
 
 from graph.errors import UserError
 from graph.shared.cli_app import INPUT, MODEL, OUTPUT, TRAINING, Command, Group, command
-from graph.shared.cli_options import AsJson, Config, Data, Out, RunFolder, Set, SomeDataFolders, SomeOut
+from graph.shared.cli_options import AsJson, Config, Conversations, Data, Out, RunFolder, Set, SomeDataFolders, SomeOut
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
@@ -192,15 +192,7 @@ def export(
             help="Write a GGUF file of this type (f16, bf16 or q8_0) and an Ollama Modelfile; with --adapter-only the adapter's own GGUF file.",
         ),
     ] = "",
-    conversations: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=INPUT,
-            help="With --gguf: dev conversations on which llama.cpp's replies are compared with the run's. 20 by default.",
-        ),
-    ] = None,
+    conversations: Conversations = None,
     hub_base: Annotated[
         str,
         typer.Option(

@@ -274,6 +274,15 @@ AsJson = Annotated[
 Limit = Annotated[
     int | None, typer.Option(metavar="N", min=1, rich_help_panel=LIMITS, help="Use at most this many questions.")
 ]
+Conversations = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=LIMITS,
+        help="Conversations of the run's dev rows to compare; 20 by default (`train export --gguf`), 16 (`serve check`).",
+    ),
+]
 MaxContextTokens = Annotated[
     int | None,
     typer.Option(

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from graph.answer import template
 from graph.errors import UserError
 from graph.models import openvino_ir
-from graph.models.catalogue import MODELS, SMOLLM2, folder_of, is_fetched
+from graph.models.catalogue import MODELS, SMOLLM2, PretrainedModel, folder_of, is_fetched
 from graph.models.light_tokenizer import LightTokenizer, read_light_tokenizer
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
@@ -45,13 +45,11 @@ def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: OpenVi
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
 
 
-@pytest.mark.parametrize("name", ["smollm2", "qwen2.5-coder-0.5b"])
-def test_the_light_tokenizer_reads_as_transformers_own_does(name: str) -> None:
+@pytest.mark.parametrize("model", filter(is_fetched, MODELS.values()), ids=lambda model: model.name)
+def test_the_light_tokenizer_reads_as_transformers_own_does(model: PretrainedModel) -> None:
     """The same ids for text of several scripts, special tokens, and whole chats; the same text back."""
-    if not is_fetched(MODELS[name]):
-        pytest.skip(f"{name} is not fetched: modegraph models get {name}")
-    folder = folder_of(MODELS[name])
-    light, own = read_light_tokenizer(folder, name), AutoTokenizer.from_pretrained(folder)
+    folder = folder_of(model)
+    light, own = read_light_tokenizer(folder, model.name), AutoTokenizer.from_pretrained(folder)
     assert isinstance(light, LightTokenizer)
     texts = ["It's  a\n\ntest, b’s", "<|im_end|> <think>", "東京 😀 naïve", "x = [1, 2]\tfor", ""]
     for text in texts:

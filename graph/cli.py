@@ -358,6 +358,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.build.lifecycle import delete_documents
         from graph.models.encoder import open_encoder
 
+        sources = list(dict.fromkeys(sources))
         remaining = len(delete_documents(index, sources, open_encoder, open_model).document_sources)
         if as_json:
             print_json({"index": str(index), "deleted": sources, "documents": remaining})

@@ -125,7 +125,8 @@ def open_openvino(target: str) -> OpenVinoModel:
             ) from None
         tokenizer = tokenizer_future.result()
     config = _config_of(source, spec)
-    stop_ids = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _stop_ids(source)
+    own_end = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
+    stop_ids = frozenset(pipeline.get_config().stop_token_ids) | own_end | _stop_ids(source)
     name = f"{source.resolve().name}.{model_name(str(folder / OPENVINO_MODEL.replace('.xml', '.bin')))}"
     model = OpenVinoModel(name, pipeline, tokenizer, config, stop_ids)
     model.form = answer_form(path)
@@ -146,8 +147,8 @@ def _config_of(folder: Path, spec: str) -> dict[str, Any]:
 def _stop_ids(folder: Path) -> set[int]:
     """The stop token ids of the model's generation config."""
     file = folder / "generation_config.json"
-    configured = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id", []) if file.is_file() else []
-    return set(configured if isinstance(configured, list) else [configured])
+    configured = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") if file.is_file() else None
+    return {configured} if isinstance(configured, int) else set(configured or ())
 
 
 def _seed(request: CompletionRequest) -> int:

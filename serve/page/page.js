@@ -14,6 +14,7 @@ import { CHANGED, setAcceptsDocuments, startUploads } from "./look/upload.js";
 import { openQuestions } from "./questions/questions.js";
 import { startHistory } from "./talks/history.js";
 
+const RETRY_MS = 5000;
 const VIEWS = ["ask", "documents", "browse", "graph", "questions", "runs"];
 let conversation = null;
 
@@ -41,6 +42,7 @@ async function chooseCollection() {
   return true;
 }
 
+/** Show what the server holds and allow what it accepts; while its model does not answer, again after RETRY_MS. */
 async function showStatus() {
   try {
     const ready = await get("ready");
@@ -50,7 +52,9 @@ async function showStatus() {
     const size = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
     byId("status").textContent = ready.models.length ? size : `${size}, no model`;
   } catch (problem) {
-    byId("status").textContent = problem.status === 503 && problem.code !== "stopping" ? "The model does not answer; search works" : sentence(problem);
+    const isLoading = problem.status === 503 && problem.code !== "stopping";
+    byId("status").textContent = isLoading ? "The model does not answer; search works" : sentence(problem);
+    if (isLoading) setTimeout(showStatus, RETRY_MS);
   }
 }
 

@@ -57,6 +57,19 @@ def test_content_that_loads_late_does_not_take_the_focus(server: Running, visit:
     assert page.evaluate("document.activeElement.hash") == "#browse"
 
 
+def test_a_model_that_answers_later_is_noticed(server: Running, visit: Visits) -> None:
+    session = visit(server)
+    page = session.page
+    page.clock.install()
+    page.route("**/ready", lambda route: route.fulfill(status=503, json={"error": {"message": "no model yet"}}))
+    page.reload()
+    page.wait_for_selector("#status:has-text('The model does not answer; search works')")
+    page.unroute("**/ready")
+    page.clock.run_for(6_000)
+    page.wait_for_selector("#status:has-text('passages')")
+    session.problems.clear()  # Chromium logs the expected 503.
+
+
 def test_the_start_page_shows_the_collection_and_its_questions_work(filling: Running, visit: Visits) -> None:
     page = visit(filling).page
     page.wait_for_selector(".suggestion")

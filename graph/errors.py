@@ -149,4 +149,4 @@ def first_line(problem: Exception) -> str:
     >>> first_line(ValueError("no such file\\nsee the manual")), first_line(OSError())
     ('no such file', 'OSError')
     """
-    return next(iter(str(problem).splitlines()), "") or type(problem).__name__
+    return next(iter(str(problem).strip().splitlines()), "") or type(problem).__name__

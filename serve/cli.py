@@ -109,8 +109,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
 
         support_verifier = verifier_for(unsupported, verifier)
         language_model = cast("LanguageModel | None", opening)
-        opened_index = open_index(index)
-        evidence = retrieve(opened_index, question, settings, language_model)
+        evidence = retrieve(open_index(index), question, settings, language_model)
         if trace is not None:
             write_json(trace, {"settings": settings.model_dump(), "evidence": asdict(evidence)})
         stopped = evidence.trace.stopped
@@ -123,12 +122,17 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         print_json(result) if as_json else print(text)
         if explain and not as_json:
             print(f"\n{show_paths(evidence)}")
-        sys.stdout.flush()
-        if opening is not None:
-            opening.wait()  # The process cannot end before the model is open, and a wrong name is an error even if no call was made.
-        if stopped:
-            say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
-            raise typer.Exit(1)
+        end_ask(opening, stopped)
+
+
+def end_ask(opening: BackgroundModel | None, stopped: str) -> None:
+    """Wait for a model that is still being opened: a wrong name is an error even if no call was made. Exit with 1 if the retrieval stopped."""
+    sys.stdout.flush()
+    if opening is not None:
+        opening.wait()
+    if stopped:
+        say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
+        raise typer.Exit(1)
 
 
 class BackgroundModel:

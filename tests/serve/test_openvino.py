@@ -85,6 +85,11 @@ def test_a_schema_binds_and_a_seed_repeats(model: OpenVinoModel) -> None:
     assert texts[0] == texts[1] and len(set(texts)) > 1
 
 
+def test_a_negative_top_k_is_no_limit(model: OpenVinoModel) -> None:
+    request = ask("Name a town.", 8, 1.5, seed=2)
+    assert model.stream(request, lambda ids: False, Sampling(top_k=-1)) == model.complete([request])[0]
+
+
 def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> None:
     lengths: list[int] = []
 

@@ -104,6 +104,8 @@ def test_the_command_line(tmp_path: Path) -> None:
         read_spec("/nowhere/model", {}, sys.executable, ())
     with pytest.raises(UserError, match="no such program"):
         read_spec("o/m", {}, "/nowhere/python", ())
+    with pytest.raises(UserError, match="513"):
+        read_spec("o/m", {"large": adapter(tmp_path / "large", r=513)}, sys.executable, ())
     with pytest.raises(UserError, match="another name"):
         read_spec(str(tmp_path / "model"), {"model": adapters["sft"]}, sys.executable, ())
 

@@ -30,9 +30,7 @@ def pages() -> dict[str, str]:
     texts = {}
     for panel, name in FILES.items():
         parts = [section(*entry, with_settings) for entry in sorted(in_panel(tree, panel), key=itemgetter(0))]
-        about = (
-            "Every command has `--help`, and exits with 0 (done), 1 (something was lost or damaged) or 2 (bad input)."
-        )
+        about = "Every command has `--help`, and exits with 0 (done), 1 (done in part, or a check found a fault) or 2 (bad input)."
         texts[f"reference/cli/{name}.md"] = page(TITLES[panel], about, *parts)
     return texts
 

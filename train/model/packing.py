@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils.rnn import pad_sequence
 
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 from graph.shared.console import say
 from train.model.attention import SHARED_PREFIX, GroupSpan, group_span, on_device, use_shared_prefix_attention
 from train.model.logps import (
@@ -257,7 +257,7 @@ def _trial(model: Any) -> str:
     try:
         plain, packed = plain_logps(model, TRIAL_GROUPS), packed_logps(model, pack_rows(TRIAL_GROUPS, 12))
     except (TypeError, ValueError, RuntimeError, IndexError) as problem:
-        return f"a trial of it failed ({type(problem).__name__}: {str(problem).strip().splitlines()[0]})"
+        return f"a trial of it failed ({type(problem).__name__}: {first_line(problem)})"
     finally:
         model.train(training)
     gap = gap_beyond_rounding(model, plain, packed)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 from train.model.logps import unwrapped
 from train.model.packing import TRIAL_GROUPS, TokenizedGroup, gap_beyond_rounding, plain_logps
 
@@ -48,8 +48,7 @@ def _trial_of(model: Any) -> Iterator[None]:
     try:
         yield
     except ERRORS as problem:
-        reason = (str(problem).strip() or "no reason given").splitlines()[0]
-        raise _refusal(model, f"a trial of it failed: {type(problem).__name__}: {reason}") from None
+        raise _refusal(model, f"a trial of it failed: {type(problem).__name__}: {first_line(problem)}") from None
     finally:
         model.train(training)
 

@@ -16,7 +16,7 @@ export const setAcceptsFeedback = (accepts) => {
 /** Whether the server accepts feedback. */
 export const acceptsFeedback = () => accepted;
 
-/** Send an entry; returns whether it was sent. Asks for consent first, if the reader was not asked yet. */
+/** Send an entry; returns whether it was sent. Requests consent first, unless the reader has already answered that. */
 export async function sendFeedback(entry) {
   const reader = readerOf() ?? (await askConsent());
   if (!reader) return false;

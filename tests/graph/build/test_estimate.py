@@ -41,6 +41,13 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, settings, encoder).not_counted
 
 
+def test_a_document_with_a_nul_character_is_unchanged_once_it_is_indexed(tmp_path: Path) -> None:
+    documents = [Document("nul", "Nul", "Tarn has\0 400 people.")]
+    build_index(tmp_path / "i", documents, RULES, encoder)
+    plan = plan_build(tmp_path / "i", documents, RULES, encoder)
+    assert (plan.changed, plan.unchanged, plan.passages) == (0, 1, 0)
+
+
 def test_planned_calls_are_those_of_the_run_and_their_tokens_give_the_cost(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", max_passage_tokens=30)

@@ -28,7 +28,6 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
 from tests.graph.same import assert_same_index
-from tests.places import ROOT
 
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20, min_similarity=0.2)
 EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was built by the Marlow Yard. Tarn is far.")
@@ -143,9 +142,8 @@ def test_compact_gives_back_space_and_changes_nothing(index: Path) -> None:
 
 
 WRITER = """
-import sys, time
+import time
 from pathlib import Path
-sys.path.insert(0, {root!r})
 from graph.build.build import build_index
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
@@ -165,8 +163,7 @@ def test_a_build_killed_at_any_moment_resumes_to_the_same_index(tmp_path: Path, 
     whole = load_arrays(tmp_path / "whole", IndexData)
     folder, started = tmp_path / "killed", tmp_path / "started"
     place(folder)
-    writer = WRITER.format(root=str(ROOT), folder=str(folder), started=str(started))
-    ended = False
+    writer = WRITER.format(folder=str(folder), started=str(started))
     for attempt in range(7):
         started.unlink(missing_ok=True)
         child = subprocess.Popen([sys.executable, "-P", "-c", writer])
@@ -175,8 +172,7 @@ def test_a_build_killed_at_any_moment_resumes_to_the_same_index(tmp_path: Path, 
         time.sleep(0.05 * attempt)
         if child.poll() is None:
             os.kill(child.pid, signal.SIGKILL)
-        ended = child.wait() == 0 or ended
-        if ended:
+        if child.wait() == 0:
             break
     build_index(folder, ISLES, SETTINGS, encoder)
     assert_same_index(whole, load_arrays(folder, IndexData))

@@ -29,7 +29,6 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
-from tests.places import ROOT
 
 SETTINGS = IndexSettings(min_similarity=0.1)
 LEASES = "modegraph_index.leases"
@@ -132,7 +131,6 @@ def test_a_writer_that_stops_in_the_middle_of_a_transaction_is_cut_off(
 WRITER = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, {root!r})
 import graph.postgres.turn
 graph.postgres.turn.LEASE_S = 1.0
 from graph.build.build import build_index
@@ -170,7 +168,7 @@ except UserError as problem:
 def asleep(folder: Path, at: str, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A writer that is stopped while it encodes or just before it publishes; it continues when the block ends."""
     here, go_on = tmp_path / "here", tmp_path / "go-on"
-    command = [sys.executable, "-P", "-c", WRITER.format(root=str(ROOT)), str(folder), at, str(here), str(go_on)]
+    command = [sys.executable, "-P", "-c", WRITER, str(folder), at, str(here), str(go_on)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     wait_for(lambda: here.exists() or writer.poll() is not None)
     writer.send_signal(signal.SIGSTOP)

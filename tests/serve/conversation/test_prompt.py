@@ -46,8 +46,7 @@ def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
         fitted, max_tokens = fit_prompt(whole, model_of(window), answer)
     except UserError:
         alone = [words_of(whole.with_less(0, ranked)) for ranked in ([each] for each in whole.ranked)]
-        turn = min([0, *(words_of(whole.with_less(1, ())) for _ in turns[:1])])
-        assert min(alone, default=words_of(whole.with_less(0, ()))) + turn > limit or turns
+        assert min(alone, default=words_of(whole.with_less(0, ()))) > limit, "turns give way to a passage"
         return
     assert words_of(fitted) <= limit and 1 <= max_tokens <= answer and words_of(fitted) + max_tokens <= window
     assert fitted.exchanges == whole.exchanges[len(turns) - len(fitted.exchanges) :]
@@ -68,6 +67,12 @@ def test_turns_take_a_quarter_of_a_small_window_and_more_of_a_large_one() -> Non
         prompt, max_tokens = fit_prompt(whole, model_of(window), 10)
         assert ((len(prompt.exchanges), len(prompt.ranked), prompt.left_out), max_tokens) == (expected, 10)
     assert fit_prompt(whole, model_of(700), 10)[0] == whole == fit_prompt(whole, model_of(None), 10)[0]
+
+
+def test_turns_give_way_to_a_passage_that_fits_alone() -> None:
+    for words, turns in ((400, 1), (520, 0)):
+        fitted, _ = fit_prompt(prompt_of([words], [40]), model_of(600), 10)
+        assert (len(fitted.exchanges), len(fitted.ranked)) == (turns, 1)
 
 
 def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:

@@ -139,11 +139,12 @@ def test_documents_are_resources(running: Running, mode: str) -> None:
     with_client(running, mode, session)
 
 
-def test_resources_come_in_pages(tmp_path: Path) -> None:
+def test_resources_come_in_whole_pages_across_collections(tmp_path: Path) -> None:
     from graph.types import Document
 
     documents = [Document(f"n/{number:03}", "", f"Note {number} is short.") for number in range(205)]
-    build_index(tmp_path / "notes", documents, SETTINGS, lambda spec: HashEncoder())
+    for name, part in (("a", documents[:130]), ("b", documents[130:])):
+        build_index(tmp_path / name, part, SETTINGS, lambda spec: HashEncoder())
 
     async def pages(client: Client) -> list[list[str]]:
         found, cursor = [], None
@@ -154,7 +155,7 @@ def test_resources_come_in_pages(tmp_path: Path) -> None:
             if cursor is None:
                 return found
 
-    with serving([tmp_path / "notes", tmp_path / "notes"][:1], None) as running:
+    with serving([tmp_path / "a", tmp_path / "b"], None) as running:
         found = with_client(running, "2026-07-28", pages)
     assert [len(each) for each in found] == [100, 100, 5]
     assert [name for page in found for name in page] == [document.source for document in documents]

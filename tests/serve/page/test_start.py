@@ -67,6 +67,7 @@ def test_a_model_that_answers_later_is_noticed(server: Running, visit: Visits) -
     page.unroute("**/ready")
     page.clock.run_for(6_000)
     page.wait_for_selector("#status:has-text('passages')")
+    assert page.inner_text("#status") == "6 documents, 6 passages"
     session.problems.clear()  # Chromium logs the expected 503.
 
 

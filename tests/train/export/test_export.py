@@ -308,6 +308,7 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
         (["--merge", "--adapter-only"], "--merge and --adapter-only. Expected one of"),
         (["--gguf", "q4"], "--gguf q4. Expected one of f16, bf16, q8_0"),
         (["--gguf", "f16", "--adapter-only", "--hub-base", "o/n"], "--hub-base o/n with --gguf"),
+        (["--merge", "--conversations", "4"], "--conversations 4 without --gguf"),
         (["--merge", "--hub-base", "o/n"], "--hub-base only with --adapter-only"),
         (["--adapter-only", "--hub-base", "../models/base"], "not a name on the hub"),
         (["--merge", "--push", "just-a-name"], "not a name on the hub"),

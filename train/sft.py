@@ -1,12 +1,13 @@
 """Supervised fine-tuning on the answers of conversations: teaches reading and the answer form, and provides the reference of preference training.
 
 Rows may have any of the formats of train/run/conversations.py. Adjacent rows over the same passages are one group, whose common prompt is
-computed once (train/model/packing.py). The loss is the mean of −log π over the answer tokens of a batch, end tokens included."""
+computed once (train/model/packing.py). The loss is the mean of −log π over the answer tokens of a batch, end tokens included, unless refusals
+are anchored (train/refusals.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
@@ -19,10 +20,12 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.score import score_reading
+from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from train.model.load import device, load_tokenizer
-from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_rows
+from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_row, tokenize_rows
 from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
+from train.refusals import anchor_refusals, with_refusals
 from train.run.conversations import Conversation, read_conversations
 from train.run.loop import (
     SingleCastMixin,
@@ -42,11 +45,12 @@ MEASURED_TOKENS = 4096
 
 @dataclass(frozen=True)
 class SftData:
-    """The training groups of a run, the groups of its dev loss, and the dev conversations to answer."""
+    """The training groups of a run, the groups of its dev loss, the dev conversations to answer, and with anchored refusals a refusal's tokens."""
 
     train: list[TokenizedGroup]
     dev: list[TokenizedGroup]
     dev_rows: list[Conversation]
+    refusal: tuple[int, ...] = ()
 
 
 def train_sft(settings: SftSettings) -> RunRecord:
@@ -74,7 +78,12 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
         return share_prefixes(tokenized, [row.context for row in rows], max_tokens)
 
     dev_groups = spread(groups(dev, dev_file), settings.eval_rows)
-    return SftData(groups(train, folder / "train.jsonl"), dev_groups, spread(dev, settings.eval_rows))
+    data = SftData(groups(train, folder / "train.jsonl"), dev_groups, spread(dev, settings.eval_rows))
+    if not settings.anchor_refusals:
+        return data
+    row = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND)
+    refusal = row.ids[row.prompt_tokens :]
+    return replace(data, train=[with_refusals(group, refusal[0]) for group in data.train], refusal=refusal)
 
 
 def spread(rows: Sequence[Any], count: int) -> list[Any]:
@@ -131,29 +140,37 @@ def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
     return TokenizedGroup(rows[0].ids[:shared], responses, tuple(row.prompt_tokens - shared for row in rows))
 
 
+LossOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
+"""A model and groups to their summed loss."""
+
+
 class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """transformers' Trainer over groups; its dev figures are the exact loss and those of `measure`, from answers to dev rows."""
+    """transformers' Trainer over groups; its dev figures are the exact mean of −log π and those of `measure`, from answers to dev rows."""
 
     def __init__(
-        self, logps_of: LogpsOf, measure: Callable[[Any], Mapping[str, float]] | None, **arguments: Any
+        self,
+        logps_of: LogpsOf,
+        loss_of: LossOf,
+        measure: Callable[[Any], Mapping[str, float]] | None,
+        **arguments: Any,
     ) -> None:
         super().__init__(data_collator=list, **arguments)
         self.model_accepts_loss_kwargs = False
-        self.logps_of, self.measure = logps_of, measure
+        self.logps_of, self.loss_of, self.measure = logps_of, loss_of, measure
         self._dev_losses: list[tuple[float, int]] = []
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The mean of −log π over a batch's answer tokens."""
+        """The loss of a batch per scored token."""
         del num_items_in_batch
-        loss = -self.logps_of(model, inputs).sum() / answer_tokens(inputs)
+        loss = self.loss_of(model, inputs) / answer_tokens(inputs)
         return (loss, {}) if return_outputs else loss
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
         """The loss of one batch of dev groups; there are no logits to gather."""
         with torch.no_grad():
-            loss = self.compute_loss(model, inputs)
+            loss = -self.logps_of(model, inputs).sum() / answer_tokens(inputs)
         losses = [(float(loss) * answer_tokens(inputs), answer_tokens(inputs))]
         self._dev_losses += self.accelerator.gather_for_metrics(losses, use_gather_object=True)
         return loss, None, None
@@ -190,8 +207,10 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
     model.to(device())
     is_measured = settings.eval_steps is not None
     arguments = trainer_arguments(settings, folder) | (best_checkpoint_arguments(settings) if is_measured else {})
+    logps_of = choose_layout(model, max(longest), None)
     trainer = SftTrainer(
-        choose_layout(model, max(longest), None),
+        logps_of,
+        loss_of(settings, data, model, logps_of),
         (lambda model: reading_figures(model, tokenizer, data.dev_rows)) if is_measured else None,
         model=model,
         args=TrainingArguments(**arguments, remove_unused_columns=False),
@@ -202,6 +221,13 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
     if settings.patience is not None:
         trainer.add_callback(EarlyStoppingCallback(settings.patience))
     return trainer
+
+
+def loss_of(settings: SftSettings, data: SftData, model: Any, logps_of: LogpsOf) -> LossOf:
+    """The training loss: −log π of the answers, or with refusals anchored at the model as it is now."""
+    if settings.anchor_refusals:
+        return anchor_refusals(model, data.train, data.refusal, logps_of)
+    return lambda model, groups: -logps_of(model, groups).sum()
 
 
 def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from train.reward import reward_trainer
 from train.run.data import Splits, check_lengths, read_splits, tokenized_pairs
 from train.run.loop import TrainingInputs, load_start
 from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
-from train.sft import SftData, read_sft_data, sft_trainer
+from train.sft import read_sft_data, sft_trainer
 
 PlannedStage = Literal["sft", "ms", "dpo", "reward"]
 SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
@@ -123,9 +123,11 @@ def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
         assert isinstance(some_settings, SftSettings)
-        return sft_trainer(some_settings, SftData([data.train[row] for row in rows], [], []), tokenizer, folder)
+        part = replace(data, train=[data.train[row] for row in rows], dev=[], dev_rows=[])
+        return sft_trainer(some_settings, part, tokenizer, folder)
 
-    return Job(data.train, data.dev, trainer_of, packs=True, max_stored_logits=HEAD_CHUNK_TOKENS)
+    forwards = int(settings.anchor_refusals)
+    return Job(data.train, data.dev, trainer_of, True, reference_forwards=forwards, max_stored_logits=HEAD_CHUNK_TOKENS)
 
 
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:

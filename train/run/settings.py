@@ -117,6 +117,10 @@ class SftSettings(TrainSettings):
         ge=8,
         description="most tokens of rows that are computed together after their common beginning; null: max_length_tokens",
     )
+    anchor_refusals: bool = Field(
+        False,
+        description="learn when to answer “not in the documents” as a correction of the initial model, so that the share of such rows does not set how often the model refuses",
+    )
     eval_steps: int | None = Field(
         default=None,
         ge=1,

@@ -1,0 +1,137 @@
+"""Refusals anchored at the initial model: rows teach what to answer, and when to refuse only as far as their prompts tell.
+
+In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it can tell when it should
+(docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal), without the first token of a
+refusal. Whether to refuse is learned as a correction: with m the log-odds of that token after the prompt, and m_0 those of the initial model,
+the loss is the logistic loss of ±(m − m_0), both kinds of rows weighted to equal sums. If prompts do not tell the kinds apart, it is least at
+m = m_0, whatever their shares. (A logistic regression with an offset; m − m_0 is DPO's log-ratio of one token, up to that of its complement.)
+
+Legend: R rows of some groups, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from graph.errors import UserError
+from train.model.logps import unwrapped
+from train.model.packing import LogpsOf, TokenizedGroup
+
+CERTAIN = -1e-6
+"""The largest log-probability of a refusal: closer to 0, float32 rounds 1 − p to 0."""
+
+
+def with_refusals(group: TokenizedGroup, token: int) -> TokenizedGroup:
+    """A group with one more response per row: after the row's prompt, the first token of a refusal.
+
+    >>> with_refusals(TokenizedGroup((1, 2), ((3, 8, 9), (4, 9)), (1, 1)), 7).responses
+    ((3, 8, 9), (4, 9), (3, 7), (4, 7))
+    """
+    refusals = tuple(
+        (*response[:context], token) for response, context in zip(group.responses, group.context_tokens, strict=True)
+    )
+    return TokenizedGroup(group.prompt, group.responses + refusals, group.context_tokens * 2)
+
+
+def signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> Tensor:
+    """1 for a row that refuses, −1 for another, 0 for one that only begins like a refusal: float32[R]. The groups are those of `with_refusals`."""
+    found = []
+    for group in groups:
+        rows = len(group.responses) // 2
+        for response, context in zip(group.responses[:rows], group.context_tokens, strict=False):
+            completion = response[context:]
+            begins_alike = completion[0] == refusal[0]
+            found.append(float(completion == tuple(refusal)) if begins_alike else -1.0)
+    return torch.tensor(found)
+
+
+def log_complement(logps_R: Tensor) -> Tensor:
+    """log(1 − p) from log p.
+
+    >>> log_complement(torch.tensor([0.25]).log()).exp()
+    tensor([0.7500])
+    """
+    return torch.log(-torch.expm1(logps_R.clamp(max=CERTAIN)))
+
+
+def log_odds(logps_R: Tensor) -> Tensor:
+    """log p − log(1 − p) from log p."""
+    return logps_R - log_complement(logps_R)
+
+
+@dataclass(frozen=True)
+class AnchoredRefusals:
+    """The loss: the layout, the tokens of a refusal, the initial values of the trained weights, and the weights of rows that refuse and of others.
+
+    A row's weight is 0 if there are none of its kind; the log-odds are then pulled to both sides alike, and stay.
+    """
+
+    logps_of: LogpsOf
+    refusal: tuple[int, ...]
+    initial: Mapping[str, Tensor]
+    refusal_weight: float
+    answer_weight: float
+
+    def __call__(self, model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
+        """The summed loss of the rows of some groups: a scalar."""
+        with torch.no_grad(), at_weights(model, self.initial):
+            _, initial_R = answers_and_refusals(self.logps_of(model, groups), groups)
+        answers_R, refusals_R = answers_and_refusals(self.logps_of(model, groups), groups)
+        signs_R = signs(groups, self.refusal).to(answers_R)
+        first_R = torch.where(signs_R > 0, refusals_R, torch.where(signs_R < 0, log_complement(refusals_R), 0.0))
+        moved_R = log_odds(refusals_R) - log_odds(initial_R)
+        return (first_R - answers_R).sum() + self.correction(moved_R, signs_R).sum()
+
+    def correction(self, moved_R: Tensor, signs_R: Tensor) -> Tensor:
+        """The weighted logistic losses of how far the log-odds of refusing moved: float32[R]."""
+        if not self.refusal_weight or not self.answer_weight:
+            return signs_R.abs() * (softplus(moved_R) + softplus(-moved_R)) / 2
+        weight_R = torch.where(signs_R > 0, self.refusal_weight, self.answer_weight) * signs_R.abs()
+        return weight_R * softplus(-signs_R * moved_R)
+
+
+def answers_and_refusals(logps: Tensor, groups: Sequence[TokenizedGroup]) -> tuple[Tensor, Tensor]:
+    """The log-probabilities of groups of `with_refusals` as those of answers and of refusals: float32[R] each."""
+    halves = [part.chunk(2) for part in logps.split([len(group.responses) for group in groups])]
+    answers, refusals = zip(*halves, strict=True)
+    return torch.cat(answers), torch.cat(refusals)
+
+
+def trained_weights(model: Any) -> dict[str, Tensor]:
+    """Copies of the weights that training changes, by name."""
+    return {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+@contextmanager
+def at_weights(model: Any, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within the block, `model` has these weights instead of its own, and no dropout; UserError if its own are sharded."""
+    training = model.training
+    own = {name: weight for name, weight in unwrapped(model).named_parameters() if name in weights}
+    if [weight.shape for weight in own.values()] != [weight.shape for weight in weights.values()]:
+        raise UserError("anchor_refusals: weights sharded among processes", "whole weights", "launch without sharding")
+    current = {name: weight.data for name, weight in own.items()}
+    model.eval()
+    try:
+        for name, weight in own.items():
+            weight.data = weights[name]
+        yield
+    finally:
+        for name, weight in own.items():
+            weight.data = current[name]
+        model.train(training)
+
+
+def anchor_refusals(
+    model: Any, groups: Sequence[TokenizedGroup], refusal: tuple[int, ...], logps_of: LogpsOf
+) -> AnchoredRefusals:
+    """The loss of groups of `with_refusals`, with the model as it is now as the initial one."""
+    signs_R = signs(groups, refusal)
+    rows, refused, answered = (int(each) for each in (signs_R.abs().sum(), (signs_R > 0).sum(), (signs_R < 0).sum()))
+    weights = (rows / (2 * count) if count else 0.0 for count in (refused, answered))
+    return AnchoredRefusals(logps_of, refusal, trained_weights(model), *weights)

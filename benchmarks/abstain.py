@@ -182,13 +182,13 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
         parts.append(index.only(tuple(Condition("source", "!=", source) for source in removed)))
     for part in parts:
         present = set(part.sources())
-        judged = [
+        part_questions = [
             question
             for question in questions
             if len(present & set(question.gold_sources)) in (0, len(set(question.gold_sources)))
         ]
-        vectors_QD = index.encode_queries([question.text for question in judged])
-        for question, vector_D, evidence in zip(judged, vectors_QD, find(part, judged), strict=True):
+        vectors_QD = index.encode_queries([question.text for question in part_questions])
+        for question, vector_D, evidence in zip(part_questions, vectors_QD, find(part, part_questions), strict=True):
             passages = [passage.item for passage in evidence.passages]
             yield signs(part, Query(question.text, vector_D), passages), int(present.isdisjoint(question.gold_sources))
 
@@ -216,6 +216,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.fit is not None:
         return print_report("abstain, fit", fit(open_index(arguments.fit)), [], arguments.json)
+    if not len(arguments.index) == len(arguments.questions) >= 2:
+        parser.error("expected two or more --index, each with its --questions")
     pairs = zip(arguments.index, arguments.questions, strict=True)
     figures, checks = measure([Set.read(*pair, arguments.most) for pair in pairs], arguments.figure)
     return print_report("abstain", figures, checks, arguments.json)

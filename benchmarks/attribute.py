@@ -35,7 +35,7 @@ LEAST_GOLD, MOST_MARKED = 0.85, 0.05
 
 @dataclass(frozen=True)
 class Case:
-    """An answer over numbered excerpts: the numbers of the gold ones and their supporting sentences, if these are known."""
+    """An answer over numbered excerpts, with the numbers of the gold excerpts and, if known, their supporting sentences."""
 
     question: str
     answer: str
@@ -82,12 +82,12 @@ def _hotpot_case(row: Mapping[str, Any], passages: Sequence[Mapping[str, Any]], 
 
 def feedback_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
     """Cases of supported and unsupported sentences."""
-    read = [row for _, row in read_jsonl(folder / "rows.jsonl")]
-    random.Random(0).shuffle(read)
+    all_rows = [row for _, row in read_jsonl(folder / "rows.jsonl")]
+    random.Random(0).shuffle(all_rows)
     cases: dict[str, list[Case]] = {"supported": [], "unsupported": []}
-    for row in read[:rows]:
+    for row in all_rows[:rows]:
         draw = random.Random(row["id"])
-        foreign = [text for other in read if other["question"] != row["question"] for text in other["passages"]]
+        foreign = [text for other in all_rows if other["question"] != row["question"] for text in other["passages"]]
         own = set(row["passages"])
         texts = [*row["passages"], *draw.sample([text for text in foreign if text not in own], OTHERS)]
         draw.shuffle(texts)
@@ -104,13 +104,13 @@ def excerpt_of(identity: str, title: str, text: str) -> Excerpt:
 
 
 def measure(cases: Sequence[Case], verifier: Verifier) -> dict[str, float]:
-    """The share of answers that are attributed, of these the share whose passage and whose sentence is gold; the share marked."""
+    """Shares of answers attributed, marked and not checked; share of attributed answers that cite only gold passages; share of gold quotes."""
     started = time.process_time()
     found = [attribute(case.question, case.answer, case.excerpts) for case in cases]
     milliseconds = 1000 * (time.process_time() - started) / len(cases)
     attributed = [(case, citations) for case, citations in zip(cases, found, strict=True) if citations]
-    of_passages = [case.gold.issuperset(citations) for case, citations in attributed]
-    quoted = [
+    is_gold = [case.gold.issuperset(citations) for case, citations in attributed]
+    is_gold_quote = [
         any(quote.text in sentence or sentence in quote.text for sentence in case.sentences)
         for case, citations in attributed
         for citation in citations.values()
@@ -121,12 +121,12 @@ def measure(cases: Sequence[Case], verifier: Verifier) -> dict[str, float]:
     figures = {
         "answers": len(cases),
         "attributed": len(attributed) / len(cases),
-        "gold passage": float(np.mean(of_passages)) if of_passages else 0.0,
+        "gold passage": float(np.mean(is_gold)) if is_gold else 0.0,
         "marked": float(np.mean([bool(checker.unsupported("answer", answer)) for checker, answer in checkers])),
         "not checked": float(np.mean([bool(checker.not_checked("answer", answer)) for checker, answer in checkers])),
         "milliseconds": milliseconds,
     }
-    return figures | ({"gold sentence": float(np.mean(quoted))} if quoted else {})
+    return figures | ({"gold sentence": float(np.mean(is_gold_quote))} if is_gold_quote else {})
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Communities after one inserted document: ours (igraph's Leiden, whole graph) against leidenalg, both from scratch.
 
 Clustering the whole graph again keeps "from scratch = incremental" true to the bit, so the only question is whether it is fast
-enough and as good. Run: python -P benchmarks/communities.py [--json]
+enough and its communities as good as leidenalg's. Run: python -P benchmarks/communities.py [--json]
 """
 
 import argparse

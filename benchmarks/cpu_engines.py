@@ -1,4 +1,4 @@
-"""Engines for a language model on a CPU, compared: start, reading, writing, one request and eight, memory, agreement of answers.
+"""Engines for a language model on a CPU, compared: start, speed of prompts and of generation, one request and eight, memory, agreement of answers.
 
 Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. Prompts are questions of
 examples/ over some 350 words of its documents, including those with the evidence, in the form that every command uses. Each engine runs in
@@ -92,8 +92,8 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
     return figures
 
 
-def written_gguf(name: str, kind: str, folder: Path) -> Path:
-    """Write the converted weights of a catalogue model as GGUF of another type."""
+def convert_to_gguf(name: str, kind: str, folder: Path) -> Path:
+    """Write the converted weights of a catalogue model as GGUF of another type, and return the file."""
     from train.export.gguf import write_gguf
     from train.model.load import load_model, load_tokenizer
 
@@ -121,7 +121,7 @@ def main() -> int:
                 continue
             spec = f"{kind}:{arguments.model}"
             if kind.startswith("gguf-"):
-                spec = f"gguf:{written_gguf(arguments.model, kind.removeprefix('gguf-'), Path(folder))}"
+                spec = f"gguf:{convert_to_gguf(arguments.model, kind.removeprefix('gguf-'), Path(folder))}"
             call = [sys.executable, "-P", __file__, "--measure", spec, "--answers", str(arguments.answers)]
             measured = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
             answers[kind] = measured.pop("answers")

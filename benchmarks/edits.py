@@ -141,7 +141,7 @@ def _name(number: int) -> str:
     return "".join(chr(97 + (number // 26**digit) % 26) for digit in range(5)).title()
 
 
-def timed(watch: Stopwatch, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def as_step(watch: Stopwatch, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         with watch.step(name):
@@ -158,7 +158,7 @@ def watch_steps(watch: Stopwatch) -> None:
             *outer, last = name.split(".")
             for part in outer:
                 owner = getattr(owner, part)
-            setattr(owner, last, timed(watch, step, getattr(owner, last)))
+            setattr(owner, last, as_step(watch, step, getattr(owner, last)))
 
 
 def measure(
@@ -178,9 +178,9 @@ def measure(
     build_index(folder, map(invented_document, range(passages)), settings, lambda spec: encoder)
     note("build")
     for layers, suffix in (("now", ""), ("later", " later")):
-        chosen = settings.model_copy(update={"layers_on_edit": layers})
+        edit_settings = settings.model_copy(update={"layers_on_edit": layers})
         with profile or nullcontext():
-            build_index(folder, [added], chosen, lambda spec: encoder)
+            build_index(folder, [added], edit_settings, lambda spec: encoder)
         note(f"add{suffix}")
         with profile or nullcontext():
             delete_documents(folder, [added.source], lambda spec: encoder)
@@ -192,7 +192,7 @@ def measure(
 
 
 def edit_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
-    """Checks of the seconds of edits against MOST_S, for the sizes that it has."""
+    """Checks of the seconds of edits, for the sizes in MOST_S."""
     return [
         Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MOST_S[passages], at_least=False)
         for passages in sizes

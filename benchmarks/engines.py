@@ -84,17 +84,17 @@ def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
     """Processor seconds and clock seconds of a build in a separate process, including all processes that it starts."""
     call = [sys.executable, "-P", __file__, "--build", engine, "--out", str(out), *work.options]
     mark = token_hex(8)
-    started, spent = perf_counter(), dict[int, float]()
+    started, seconds = perf_counter(), dict[int, float]()
     child = subprocess.Popen(call, env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(ROOT), MARK: mark})
     while child.poll() is None:
-        spent |= spent_by(mark)
+        seconds |= processor_seconds(mark)
         sleep(LOOK_S)
     if child.returncode:
         raise SystemExit(f"{engine}: the build failed")
-    return sum(spent.values()), perf_counter() - started
+    return sum(seconds.values()), perf_counter() - started
 
 
-def spent_by(mark: str) -> dict[int, float]:
+def processor_seconds(mark: str) -> dict[int, float]:
     """Processor seconds so far of every process that has the mark in its environment, by process id: Ray does not wait for its workers, so the
     kernel adds their time to no other process.
     """
@@ -140,11 +140,11 @@ def main() -> int:
     for work in works:
         with tempfile.TemporaryDirectory() as folder:
             folders = {engine: Path(folder) / engine for engine in ENGINES}
-            spent = {engine: measure(engine, work, out) for engine, out in folders.items()}
+            times = {engine: measure(engine, work, out) for engine, out in folders.items()}
             same = is_same(*folders.values(), work.open_encoder)
-        for engine, (processor_s, clock_s) in spent.items():
+        for engine, (processor_s, clock_s) in times.items():
             figures |= {f"{work.name}: {engine}, processor s": processor_s, f"{work.name}: {engine}, clock s": clock_s}
-        ratio = spent["ray"][0] / spent["local"][0]
+        ratio = times["ray"][0] / times["local"][0]
         checks += [
             Check(f"{work.name}: processor time of ray against local", ratio, MOST_TIMES_LOCAL, at_least=False),
             Check(f"{work.name}: the same rows, and bytes after compact", float(same), 1, at_least=True),

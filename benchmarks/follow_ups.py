@@ -2,9 +2,9 @@
 
     python benchmarks/follow_ups.py --index INDEX [--json]
 
-INDEX is of examples/documents. Recall@5 of `hops`, with search queries made without a model,
+INDEX is an index of examples/documents. Recall@5 of `hops`, with search queries made without a model,
 * for the questions of examples/questions.jsonl: asked alone, and after one and two others with different documents;
-* for examples/follow_ups.jsonl: by the rule, by its predecessor (the entities of all turns in brackets), without history, and rewritten
+* for examples/follow_ups.jsonl: by the rule, by its predecessor (entities of earlier turns in brackets), without history, and rewritten
   by people as standalone questions. The rule was developed on the dev half.
 Earlier answers are given as most clients send them (the answer alone) and in the form used in training.
 """
@@ -35,7 +35,7 @@ from serve.conversation.rewrite import carry
 
 EXAMPLES = ROOT / "examples"
 STEP = 101
-"""Distance between a question and the unrelated one asked before it: the file is ordered by kind."""
+"""Distance between a question and the unrelated question asked before it: the file is ordered by kind."""
 ALLOWED_LOSS = 0.01
 Answers = Literal["alone", "form"]
 
@@ -93,12 +93,12 @@ def read_follow_ups(file: Path, answers: Answers) -> list[FollowUp]:
     """The follow-ups, with the answers of their turns in one of the two forms."""
     follow_ups = []
     for line, row in read_jsonl(file):
-        turns = tuple(Message(turn["role"], _shown(turn["content"], answers)) for turn in row["turns"])
+        turns = tuple(Message(turn["role"], _turn_text(turn["content"], answers)) for turn in row["turns"])
         follow_ups.append(FollowUp(parse_question(row, f"{file} line {line}"), turns, row["standalone"]))
     return follow_ups
 
 
-def _shown(text: str, answers: Answers) -> str:
+def _turn_text(text: str, answers: Answers) -> str:
     return parse_answer(text).answer if answers == "alone" and ANSWER in text else text
 
 

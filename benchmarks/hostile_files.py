@@ -32,7 +32,7 @@ SOUP = (
 
 
 def hostile_file(number: int, seed: int = 0, largest: int = MIB) -> tuple[str, bytes]:
-    """Name and bytes of file `number`: kinds alternate, sizes from 1 KB to `largest` are drawn."""
+    """Name and bytes of file `number`: kinds alternate; sizes are drawn from 1 KB to `largest`, except that the first file of each kind has the largest size."""
     kinds = [
         *((kind, ".html", make) for kind, make in HTML.items()),
         *((kind, ".pdf", make) for kind, make in PDF.items()),
@@ -48,7 +48,7 @@ def text(chance: Random, size: int) -> str:
     return " ".join(chance.choices(WORDS, k=max(1, size // 6)))
 
 
-def again(unit: str) -> Make:
+def repeat(unit: str) -> Make:
     """A page of one unit repeated, with text at its end."""
     return lambda chance, size: (unit * (size // len(unit)) + "Deep text.").encode()
 
@@ -58,16 +58,16 @@ def soup(chance: Random, size: int) -> bytes:
     return "".join(chance.choices(SOUP, k=size // 4)).encode()
 
 
-def changed(make: Make) -> Make:
+def corrupt(make: Make) -> Make:
     """The file of `make`, with bytes changed at random and sometimes truncated."""
 
-    def make_changed(chance: Random, size: int) -> bytes:
+    def make_corrupted(chance: Random, size: int) -> bytes:
         data = bytearray(make(chance, size))
         for _ in range(max(1, len(data) // chance.choice([100, 1000, 10_000]))):
             data[chance.randrange(len(data))] = chance.choice(b"<>/[]()& \r\n0189azR")
         return bytes(data[: chance.choice([len(data), chance.randrange(1, len(data) + 1)])])
 
-    return make_changed
+    return make_corrupted
 
 
 def sound_page(chance: Random, size: int) -> bytes:
@@ -81,26 +81,26 @@ def sound_page(chance: Random, size: int) -> bytes:
 
 HTML: dict[str, Make] = {
     "sound": sound_page,
-    "nested-tables": again("<table><tr><td>"),
-    "nested-blocks": again("<div><ul><li>"),
-    "nested-inline": again("<b></i>"),
-    "line-breaks": again("<br>"),
-    "comments-without-end": again("<!--"),
-    "tags-without-end": again("<a href='x"),
-    "declarations": again("<!["),
-    "angle-brackets": again("<"),
-    "scripts-without-end": again("<script></scrip"),
-    "templates": again("<template></noscript>"),
-    "titles": again("<title>"),
-    "entities": again("&NotEqualTilde;"),
-    "ampersands": again("&#x"),
+    "nested-tables": repeat("<table><tr><td>"),
+    "nested-blocks": repeat("<div><ul><li>"),
+    "nested-inline": repeat("<b></i>"),
+    "line-breaks": repeat("<br>"),
+    "comments-without-end": repeat("<!--"),
+    "tags-without-end": repeat("<a href='x"),
+    "declarations": repeat("<!["),
+    "angle-brackets": repeat("<"),
+    "scripts-without-end": repeat("<script></scrip"),
+    "templates": repeat("<template></noscript>"),
+    "titles": repeat("<title>"),
+    "entities": repeat("&NotEqualTilde;"),
+    "ampersands": repeat("&#x"),
     "giant-number": lambda chance, size: b"<p>&#" + b"1" * size + b";",
     "giant-attribute": lambda chance, size: b"<p title='" + b"y" * size + b"'>Deep text.",
     "many-attributes": lambda chance, size: b"<p " + b"a=b " * (size // 4) + b">Deep text.",
     "giant-name": lambda chance, size: b"<" + b"a" * size + b">Deep text.",
-    "rows-without-table": again("<td>x<tr>"),
+    "rows-without-table": repeat("<td>x<tr>"),
     "soup": soup,
-    "changed": changed(sound_page),
+    "changed": corrupt(sound_page),
 }
 
 
@@ -174,7 +174,7 @@ def bomb(content: bytes, times: int) -> Make:
     return make
 
 
-def twice_packed(chance: Random, size: int) -> bytes:
+def thrice_packed(chance: Random, size: int) -> bytes:
     """A stream that was compressed three times."""
     packed = b" " * (75 * size)
     for _ in range(3):
@@ -268,7 +268,7 @@ PDF: dict[str, Make] = {
     "bomb-of-text": bomb(b"BT (salt) Tj ET\n", 70),
     "bomb-of-brackets": bomb(b"[", 60),
     "bomb-of-numbers": bomb(b"1 ", 70),
-    "packed-thrice": twice_packed,
+    "packed-thrice": thrice_packed,
     "circular-pages": circular_pages,
     "deep-pages": deep_pages,
     "shared-kids": shared_kids,
@@ -292,7 +292,7 @@ PDF: dict[str, Make] = {
     "run-lengths": lambda chance, size: pages([stream(b"\x81 " * (size // 2), b"/Filter /RunLengthDecode")]),
     "comments": lambda chance, size: b"%PDF-1.7\n" + b"%\r" * (size // 2),
     "nothing": lambda chance, size: b"%PDF-1.7\n" + b" " * size + b"startxref\n0\n%%EOF",
-    "changed": changed(sound_pdf),
+    "changed": corrupt(sound_pdf),
 }
 
 

@@ -89,7 +89,7 @@ class CountingEncoder:
 
 
 def invented_documents(count: int) -> Iterator[Document]:
-    """Documents of one passage and about six sentences, each with a name or two."""
+    """Documents of one passage and six sentences; each sentence has one or two names."""
     rng = random.Random(0)
     for number in range(count):
         names = rng.sample(NAMES, 3)
@@ -101,7 +101,7 @@ def invented_documents(count: int) -> Iterator[Document]:
 
 
 def fingerprint(data: IndexData) -> str:
-    """Hash of every array of an index."""
+    """One hash of all arrays of an index."""
     digest = blake2b(digest_size=16)
     for field in fields(IndexData):
         value = assembled(getattr(data, field.name))

@@ -99,7 +99,7 @@ def reports(corpus: Corpus) -> Corpus:
 
 
 def near_duplicates(corpus: Corpus) -> Corpus:
-    """Each text also in a second edition, with its sentences in another order; either edition counts as found."""
+    """Each text also in a second edition, with its sentences in another order; finding either edition counts."""
     editions = []
     for document in corpus.documents:
         sentences = re.split(r"(?<=[.!?])\s+", document.text)

@@ -47,7 +47,7 @@ Task = tuple[str, Sequence[Any], Callable[[Any], str | None], Callable[[int], st
 """Name, items, a function from an item to the model's usable result (None: no usable reply), and one from an item's number to the result without a model."""
 
 
-class Measured:
+class MeteredModel:
     """A model that adds up the cost of its calls."""
 
     def __init__(self, model: LanguageModel) -> None:
@@ -64,12 +64,11 @@ class Measured:
         return getattr(self._model, name)
 
 
-def measure(tasks: Sequence[Task], model: Measured, shown: int) -> Iterator[tuple[str, float | str]]:
+def measure(tasks: Sequence[Task], model: MeteredModel, shown: int) -> Iterator[tuple[str, float | str]]:
     """The figures of each task, and its first results beside those without a model."""
     for name, items, by_model, by_rules in tasks:
-        before, results = model.cost, []
-        for item in items:
-            results.append(by_model(item))
+        before = model.cost
+        results = [by_model(item) for item in items]
         cost, count = model.cost, max(1, len(items))
         yield f"{name}: items", len(items)
         yield f"{name}: usable", sum(result is not None for result in results) / count
@@ -84,8 +83,8 @@ def measure(tasks: Sequence[Task], model: Measured, shown: int) -> Iterator[tupl
 
 def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list[Task]:
     """The five tasks over the first suitable items of an index."""
-    passages = [index.passage(int(row)) for row in _spread(len(index.data.passage_ids), items)]
-    groups = _summarised(index, items)
+    passages = [index.passage(int(row)) for row in _evenly_spread(len(index.data.passage_ids), items)]
+    groups = _summary_groups(index, items)
     questions = suggest_questions(index, items)
     splits = spread_documents(index.sources(), 0)
     articles = list(islice(article_groups(index, 0, splits), items))
@@ -96,26 +95,31 @@ def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list
         return f"{row.text} → {row.answers[0]}" if isinstance(row, QuestionRow) else None
 
     return [
-        ("extraction", passages, lambda each: extracted(model, each), lambda n: extracted_by_rules(passages[n])),
+        (
+            "extraction",
+            passages,
+            lambda each: propositions_by_model(model, each),
+            lambda n: propositions_by_rules(passages[n]),
+        ),
         (
             "summary",
             [texts for _, texts in groups],
             lambda texts: write_summaries(model, IndexSettings().max_summary_tokens, [texts])[0] or None,
             lambda n: str(index.data.summary_texts[groups[n][0]]),
         ),
-        ("plan", questions, lambda text: planned(model, text), lambda n: found_by_hops(index, questions[n])),
+        ("plan", questions, lambda text: plan_by_model(model, text), lambda n: best_by_hops(index, questions[n])),
         ("question", articles, question, lambda n: templates[n] if n < len(templates) else "none"),
         (
             "selection",
             questions,
-            lambda text: selected(index, model, text),
+            lambda text: selection_by_model(index, model, text),
             lambda n: _texts(index, select_by_threshold(index, *_candidates(index, questions[n]))),
         ),
     ]
 
 
-def extracted(model: LanguageModel, passage: Passage) -> str | None:
-    """The propositions of a passage by a model; None if the passage would be in quarantine."""
+def propositions_by_model(model: LanguageModel, passage: Passage) -> str | None:
+    """The propositions of a passage by a model; None if the passage would go into quarantine."""
     pending = PendingDocument(Document(passage.source, passage.title, passage.text), (passage,))
     prompt = Prompt(read_prompt("graph/extract_examples.txt"), IndexSettings().max_reply_tokens)
     ((reading,),) = (group for group in read_by_model(iter([pending]), model, prompt, Domain) if group)
@@ -124,26 +128,26 @@ def extracted(model: LanguageModel, passage: Passage) -> str | None:
     return " | ".join(f"{each.text} [{', '.join(each.entities)}]" for each in reading.occurrences)
 
 
-def extracted_by_rules(passage: Passage) -> str:
+def propositions_by_rules(passage: Passage) -> str:
     """The propositions of a passage by rules."""
     alone = replace(passage, order=0, start=0, end=len(passage.text))
     (occurrences,) = extract_by_rules(Document(passage.source, passage.title, passage.text), [alone])
     return " | ".join(f"{each.text} [{', '.join(each.entities)}]" for each in occurrences)
 
 
-def planned(model: LanguageModel, question: str) -> str | None:
+def plan_by_model(model: LanguageModel, question: str) -> str | None:
     """The sub-questions of a plan that can be executed, or None."""
     plan = make_plan(Caller(model), question, PlanRun())
     return None if plan is None else " | ".join([*(step.text for step in plan.sub_questions), plan.final_question])
 
 
-def found_by_hops(index: Index, question: str) -> str:
+def best_by_hops(index: Index, question: str) -> str:
     """The best passage for the whole question, which is what a plan replaces."""
     evidence = retrieve(index, question, RetrieveSettings(mode="hops", top_k=1))
     return f"{question} → {evidence.passages[0].item.source}"
 
 
-def selected(index: Index, model: LanguageModel, question: str) -> str | None:
+def selection_by_model(index: Index, model: LanguageModel, question: str) -> str | None:
     """The statements that a model selects and its verdict on them; None if one of the two replies is unusable."""
     query, rows = _candidates(index, question, model)
     chosen = choices_of_model(index, query, [rows])[0]
@@ -164,15 +168,15 @@ def _texts(index: Index, rows: Ints) -> str:
     return " | ".join(index.data.proposition_texts[int(row)] for row in rows)
 
 
-def _summarised(index: Index, count: int) -> list[tuple[int, list[str]]]:
+def _summary_groups(index: Index, count: int) -> list[tuple[int, list[str]]]:
     """Rows of summaries with passages as their members, and the texts of these passages."""
     passages = len(index.data.passage_ids)
     members = [index.data.summary_member_SX[[row], :].indices for row in range(len(index.data.summary_ids))]
-    texts = [[index.data.passage_texts[int(each)] for each in of_one if each < passages] for of_one in members]
-    return [(row, of_one) for row, of_one in enumerate(texts) if of_one][:count]
+    texts = [[index.data.passage_texts[int(each)] for each in rows if each < passages] for rows in members]
+    return [(row, group) for row, group in enumerate(texts) if group][:count]
 
 
-def _spread(total: int, count: int) -> Ints:
+def _evenly_spread(total: int, count: int) -> Ints:
     return np.unique(np.linspace(0, total - 1, min(total, count)).astype(np.int64))
 
 
@@ -186,7 +190,7 @@ def main() -> int:
     options = parser.parse_args()
     from serve.engines import open_model
 
-    index, model = open_index(options.index, open_encoder), Measured(open_model(options.model))
+    index, model = open_index(options.index, open_encoder), MeteredModel(open_model(options.model))
     tasks = tasks_of(index, cast("LanguageModel", model), options.items, options.shown)
     figures = dict(measure(tasks, model, options.shown))
     return print_report("llm_tasks", {"model": options.model, **figures}, [], options.json)

@@ -43,17 +43,17 @@ def measure(count: int) -> dict[str, float | str]:
     texts = (file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples" / "documents").glob("*.md")))
     words = " ".join(texts).replace("#", "").split()
     pages = [words[start : start + WORDS] for start in range(0, count * WORDS, WORDS)]
-    taken_s, recovered, expected, peak_mb = [], 0, 0, 0.0
+    page_s, recovered, expected, peak_mb = [], 0, 0, 0.0
     with ParseWorker(Limits(ocr=Ocr())) as worker:
         for page in pages:
             words_read = set(worker.parse(scan(page), ".pdf", "page.pdf").text.split())
-            taken_s.append(worker.last.cpu_s)
+            page_s.append(worker.last.cpu_s)
             peak_mb = max(peak_mb, worker.last.peak_mb)
             recovered, expected = recovered + len(words_read & set(page)), expected + len(set(page))
     return {
         "pages": count,
-        "a page, processor s": median(taken_s),
-        "longest page, processor s": max(taken_s),
+        "a page, processor s": median(page_s),
+        "longest page, processor s": max(page_s),
         "peak of a program, MiB": peak_mb,
         "words that come back": recovered / expected,
     }

@@ -3,7 +3,7 @@
     python -P benchmarks/page_tasks.py --model reader --json
     python -P benchmarks/page_tasks.py --screenshots FOLDER      # the page after each task, as PNG
 
-`modegraph serve NEW --writable --model …` runs as a process of its own, over real files of examples/handbook, in headless Chromium. A step is
+`modegraph serve NEW --writable --model …` runs as a process of its own; headless Chromium shows its page and gets real files of examples/handbook. A step is
 one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
 """
 
@@ -56,7 +56,7 @@ class Person:
         self.seconds[task] = time.perf_counter() - started
 
     def show(self, name: str) -> None:
-        """Save what the page looks like."""
+        """Save a screenshot of the page."""
         if self.screenshots is not None:
             self.page.screenshot(path=self.screenshots / f"{name}.png")
 
@@ -73,7 +73,7 @@ class Person:
         self.page.keyboard.press(key)
 
     def drop(self, *paths: Path) -> None:
-        """Drag real files over the page and let go, as the browser gets them from the desktop."""
+        """Drag real files over the page and drop them, as from the desktop."""
         self._step()
         session = self.page.context.new_cdp_session(self.page)
         data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}

@@ -1,4 +1,4 @@
-"""Does the time of a refusal reveal that a thing exists? Foreign things against ones that do not exist.
+"""Does the time of a refusal reveal that a thing exists? Foreign things, which exist but are not for the key, against absent ones.
 
 Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign thing and two absent ones in random order
 over one connection. For each request: microseconds of the server's processor and of the clock, medians of the differences within
@@ -36,14 +36,14 @@ from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02
-"""Largest allowed difference between a foreign and an absent thing that is certain (the bound of the interval nearest to 0), as a share of a
+"""Largest allowed certain difference (the interval's bound nearest to 0) between a foreign and an absent thing, as a share of a
 refusal's processor time."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
 """Collections: one that exists but is not for the key, two that do not exist."""
 SOURCES = {"foreign": "ferry-lantern.md", "absent": "ferry-lanterx.md", "other": "ferry-lantery.md"}
-"""Documents of the key's own collection, likewise."""
+"""Documents of the key's own collection: one that its condition hides, two that do not exist."""
 READERS = {"foreign": OTHER_READER, "absent": "reader-0002", "other": "reader-0003"}
 """Names with feedback under other keys, and names without any."""
 OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
@@ -51,14 +51,14 @@ OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 @dataclass(frozen=True)
 class Request:
-    """A request with {} in place of the name, and the key that sends it."""
+    """A request with {} in place of the name, the key that sends it, and the status of its refusal."""
 
     key: str
     method: str
     path: str
     names: Mapping[str, str]
     body: str = ""
-    refused: int = 404
+    status: int = 404
 
 
 def tool(name: str, **arguments: str) -> str:
@@ -94,9 +94,9 @@ def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
         ),
         "passage, neighbourhood": Request("label", "GET", f"{node}passage", passages),
         "passage, MCP": Request("label", "POST", "/mcp", passages, tool("fetch", id="{}"), 200),
-        "feedback": Request("label", "GET", "/v1/feedback/{}", READERS, refused=200),
-        "feedback of a key": Request("label", "GET", "/v1/feedback/{}", OWNERS, refused=200),
-        "feedback, deleting": Request("label", "DELETE", "/v1/feedback/{}", READERS, refused=200),
+        "feedback": Request("label", "GET", "/v1/feedback/{}", READERS, status=200),
+        "feedback of a key": Request("label", "GET", "/v1/feedback/{}", OWNERS, status=200),
+        "feedback, deleting": Request("label", "DELETE", "/v1/feedback/{}", READERS, status=200),
     }
 
 
@@ -156,7 +156,7 @@ def times_us(
             start = processor(), time.perf_counter()
             response = client.request(request.method, path, content=body, headers=headers)
             end = processor(), time.perf_counter()
-            assert response.status_code == request.refused, (request.path, response.text)
+            assert response.status_code == request.status, (request.path, response.text)
             if number >= WARM_ROUNDS:
                 for clock, before, after in zip(("processor", "clock"), start, end, strict=True):
                     times[clock, kind].append(1e6 * (after - before))
@@ -190,7 +190,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def write_keys(file: Path) -> dict[str, str]:
-    """A key for one of two collections, and two for parts of it; returns each key's text by name."""
+    """Write a key for one of the two collections, and two keys for parts of it; returns each key's text by name."""
     rights = {"collection": (), "label": ("source=corrow*",), OTHER_KEY: ("source=ferry*",)}
     keys_by_name = {
         name: make_key(name, scopes=("read",), collections=("public",), where=where) for name, where in rights.items()
@@ -215,7 +215,7 @@ def leave_feedback(client: httpx2.Client, key: str) -> None:
 
 @contextmanager
 def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
-    """Run the server of both collections, which sends its spans to a collector: its address and process id."""
+    """Run the server of both collections, which sends its spans to a collector; yields its address and process id."""
     url = f"http://127.0.0.1:{free_port()}"
     command = ["-m", "modegraph", "serve", str(scratch / "public"), str(scratch / "secret"), "--feedback"]
     # No refusal calls the model, so none has to run.
@@ -228,7 +228,7 @@ def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def sink() -> Iterator[str]:
-    """A collector that discards spans: its address."""
+    """Run a collector that discards spans; yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -1,7 +1,7 @@
 """Sampling K responses to one prompt with a transformers model: side by side behind one copy of the prompt, and by `generate`.
 
 Run: python -P benchmarks/sampling.py [--model smollm2] [--prompt-tokens 800] [--tokens 32] [--sizes 1,8,16] [--json]. `generate` decodes
-K copies of the prompt as a batch; processor seconds of each, and whether the greedy tokens are equal.
+K copies of the prompt as a batch. Reported: processor seconds of each way, and whether the greedy tokens are equal.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from serve.engines.hf_open import open_hf
 LEAST_TIMES = 2.0
 
 
-def timed(run: Callable[[], Any]) -> tuple[Any, float]:
+def run_timed(run: Callable[[], Any]) -> tuple[Any, float]:
     """What a function returns, and its processor seconds."""
     started = time.process_time()
     with torch.inference_mode():
@@ -49,9 +49,9 @@ def measure(model: HfModel, prompt_1T: torch.Tensor, size: int, tokens: int) -> 
     ids_BT = prompt_1T.expand(size, -1)
     mask_BT = torch.ones_like(ids_BT)
     sampler = GumbelSampler([request] * size)
-    ours, our_s = timed(lambda: decode_side_by_side(model._model, ids_BT, mask_BT, sampler, tokens, frozenset()))
+    ours, our_s = run_timed(lambda: decode_side_by_side(model._model, ids_BT, mask_BT, sampler, tokens, frozenset()))
     lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens}
-    theirs, their_s = timed(
+    theirs, their_s = run_timed(
         lambda: model._model.generate(input_ids=ids_BT, attention_mask=mask_BT, do_sample=False, **lengths)
     )
     return our_s, their_s, ours == theirs[:, ids_BT.shape[1] :].tolist()

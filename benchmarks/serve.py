@@ -101,7 +101,7 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
         ]
         figures["answers a second, bare"] = median(rate[0] for rate in rates)
         figures["answers a second, with retrieval"] = median(rate[1] for rate in rates)
-        share = median(theirs / bare_rate for bare_rate, theirs in rates)
+        share = median(our_rate / bare_rate for bare_rate, our_rate in rates)
         checks = [
             Check("first token: added by retrieval, ms", added_ms, LONGEST_ADDED_MS, at_least=False),
             Check("throughput: share of the bare engine's", share, LEAST_SHARE, at_least=True),
@@ -115,7 +115,7 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
 async def soak(
     index: Path, bare: Engine, bodies: Sequence[dict[str, Any]], seconds: float, scratch: Path
 ) -> tuple[dict[str, float | str], list[Check]]:
-    """Load for `seconds` on a copy of the index, to which a document is added four times meanwhile."""
+    """Load a server over a copy of the index for `seconds`, while four documents are added to it."""
     copied = scratch / "soaked"
     shutil.copytree(index, copied)
     async with server(copied, bare) as (ours, process):
@@ -178,7 +178,7 @@ def request_body(target: Engine, body: dict[str, Any], stream: bool) -> dict[str
 
 
 def metric(ours: Engine, name: str) -> float:
-    """The sum of the server's metrics whose line starts with `name`."""
+    """The sum of the server's metrics whose lines start with `name`."""
     lines = httpx2.get(ours.url.replace("/v1", "/metrics"), trust_env=False).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 

@@ -29,7 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
-from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib_on
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
 from train.preference.groups import hard_label
@@ -168,7 +168,7 @@ def measure(side: str, size: str, device: str, steps: int, attention: str) -> Me
     }
     with completion_logits_only() if side == "trl-completion" else nullcontext():
         seconds, losses = work.get(side, lambda: trl_steps(size, device, steps))()
-    return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak_mib(device)}
+    return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak_mib_on(device)}
 
 
 def main() -> int:
@@ -181,12 +181,12 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
-        a = arguments
-        print(json.dumps(measure(a.measure, a.size, a.device, a.steps, a.attention)))
+        options = (arguments.size, arguments.device, arguments.steps, arguments.attention)
+        print(json.dumps(measure(arguments.measure, *options)))
         return 0
-    options = {"size": arguments.size, "device": arguments.device, "attention": arguments.attention}
-    contests = [measure_in_turn(__file__, contest, options, arguments.steps) for contest in CONTESTS]
-    sides = {side: measured for contest in contests for side, measured in contest.items()}
+    side_options = {"size": arguments.size, "device": arguments.device, "attention": arguments.attention}
+    contests = [measure_in_turn(__file__, contest, side_options, arguments.steps) for contest in CONTESTS]
+    sides = {side: measurement for contest in contests for side, measurement in contest.items()}
     prompts = PROMPTS[arguments.size]
     on_cuda = arguments.device == "cuda"
     figures: dict[str, float | str] = {
@@ -196,11 +196,11 @@ def main() -> int:
         "pairs_a_batch": prompts[2],
         "prompts_a_batch_of_8": prompts[8],
     }
-    for side, measured in sides.items():
+    for side, measurement in sides.items():
         unit = "prompts" if side.endswith("8") else "pairs"
-        figures[f"{side}_{unit}_per_second"] = prompts[8 if unit == "prompts" else 2] / measured["seconds"]
-        figures[f"{side}_peak_mib"] = measured["peak_mib"]
-        figures[f"{side}_last_loss"] = measured["losses"][-1]
+        figures[f"{side}_{unit}_per_second"] = prompts[8 if unit == "prompts" else 2] / measurement["seconds"]
+        figures[f"{side}_peak_mib"] = measurement["peak_mib"]
+        figures[f"{side}_last_loss"] = measurement["losses"][-1]
     trl, packed, plain_8, packed_8 = (sides[side] for side in ("trl", "packed-2", "plain-8", "packed-8"))
     figures["packed-2_against_trl-completion"] = sides["trl-completion"]["seconds"] / packed["seconds"]
     allowed = 2e-2 if on_cuda else 1e-4

@@ -22,7 +22,7 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
-from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib_on
 from data_synth.rows import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
 from graph.answer.prompt import answer_messages, format_answer
 from graph.answer.template import prompt_text
@@ -140,24 +140,24 @@ def measure(side: str, model: str, steps: int) -> Measurement:
         trainer.train()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     timed = {"seconds": median(watch.seconds[1:]), "processor_seconds": median(watch.processor_seconds[1:])}
-    return {**timed, "losses": losses, "peak_mib": peak_mib(device)}
+    return {**timed, "losses": losses, "peak_mib": peak_mib_on(device)}
 
 
-def figures_of(side: str, measured: Measurement) -> dict[str, float]:
-    """Rates in prompts (in pairs, if there are two responses per prompt)."""
+def figures_of(side: str, measurement: Measurement) -> dict[str, float]:
+    """The figures of a side; with two responses per prompt, a prompt is a pair."""
     prompts = PROMPTS[8 if side.endswith("8") else 2]
     return {
-        f"{side}: prompts a second of the processor": prompts / measured["processor_seconds"],
-        f"{side}: prompts a second by the clock": prompts / measured["seconds"],
-        f"{side}: peak MiB": measured["peak_mib"],
-        f"{side}: last loss": measured["losses"][-1],
+        f"{side}: prompts a second of the processor": prompts / measurement["processor_seconds"],
+        f"{side}: prompts a second by the clock": prompts / measurement["seconds"],
+        f"{side}: peak MiB": measurement["peak_mib"],
+        f"{side}: last loss": measurement["losses"][-1],
     }
 
 
 def run_contests(model: str, steps: int, contests: Sequence[Sequence[str]]) -> dict[str, Measurement]:
     """Every side of every contest."""
     results = [measure_in_turn(__file__, contest, {"model": model}, steps) for contest in contests]
-    return {side: measured for contest in results for side, measured in contest.items()}
+    return {side: measurement for contest in results for side, measurement in contest.items()}
 
 
 def main() -> int:
@@ -172,15 +172,14 @@ def main() -> int:
         return 0
     sides = run_contests(arguments.model, arguments.steps, CONTESTS)
     figures: dict[str, float | str] = {"model": arguments.model, "threads": torch.get_num_threads()}
-    for side, measured in sides.items():
-        figures |= figures_of(side, measured)
+    for side, measurement in sides.items():
+        figures |= figures_of(side, measurement)
 
     def faster(slow: str, quick: str) -> float:
         return sides[slow]["processor_seconds"] / sides[quick]["processor_seconds"]
 
-    allowed = (
-        2 * BETA * HALF_PRECISION_TRIAL_NATS
-    )  # of a loss, if each sum of log-probabilities may deviate by this much
+    # Gap of a loss if each sum of log-probabilities deviates by this much.
+    allowed = 2 * BETA * HALF_PRECISION_TRIAL_NATS
     checks = [
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", faster("trl", "packed-2"), 1.3, True),
         Check("pairs: plain against DPOTrainer (×)", faster("trl", "plain-2"), 0.9, True),

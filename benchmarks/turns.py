@@ -4,7 +4,6 @@ A side waits for a line on standard input before each step and prints one after 
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,9 @@ from time import perf_counter, process_time
 import torch
 from transformers import TrainerCallback
 
+from benchmarks.report import MIB, peak_mib
+
 DONE = "step done"
-MIB = 2**20
 
 Measurement = dict[str, float | list[float]]
 
@@ -70,15 +70,13 @@ def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
         raise SystemExit(
             f"side {side} ended with {process.returncode} (below 0: killed by that signal), without a result"
         )
-    measured: Measurement = json.loads(printed[-1])
-    return measured
+    measurement: Measurement = json.loads(printed[-1])
+    return measurement
 
 
-def peak_mib(device: str) -> float:
+def peak_mib_on(device: str) -> float:
     """Peak memory of this process in MiB; for "cuda" that of the GPU."""
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated() / MIB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
+    return torch.cuda.max_memory_allocated() / MIB if device == "cuda" else peak_mib()
 
 
 def synchronise() -> None:

@@ -102,55 +102,55 @@ def items_of(passages: Sequence[ClaimPassage], most: int) -> list[Item]:
 
 
 @dataclass(frozen=True)
-class PlantedClaim:
-    """An answer over excerpts: its sentences, and the one that is not supported."""
+class PlantedAnswer:
+    """An answer over excerpts, with its sentences and the one among them that is not supported."""
 
     excerpts: tuple[Excerpt, ...]
     sentences: tuple[str, ...]
     wrong: str
 
 
-def planted_answers(folder: Path, most: int) -> Iterator[PlantedClaim]:
-    """Answers to multi-hop questions: their supporting sentences, restated and cited, and a broken sentence of another passage that was shown."""
+def planted_answers(folder: Path, most: int) -> Iterator[PlantedAnswer]:
+    """Answers to multi-hop questions: the supporting sentences, restated and cited, and a broken sentence of a passage that is not gold."""
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
     rows = [row for _, row in read_jsonl(folder / "questions.jsonl")]
     answers = (planted_answer(row, corpus) for row in rows)
     yield from islice((answer for answer in answers if answer is not None), most)
 
 
-def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedClaim | None:
-    """The answer to one question; None if no sentence could be broken."""
-    draw, shown = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
+def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedAnswer | None:
+    """The answer to one question; None without supporting sentences, or if no sentence could be broken."""
+    draw, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
     excerpts = tuple(
         Excerpt(passage["id"], passage["title"], passage["text"], passage["id"], 0, len(passage["text"]))
-        for passage in shown
+        for passage in passages
     )
-    number_of = {passage["id"]: number for number, passage in enumerate(shown, start=1)}
+    number_of = {passage["id"]: number for number, passage in enumerate(passages, start=1)}
     sentences = [
-        cited(
+        with_citation(
             restate(PassageSentence(claims_of(corpus[source]["text"]), index, corpus[source]["title"]), draw)[0],
             number_of[source],
         )
         for source, index in row["supporting_sentences"]
         if index < len(claims_of(corpus[source]["text"]))
     ]
-    others = [passage for passage in shown if passage["id"] not in row["gold_ids"]]
+    others = [passage for passage in passages if passage["id"] not in row["gold_ids"]]
     for other in draw.sample(others, len(others)):
         claim = draw.choice(claims_of(other["text"]) or [""])
         broken = falsify(claim, Surroundings(other["text"], names_in(other["text"]), ()), draw)
         if broken is not None and sentences:
-            wrong = cited(broken[0], number_of[other["id"]])
-            return PlantedClaim(excerpts, (*sentences, wrong), wrong)
+            wrong = with_citation(broken[0], number_of[other["id"]])
+            return PlantedAnswer(excerpts, (*sentences, wrong), wrong)
     return None
 
 
-def cited(claim: str, number: int) -> str:
+def with_citation(claim: str, number: int) -> str:
     """A sentence with its citation."""
     return f"{claim.rstrip('. ')} [{number}]."
 
 
-def measure_planted(answers: Sequence[PlantedClaim], verifier: Verifier) -> dict[str, float]:
-    """Which planted sentences, and which others, are marked in complete answers; processor time per sentence."""
+def measure_planted(answers: Sequence[PlantedAnswer], verifier: Verifier) -> dict[str, float]:
+    """The shares of planted and of supported sentences that are marked in complete answers, and the processor time per sentence."""
     started = time.process_time()
     marked = [
         {
@@ -185,7 +185,7 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
     milliseconds = 1000 * (time.process_time() - started) / len(items)
     broken_n = np.array([not item.supported for item in items])
     marked_n = probability_n >= verifier.threshold
-    rule_broken_n = np.array([not ruled_supported(item, encoder) for item in items[:RULE_CLAIMS]])
+    rule_broken_n = np.array([not supported_by_rule(item, encoder) for item in items[:RULE_CLAIMS]])
     kind_n = [f"{'supported' if item.supported else 'broken'}, {item.kind}" for item in items]
     kinds = sorted(set(kind_n))
     return {
@@ -205,7 +205,7 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
     }
 
 
-def ruled_supported(item: Item, encoder: Encoder) -> bool:
+def supported_by_rule(item: Item, encoder: Encoder) -> bool:
     """Whether the rule accepts the claim as supported."""
     sentences = claims_of(item.passage)
     vectors = encoder.encode([item.claim, *sentences])

@@ -1,7 +1,7 @@
 """Two writers and three readers of one index at once, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database has to be empty. A writer adds, changes and deletes
-its own pairs of documents, one pair per turn, with a document that both write; every sentence states its version. In the end the index is compared with
+its own pairs of documents, one pair per turn, with a document that both write; every sentence of a pair states its version. In the end the index is compared with
 one that a single writer built from the pairs that the two report as left in it. Readers repeatedly open the newest generation, ask it a
 question, and compare its contents with what was written. Invented documents, the stub encoder of edits.py.
 """
@@ -49,7 +49,7 @@ SETTINGS = IndexSettings(
     max_passage_tokens=40, max_chunk_tokens=80, max_summary_tokens=20, communities="igraph", merge_factor=3
 )
 SHARED = Document("shared", "Shared", "The Lantern was sold to Ada Marlow in 1911. Both writers tell so.")
-QUESTION = RetrieveSettings(mode="hops", top_k=5)
+RETRIEVAL = RetrieveSettings(mode="hops", top_k=5)
 VERSION = re.compile(r"version (\d+) of pair (\d+) of writer (\d+)")
 
 Pair = tuple[int, int]
@@ -123,7 +123,7 @@ def read(folder: Path, stop: Path) -> ReaderResult:
         if generation > last:
             result.generations[generation] = versions_in(index)
         last = generation
-        evidence = retrieve(index, "What did the keeper of Tarn write?", QUESTION)
+        evidence = retrieve(index, "What did the keeper of Tarn write?", RETRIEVAL)
         sources = set(index.sources())
         assert evidence.passages and all(scored.item.source in sources for scored in evidence.passages)
         time.sleep(PAUSE_S)
@@ -213,7 +213,7 @@ def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float]
             2,
             True,
         ),
-        Check(f"{name}: files that verify names", len(verify_index(folder)), 0, at_least=False),
+        Check(f"{name}: damaged files", len(verify_index(folder)), 0, at_least=False),
         Check(f"{name}: rows of a single writer's index", float(same_rows(folder, twin)), 1, at_least=True),
         Check(f"{name}: bytes of a single writer's index, after compact", float(same_bytes(folder, twin)), 1, True),
     ]

@@ -31,7 +31,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # Processes that tests start import this checkout: its packages, and `tests`.
 os.environ["PYTHONPATH"] = str(ROOT)
 
-WANTED = {
+MISSING_ITEMS = {
     r"PostgreSQL": "PostgreSQL (#)",
     r"Chromium": "Chromium (#)",
     r"tesseract or pdftoppm": "tesseract (#)",
@@ -60,9 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by NEEDS. Files with a slow test run first, so that no process is left with one when the others are done."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        for name, needed in NEEDS.items():
+        for marker, needed in NEEDS.items():
             if fixtures & needed:
-                item.add_marker(name)
+                item.add_marker(marker)
         if item.path.is_relative_to(HTTP_TESTS):
             item.add_marker("server")
         if {"subprocess", "multiprocessing"} & set(vars(getattr(item, "module", None) or object)):
@@ -77,20 +77,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def wanted(reason: str) -> str | None:
-    """What the last line says for a reason; None if nothing that could be installed would make the test run."""
-    found = ((re.search(pattern, reason), words) for pattern, words in WANTED.items())
-    return next((match.expand(words) for match, words in found if match), None)
+def missing_item(reason: str) -> str | None:
+    """What the last line says about a skip reason; None if nothing that could be installed would make the test run."""
+    matches = ((re.search(pattern, reason), words) for pattern, words in MISSING_ITEMS.items())
+    return next((match.expand(words) for match, words in matches if match), None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print the last line of a run, after its totals; worker processes of pytest-xdist print none."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    counts = Counter(words for report in skipped if (words := wanted(report.longrepr[2])))
+    counts = Counter(words for report in skipped if (words := missing_item(report.longrepr[2])))
     if counts:
-        each = [words.replace("#", str(count)) for words, count in counts.most_common()]
-        reporter.write_line(f"Skipped for want of: {', '.join(each)}")
+        items = [words.replace("#", str(count)) for words, count in counts.most_common()]
+        reporter.write_line(f"Skipped for want of: {', '.join(items)}")
 
 
 @pytest.fixture(scope="session")
@@ -111,5 +111,5 @@ def postgres() -> Iterator[str]:
 @pytest.fixture
 def open_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index opens with the stand-in encoder."""
-    opened = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index.index, "open_index", opened)
+    open_with_stand_in = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index.index, "open_index", open_with_stand_in)

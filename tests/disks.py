@@ -1,4 +1,4 @@
-"""A disk of a few kilobytes that fills up like a real one: memory, mounted as a file system. Only root may mount it."""
+"""A small disk that fills up like a real one: memory, mounted as a file system. Only root may mount it."""
 
 import os
 import subprocess

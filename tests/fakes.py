@@ -20,7 +20,7 @@ from graph.types import AnswerForm, Completion, CompletionRequest, Floats, Messa
 
 
 class HashEncoder:
-    """An encoder whose vectors come from hashes of words: texts that share words are near. `encoded` lists their texts."""
+    """An encoder whose vectors come from hashes of words: texts that share words are near. `encoded` lists all texts that were encoded."""
 
     dimensions = 16
     prompts = Prompts()
@@ -81,7 +81,7 @@ class ScriptedModel:
 
 @dataclass
 class ChatServer:
-    """A real HTTP server on this machine that answers chat completions: `requests` are the bodies of these requests."""
+    """A real HTTP server on this machine that answers requests for chat completions; `requests` holds their bodies."""
 
     url: str
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class ChatServer:
 
 
 Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
-"""(request body, number of the call from 1) to the text of a completion, or to (HTTP status, raw body)."""
+"""(request body, number of the call, counted from 1) to the text of a completion, or to (HTTP status, raw body)."""
 
 
 @contextmanager
@@ -111,20 +111,20 @@ def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.path == "/tokenize":
-                self._send_json(200, json.dumps({"count": words_of(body), "max_model_len": window}))
+                self._send_json(200, json.dumps({"count": word_count(body), "max_model_len": window}))
                 return
             with lock:
                 state.requests.append(body)
                 number = len(state.requests)
                 state.running += 1
                 state.most_running = max(state.most_running, state.running)
-            made = reply(body, number)
+            answer = reply(body, number)
             with lock:
                 state.running -= 1
-            if isinstance(made, str) and body.get("stream"):
-                self._send_stream(body, made)
+            if isinstance(answer, str) and body.get("stream"):
+                self._send_stream(body, answer)
             else:
-                self._send_json(*((200, _chat_completion(body, made)) if isinstance(made, str) else made))
+                self._send_json(*((200, _chat_completion(body, answer)) if isinstance(answer, str) else answer))
 
         def _send_json(self, status: int, data: str) -> None:
             self.send_response(status)
@@ -161,8 +161,8 @@ def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = 
         server.server_close()
 
 
-def words_of(body: dict[str, Any]) -> int:
-    """How many words the messages of a request have."""
+def word_count(body: dict[str, Any]) -> int:
+    """The number of words in the messages of a request."""
     return sum(len(turn["content"].split()) for turn in body["messages"])
 
 
@@ -208,7 +208,7 @@ def requested_passage(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def is_extraction(body: dict[str, Any]) -> bool:
-    """Whether a request asks to read a passage (and not for the domain of the collection)."""
+    """Whether a request asks for the extraction of a passage, rather than for the domain of the collection."""
     return "propositions" in body["response_format"]["json_schema"]["schema"]["properties"]
 
 

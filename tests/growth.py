@@ -25,10 +25,10 @@ def _seconds(call: Callable[[], object], repeats: int) -> float:
         gc.collect()
         gc.disable()
         try:
-            began = time.process_time()
+            start_s = time.process_time()
             for _ in range(repeats):
                 call()
-            rounds.append(time.process_time() - began)
+            rounds.append(time.process_time() - start_s)
         finally:
             gc.enable()
     return min(rounds)

@@ -10,23 +10,23 @@ from threading import Thread
 import huggingface_hub.constants
 import pytest
 
-FOUND = b'{"id": "owner/there", "siblings": []}'
+ANSWER = b'{"id": "owner/there", "siblings": []}'
 
 
 @contextmanager
 def hub(status: int) -> Iterator[tuple[str, list[str]]]:
     """A hub that answers every request with `status`; yields its address and the requested paths."""
-    requested: list[str] = []
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            requested.append(self.path)
+            paths.append(self.path)
             self.send_response(status)
             if status in (401, 404):
                 self.send_header("X-Error-Code", "RepoNotFound")
-            self.send_header("Content-Length", str(len(FOUND)))
+            self.send_header("Content-Length", str(len(ANSWER)))
             self.end_headers()
-            self.wfile.write(FOUND if self.command == "GET" else b"")
+            self.wfile.write(ANSWER if self.command == "GET" else b"")
 
         do_HEAD = do_GET
 
@@ -35,14 +35,14 @@ def hub(status: int) -> Iterator[tuple[str, list[str]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", requested
+        yield f"http://127.0.0.1:{server.server_port}", paths
     finally:
         server.shutdown()
         server.server_close()
 
 
 def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> None:
-    """Make the hub's library use the hub at `address`, with its cache in a folder."""
+    """Make the hub's library use the hub at `address` and the cache in `cache`."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
     files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"

@@ -26,9 +26,9 @@ SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "unix_socket_direct
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """The connection string of its superuser, until the block ends. Skips the test if no server can be started.
+    """Run a server until the block ends; yields its superuser's connection string. Skips the test if no server can be started.
 
-    PostgreSQL refuses to run as root: then it runs as the user nobody, who owns the folder and all that is in it.
+    PostgreSQL refuses to run as root, so root runs it as the user nobody, who owns the folder and everything in it.
     """
     user = _other_user()
     folder = Path(tempfile.mkdtemp(prefix="modegraph-postgres-"))
@@ -38,9 +38,9 @@ def postgres_server() -> Iterator[str]:
             for each in (folder, *folder.rglob("*")):
                 shutil.chown(each, user["user"], user["group"])
         arguments = ["-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        made = _run([programs / "initdb", "-D", folder / "data", *arguments], user)
-        if made.returncode:
-            pytest.skip(f"PostgreSQL cannot be set up here: {made.stderr.strip()[-300:]}")
+        initdb = _run([programs / "initdb", "-D", folder / "data", *arguments], user)
+        if initdb.returncode:
+            pytest.skip(f"PostgreSQL cannot be set up here: {initdb.stderr.strip()[-300:]}")
         port = _free_port()
         options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("w") as log:
@@ -83,7 +83,7 @@ def _other_user() -> dict[str, Any]:
 
 
 def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
-    """Run a program; one that cannot be started counts as failed."""
+    """Run a program; if it cannot be started, it counts as failed."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user)
     except OSError as problem:
@@ -104,9 +104,9 @@ def _programs(folder: Path, user: dict[str, Any]) -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _wait(server: "subprocess.Popen[bytes]", dsn: str, log: Path) -> None:

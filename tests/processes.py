@@ -1,12 +1,12 @@
-"""What tests need to know about the machine's processes."""
+"""The processes of this machine that tests look for."""
 
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
 
-def processes_below(parent: int) -> set[int]:
-    """The children of a process that read a file."""
+def parsers_below(parent: int) -> set[int]:
+    """The children of a process that parse documents."""
     found = subprocess.run(
         ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False
     )

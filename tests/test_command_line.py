@@ -24,7 +24,7 @@ from modegraph.cli_root import LIBRARIES
 from tests.places import ROOT
 from tests.test_configs import CONFIGS
 
-# Without docs/messages.md, whose command lines have gaps.
+# Without docs/troubleshooting/messages.md, whose command lines have gaps.
 PAGES = [
     ROOT / "AGENTS.md",
     ROOT / "README.md",
@@ -37,6 +37,7 @@ PAGES = [
 ]
 WIDTH = 80
 PANELS = {*OPTION_PANELS, "Server"}
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
 @cache
@@ -59,9 +60,9 @@ NAMES = {opt for _, param in OPTIONS for opt in (*param.opts, *param.secondary_o
 
 
 def page(words: str) -> str:
-    run = CliRunner().invoke(tree_app(), [*words.split(), "--help"], terminal_width=WIDTH, env={"COLUMNS": str(WIDTH)})
-    assert run.exit_code == 0, run.output
-    return run.output
+    done = CliRunner().invoke(tree_app(), [*words.split(), "--help"], terminal_width=WIDTH, env={"COLUMNS": str(WIDTH)})
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 @cache
@@ -136,11 +137,10 @@ def test_the_name_of_an_argument_has_one_meaning() -> None:
 def test_no_help_mentions_an_option_that_does_not_exist(name: str) -> None:
     command = COMMANDS[name]
     text = " ".join([command.help, *(param.help for param in command.params)])
-    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) - NAMES <= {"--max-model-len"}, "an argument of vLLM"
+    assert set(OPTION.findall(text)) - NAMES <= {"--max-model-len"}  # an argument of vLLM
     own = {opt for param in command.params for opt in param.opts}
-    elsewhere = re.findall(r"`[^`]*`|use it with[^.]*\.", command.help)
-    said = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"`[^`]*`|use it with[^.]*\.", "", command.help)))
-    assert said <= own, f"an option that this command does not have (others': {elsewhere})"
+    mentioned = set(OPTION.findall(re.sub(r"`[^`]*`|use it with[^.]*\.", "", command.help)))
+    assert mentioned <= own, "an option that this command does not have"
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
@@ -194,23 +194,23 @@ def test_a_page_lists_the_settings_with_default_and_meaning(name: str) -> None:
 @pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
 def test_every_setting_has_a_description(path: str) -> None:
     for each in setting_lines(settings_class(path)):
-        placed = each.key.endswith("NAME")
-        assert placed or (
+        is_placeholder = each.key.endswith("NAME")
+        assert is_placeholder or (
             re.match(r"\S+ .*\w", each.meaning) and not each.meaning.startswith(("At least", "Above", "One of"))
         ), each.key
 
 
 @pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
 def test_the_settings_shown_match_the_class(path: str) -> None:
-    """Read back, the YAML lacks only the required values, and otherwise equals the defaults of the class."""
+    """Read back, the YAML equals the defaults of the class; only required values are missing."""
     kind = settings_class(path)
     values = yaml.safe_load(as_yaml(kind, "Settings"))
-    given = {key: value for key, value in values.items() if kind.model_fields[key].is_required() is False}
+    optional = {key: value for key, value in values.items() if kind.model_fields[key].is_required() is False}
     assert set(values) == set(kind.model_fields)
-    assert [each.text for each in problems_in(kind, given, "shown") if not each.missing] == []
+    assert [each.text for each in problems_in(kind, optional, "shown") if not each.missing] == []
     defaults = {name: field.get_default() for name, field in kind.model_fields.items() if not field.is_required()}
     built = kind.model_construct(**defaults).model_dump(mode="json", include=set(defaults))
-    assert given == built
+    assert optional == built
 
 
 def run(*words: object) -> Any:
@@ -244,7 +244,7 @@ def test_a_bad_config_is_reported_key_by_key(tmp_path: Path) -> None:
     assert "--set: data, output" in done.output
 
 
-def test_versions_are_printed_without_importing_anything() -> None:
+def test_the_versions_of_the_libraries_are_printed() -> None:
     done = run("--version")
     lines = [line.partition(" ") for line in done.output.splitlines()]
     assert done.exit_code == 0 and [name for name, _, _ in lines] == ["modegraph", "Python", *LIBRARIES]
@@ -299,7 +299,7 @@ def test_a_wrong_command_line_is_reported_in_one_line(words: str, message: str) 
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """Everything from `modegraph ` on: in code spans, shell blocks, comments and commands of services."""
+    """The command lines of a file, from `modegraph ` on: in code spans, shell blocks, comments and commands of services."""
     for line in file.read_text(encoding="utf-8").splitlines():
         yield from re.findall(r"`(modegraph [^`]*)`", line)
         shell = re.match(
@@ -360,9 +360,9 @@ def test_the_docs_are_read() -> None:
         "serve i {url}",
     ],
 )
-def test_a_url_is_no_folder(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_refused_as_a_folder(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke(tree_app(), words.format(url="s3://bucket/index").split())
+    error = run(*words.format(url="s3://bucket/index").split()).exception
     message = "s3:/bucket/index: a URL. Expected a folder on this machine, whose files can be mapped into memory. Use a local folder, and copy its files from or to the URL"
-    assert isinstance(run.exception, UserError) and str(run.exception) == message
+    assert isinstance(error, UserError) and str(error) == message
     assert list(tmp_path.iterdir()) == []

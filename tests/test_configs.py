@@ -52,7 +52,7 @@ SAME_IN_BOTH = (
 
 
 def kind_of(file: Path) -> type[Settings]:
-    """configs/eval/ holds matrices, configs/data/ reading rows, configs/study/ studies, the others <stage>.yaml and <stage>-<model>.yaml."""
+    """The settings class of a config: by its folder for eval, data and study, else by the stage in its name (<stage>-<model>.yaml)."""
     folders: dict[str, type[Settings]] = {"eval": MatrixSettings, "data": ReadingSettings, "study": StudySettings}
     if file.parent.name in folders:
         return folders[file.parent.name]
@@ -85,7 +85,7 @@ def test_the_expected_configs_are_shipped() -> None:
 
 @pytest.mark.parametrize("file", LAUNCHERS, ids=lambda file: file.stem)
 def test_accelerate_reads_every_launch_config(file: Path) -> None:
-    """By accelerate's own loader, which refuses unknown keys; and the command on its second line names files that are there."""
+    """With accelerate's own loader, which refuses unknown keys; the command on the second line of a config names files that exist."""
     from accelerate.commands.config.config_args import load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
@@ -134,7 +134,7 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 
 @pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
 def test_the_papers_recipes_are_shipped(file: Path) -> None:
-    """GraphMPA's recipe in every config of pairs and of K = 8, and in those of SFT with the learning rate of an adapter.
+    """GraphMPA's recipe in every config for pairs and for K = 8, and in those for SFT, there with the learning rate of an adapter.
 
     EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs of smollm2 and the reader follow the studies' own recipes: adapters
     of a small model, a few dozen updates.

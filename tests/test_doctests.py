@@ -1,4 +1,4 @@
-"""The examples in docstrings, run: an example that is wrong misleads more than none."""
+"""The examples in docstrings and in the Python guide, run: a wrong example is worse than none."""
 
 import doctest
 from importlib import import_module
@@ -23,7 +23,7 @@ def test_examples_in_docstrings_hold(module: str) -> None:
 
 
 def test_examples_in_the_python_guide_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the encoder that a user has; ELLIPSIS only for the list of known settings."""
+    """With the encoder that users have; ELLIPSIS is needed only for the list of known settings."""
     monkeypatch.chdir(tmp_path)
     guide = str(ROOT / "docs" / "python.md")
     failed, tried = doctest.testfile(guide, module_relative=False, optionflags=doctest.ELLIPSIS)

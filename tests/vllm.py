@@ -64,15 +64,15 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
     finally:
         process.terminate()
         process.wait(60)
-        # Its engine outlives a server that a test has killed.
+        # The engine outlives a server that a test has killed.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager
-def dying(server: Server, served: int) -> Iterator[str]:
-    """The URL of a relay that passes on `served` completions and kills the server at the next one."""
-    left = itertools.count(served, -1)
+def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
+    """The URL of a relay that passes on this many completions and kills the server at the next request for one."""
+    left = itertools.count(completions, -1)
 
     class Relay(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

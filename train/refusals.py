@@ -98,7 +98,8 @@ class AnchoredRefusals:
 
 def answers_and_refusals(logps: Tensor, groups: Sequence[TokenizedGroup]) -> tuple[Tensor, Tensor]:
     """The log-probabilities of groups of `with_refusals` as those of answers and of refusals: float32[R] each."""
-    halves = [part.chunk(2) for part in logps.split([len(group.responses) for group in groups])]
+    sizes = [len(group.responses) for group in groups]
+    halves = [part.chunk(2) for part in torch.split(logps, sizes)]
     answers, refusals = zip(*halves, strict=True)
     return torch.cat(answers), torch.cat(refusals)
 

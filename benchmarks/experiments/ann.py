@@ -43,8 +43,8 @@ def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> Index
     for _, field in VECTOR_FIELDS.values():
         vectors: Vectors = getattr(data, field)
         ids = vectors.ids(np.arange(len(vectors))).astype(str).tolist()
-        written = save_vectors(folder, field, Vectors.of(np.asarray(vectors).astype(dtype), ids), 8)
-        changed[field] = with_ann(folder, written, ann_rows, 8)
+        saved = save_vectors(folder, field, Vectors.of(np.asarray(vectors).astype(dtype), ids), 8)
+        changed[field] = with_ann(folder, saved, ann_rows, 8)
     return replace(data, **changed)
 
 
@@ -52,11 +52,8 @@ def recalls(index: Index, questions: Sequence[Question], vectors_QD: Floats) -> 
     """Recall@5 and median processor milliseconds of every mode."""
     figures = {}
     for mode in MODES:
-        ask, mode_recalls, times = (
-            partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10)),
-            [],
-            [],
-        )
+        ask = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
+        mode_recalls, times = [], []
         for question, vector_D in zip(questions, vectors_QD, strict=True):
             started = thread_time()
             evidence = ask(Query(question.text, vector_D))

@@ -1,4 +1,4 @@
-"""An index edited at random by processes that are often killed (SIGKILL), and read all the time: is it in the end like one built from scratch?
+"""An index edited at random by processes that are often killed (SIGKILL), and read all the time: does it end up like one built from scratch?
 
 Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process,
 written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a
@@ -40,7 +40,7 @@ from graph.types import Document
 SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_factor=4)
 FIRST, WORDS = 30, 12
 MAX_PATCHED_SHARE = 0.5
-"""Share of the documents, chosen so that an edit occasionally writes all arrays."""
+"""Share of changed documents up to which an edit writes patches; chosen so that an edit occasionally writes all arrays."""
 KILLED_SHARE, LONGEST_S, AT_COMMITS = 0.5, 0.4, 10
 OLD = 3
 STATES, FAILED, OPENED = "states.jsonl", "failed", "opened"
@@ -68,7 +68,7 @@ def in_process(work: Callable[[], object], kill_after_s: float | None = None, at
     """Do the work in a child process, optionally killed at a moment or at a commit; returns whether it was killed."""
     child = os.fork()
     if child == 0:
-        _end_with(partial(_edit, work, at_commit))
+        _run_and_exit(partial(_edit, work, at_commit))
     if kill_after_s is not None:
         time.sleep(kill_after_s)
         os.kill(child, signal.SIGKILL)
@@ -78,7 +78,7 @@ def in_process(work: Callable[[], object], kill_after_s: float | None = None, at
     return status != 0
 
 
-def _end_with(work: Callable[[], object], log: str = os.devnull) -> NoReturn:
+def _run_and_exit(work: Callable[[], object], log: str = os.devnull) -> NoReturn:
     """Do the work and exit this process, whatever happens, without running the parent's cleanup; `log` receives standard error."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
     try:
@@ -91,27 +91,27 @@ def _end_with(work: Callable[[], object], log: str = os.devnull) -> NoReturn:
 
 def _edit(work: Callable[[], object], at_commit: int) -> None:
     if at_commit:
-        _die_at(at_commit)
+        _kill_at(at_commit)
     work()
 
 
-def _die_at(commit: int) -> None:
+def _kill_at(commit: int) -> None:
     """Kill this process after its `commit`-th commit: of the store, of a batch of vectors, or of the manifest, which is renamed into place."""
     remaining = [commit]
 
-    def counted(function: Callable[..., object]) -> Callable[..., object]:
+    def count_calls(function: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object, **keywords: object) -> object:
-            done = function(*arguments, **keywords)
+            result = function(*arguments, **keywords)
             remaining[0] -= 1
             if not remaining[0]:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return done
+            return result
 
         return call
 
-    graph.build.build.publish = counted(graph.build.build.publish)  # type: ignore[assignment]
-    SqliteStore._after_commit = counted(SqliteStore._after_commit)  # type: ignore[method-assign]
-    PendingVectors.put = counted(PendingVectors.put)  # type: ignore[method-assign]
+    graph.build.build.publish = count_calls(graph.build.build.publish)  # type: ignore[assignment]
+    SqliteStore._after_commit = count_calls(SqliteStore._after_commit)  # type: ignore[method-assign]
+    PendingVectors.put = count_calls(PendingVectors.put)  # type: ignore[method-assign]
 
 
 def read_continuously(folder: Path, notes: Path, writer: int) -> None:
@@ -143,8 +143,8 @@ def _state_of(index: Index) -> State:
     return state
 
 
-def live(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
-    """All edits: how many, how often killed, and what the reader saw."""
+def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
+    """Make all edits while a reader runs; returns how many there were, how often they were killed, and what the reader found."""
     folder, notes, draw = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(FIRST)}
@@ -152,7 +152,7 @@ def live(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     (notes / STATES).write_text(json.dumps(state) + "\n")
     reader = os.fork()
     if reader == 0:
-        _end_with(partial(read_continuously, folder, notes, os.getppid()), str(notes / FAILED))
+        _run_and_exit(partial(read_continuously, folder, notes, os.getppid()), str(notes / FAILED))
     kills = {"at a commit": 0, "at a random moment": 0}
     kinds = {"inserted": 0, "updated": 0, "deleted": 0}
     for number in range(1, edits + 1):
@@ -175,7 +175,7 @@ def live(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
         if number % AT_COMMITS and draw.random() < KILLED_SHARE:
             kills["at a random moment"] += in_process(edit, kill_after_s=draw.uniform(0, LONGEST_S))
         if in_process(edit):
-            raise SystemExit("killed by somebody else")
+            raise SystemExit("an edit was killed by another process")
     time.sleep(1)
     os.kill(reader, signal.SIGKILL)
     failed = "" if os.waitpid(reader, 0)[1] == signal.SIGKILL else (notes / FAILED).read_text().splitlines()[-1]
@@ -205,7 +205,7 @@ def main() -> int:
     options = parser.parse_args()
     graph.build.build.PATCHED_FROM_PASSAGES, graph.build.build.MAX_PATCHED_SHARE = 0, MAX_PATCHED_SHARE
     with tempfile.TemporaryDirectory(prefix="modegraph-bench-") as scratch:
-        figures = live(Path(scratch), options.edits, options.seed)
+        figures = run_edits(Path(scratch), options.edits, options.seed)
     killed = float(figures["killed at a commit"]) + float(figures["killed at a random moment"])
     checks = [
         Check("kills", killed, options.edits / 5, at_least=True),

@@ -5,7 +5,7 @@
 
 `--model` is a language model, which gets a new LoRA adapter, or a run of `train ms` or `train dpo` on one; the reference is the base below
 the adapter. Gradients are of all of the adapter's weights. A cosine of 1 means that both losses take the same first step; the yardstick is
-the cosine of one loss's gradients over the two halves of the prompts, which differ by nothing but the draw of prompts.
+the cosine of one loss's gradients over the two halves of the prompts, which differ in nothing but the draw of prompts.
 
 Legend: R responses of a prompt, W weights of the adapter.
 """

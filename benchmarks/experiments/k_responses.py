@@ -6,7 +6,7 @@
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
 STUDY is a file like configs/study/k-responses-reader.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
-takes one prompt per passage and question: the first ones become dev and test, and later ones training rows if their responses differ in reward.
+takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
 With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there. --part I/N does every N-th run from
 the I-th on, so that several processes share a GPU.
 
@@ -87,7 +87,7 @@ def draw(
 
 
 def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_id: int) -> ResponseRow:
-    """The responses to a prompt as drawn, with their rewards; empty ones become a dash."""
+    """The responses to a prompt as drawn, with their rewards; an empty response becomes a dash."""
     cut = tuple(number for number, ids in enumerate(drawn.group.responses) if ids[-1] != end_id)
     texts = DrawnTexts(tuple(text or "–" for text in drawn.texts), cut)
     return replace(with_rewards(prompt, texts), sampling=sampling, policy=policy)
@@ -129,7 +129,7 @@ def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_n
         train += [row for row in rows if len(set(combine_rewards(row, weights))) > 1]
         taken += len(batch)
     write_jsonl(folder / "train" / "train.jsonl", map(response_to_json, train[: study.train_prompts]))
-    print(f"{len(train)} of {taken - sum(wanted.values())} prompts have responses that differ", flush=True)
+    print(f"{len(train)} of {taken - sum(wanted.values())} prompts have responses that differ in reward", flush=True)
 
 
 def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int, seed: int) -> Iterator[ResponseRow]:
@@ -141,8 +141,8 @@ def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int,
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A checkpoint: its update, and by prompt the mean reward, share right, KL to the reference and entropy (nats), distinct answers, words."""
+class Checkpoint:
+    """A measured checkpoint: its update, and by prompt the mean reward, share right, KL to the reference and entropy (nats), distinct answers, words."""
 
     update: int
     reward: list[float] = field(default_factory=list)
@@ -161,10 +161,10 @@ def measure(
     weights: Mapping[str, float],
     samples: int,
     update: int,
-) -> Measured:
+) -> Checkpoint:
     """Measure a policy, which is an adapter on its reference, on rows; a prompt's draws have the same noise under every policy."""
     prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
-    measured = Measured(update)
+    checkpoint = Checkpoint(update)
     drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
     for first in range(0, len(rows), PROMPTS_AT_ONCE):
         groups = [each.group for each in drawn[first : first + PROMPTS_AT_ONCE]]
@@ -172,15 +172,15 @@ def measure(
             logps_R = logps_of(model, groups)
             with model.disable_adapter():
                 reference_R = logps_of(model, groups)
-        measured.kl.extend((logps_R - reference_R).view(-1, samples).mean(1).tolist())
-        measured.entropy.extend((-logps_R).view(-1, samples).mean(1).tolist())
+        checkpoint.kl.extend((logps_R - reference_R).view(-1, samples).mean(1).tolist())
+        checkpoint.entropy.extend((-logps_R).view(-1, samples).mean(1).tolist())
     for row, each in zip(rows, drawn, strict=True):
         answers = [normalise(parse_answer(text).answer) for text in each.texts]
-        measured.reward.append(fmean(reward_of(text, row, weights) for text in each.texts))
-        measured.right.append(fmean(reward_of(text, row, {"correct": 1.0}) == 1 for text in each.texts))
-        measured.distinct.append(len(set(answers)) / len(answers))
-        measured.words.append(fmean(len(text.split()) for text in each.texts))
-    return measured
+        checkpoint.reward.append(fmean(reward_of(text, row, weights) for text in each.texts))
+        checkpoint.right.append(fmean(reward_of(text, row, {"correct": 1.0}) == 1 for text in each.texts))
+        checkpoint.distinct.append(len(set(answers)) / len(answers))
+        checkpoint.words.append(fmean(len(text.split()) for text in each.texts))
+    return checkpoint
 
 
 class MeasureCallback(TrainerCallback):  # type: ignore[misc]
@@ -188,10 +188,10 @@ class MeasureCallback(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, updates: Sequence[int], measure_at: Any) -> None:
         self.updates, self.measure_at = updates, measure_at
-        self.points: list[Measured] = []
+        self.points: list[Checkpoint] = []
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Measure, if this update is one of them."""
+        """Measure the policy if this update is one of the given ones."""
         if state.global_step in self.updates:
             model.eval()
             self.points.append(self.measure_at(model, state.global_step))
@@ -200,7 +200,7 @@ class MeasureCallback(TrainerCallback):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Job:
-    """One run: an arm, a seed and a rate; `trial` runs are measured on dev at their end alone."""
+    """One run: an arm, a seed and a rate; a run with `trial` is measured on dev, and only at its end."""
 
     arm: str
     seed: int
@@ -224,7 +224,7 @@ def jobs_of(
 
 
 def best_rates(results: Path) -> dict[str, float]:
-    """The rate of each arm whose trial has the highest mean reward on dev."""
+    """The best rate of each arm: that of the trial with the highest mean reward on dev."""
     trials: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for file in sorted(results.glob("trial-*.json")):
         run = json.loads(file.read_text(encoding="utf-8"))
@@ -269,7 +269,7 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
 
 
 def frontier(run: Mapping[str, Any], kl: float) -> list[float]:
-    """The rewards by prompt of a run at a KL between those of its checkpoints, interpolated linearly between the two around it."""
+    """A run's reward by prompt at a KL, interpolated linearly between the two checkpoints around that KL."""
     points = sorted((fmean(point["kl"]), point["reward"]) for point in run["points"])
     kls = [point[0] for point in points]
     after = min(max(int(np.searchsorted(kls, kl)), 1), len(kls) - 1)
@@ -314,7 +314,9 @@ def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for at in zip(*(run["points"] for run in runs), strict=True):
         rewards = [fmean(point["reward"]) for point in at]
         means = {
-            name: round(fmean(fmean(point[name]) for point in at), 4) for name in vars(Measured(0)) if name != "update"
+            name: round(fmean(fmean(point[name]) for point in at), 4)
+            for name in vars(Checkpoint(0))
+            if name != "update"
         }
         points.append(
             {"update": at[0]["update"], **means, "reward sd": round(stdev(rewards), 4) if len(rewards) > 1 else None}

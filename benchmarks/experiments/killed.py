@@ -39,11 +39,11 @@ STEPS = {
     "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {SHORT} --split train --measured {{to}}/measured "
     "--runs {to}/ms --out {to}/alignment",
 }
-"""Each step's output and its command: a miniature of the study's."""
+"""The output and the command of each step: the study's steps in miniature."""
 ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
 WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
 TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
-LOADING = 8.0
+LOADING_S = 8.0
 """Seconds in which a start does nothing but load libraries."""
 
 
@@ -58,17 +58,17 @@ def main() -> int:
     started = time.monotonic()
     run_to_its_end(write_study(alone))
     total = time.monotonic() - started
-    survived = run_with_kills(write_study(killed), moments(arguments.seed, arguments.kills, total))
+    interrupted = run_with_kills(write_study(killed), moments(arguments.seed, arguments.kills, total))
     different = [name for name in (*ROWS, *WEIGHTS) if checksum(alone / name) != checksum(killed / name)]
     different += [] if figures_of(alone) == figures_of(killed) else ["alignment/alignment.json"]
     figures = {
         "seconds undisturbed": total,
-        "killed in": ", ".join(survived),
+        "killed in": ", ".join(interrupted),
         "different": ", ".join(different) or "none",
     }
     checks = [
         Check("files that differ", len(different), 0, at_least=False),
-        Check("kills that interrupted it", len(survived), arguments.kills, at_least=True),
+        Check("kills that interrupted the study", len(interrupted), arguments.kills, at_least=True),
     ]
     return print_report("killed", figures, checks, arguments.json)
 
@@ -100,7 +100,7 @@ def write_study(folder: Path) -> Path:
         "max_answer_tokens": 24,
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
-    targets = [f"{paths['to']}/{makes}" for makes in STEPS]
+    targets = [f"{paths['to']}/{output}" for output in STEPS]
     program = f"{sys.executable} -P -m modegraph"
     rules = [f"report: {targets[-1]}\n\t{program} eval run {paths['to']}/study.yaml --out {paths['to']}/report\n"]
     for target, before, run in zip(targets, ["", *targets], STEPS.values(), strict=False):
@@ -113,19 +113,19 @@ def write_study(folder: Path) -> Path:
 def start(study: Path) -> subprocess.Popen[bytes]:
     """Start the study in a new session."""
     environment = {**os.environ, "PYTHONPATH": str(HOME)}
-    log = (study.parent / "log.txt").open("ab")
-    return subprocess.Popen(["make", "-f", study], env=environment, stdout=log, stderr=log, start_new_session=True)
+    with (study.parent / "log.txt").open("ab") as log:
+        return subprocess.Popen(["make", "-f", study], env=environment, stdout=log, stderr=log, start_new_session=True)
 
 
 def run_to_its_end(study: Path) -> None:
-    """Run until it ends by itself; exits with its log if it fails."""
+    """Run the study to its end; exits with the study's log if it fails."""
     if start(study).wait():
         sys.exit((study.parent / "log.txt").read_text(encoding="utf-8"))
 
 
 def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
-    """Run, killing after each of `waits` seconds, then run to the end; returns the steps that the kills interrupted."""
-    hit = []
+    """Start the study and kill it after each of `waits` seconds, then run it to its end; returns the steps that the kills interrupted."""
+    interrupted = []
     for wait in waits:
         running = start(study)
         try:
@@ -133,19 +133,19 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-            hit.append(next((makes for makes in STEPS if not (study.parent / makes).exists()), "answers"))
+            interrupted.append(next((output for output in STEPS if not (study.parent / output).exists()), "answers"))
     run_to_its_end(study)
-    return hit
+    return interrupted
 
 
 def moments(seed: int, kills: int, total: float) -> Iterator[float]:
-    """Seconds that each start may run: a random share of an even part of the total, so that kills are spread over all of it."""
+    """Seconds that each start may run: LOADING_S and a random share of an equal part of the total, so that the kills are spread over the whole study."""
     draw = random.Random(seed)
-    yield from (draw.uniform(0.5, 1.0) * total / (kills + 1) + LOADING for _ in range(kills))
+    yield from (draw.uniform(0.5, 1.0) * total / (kills + 1) + LOADING_S for _ in range(kills))
 
 
 def figures_of(folder: Path) -> str:
-    """The report of the samples, without its times."""
+    """The report of the samples, without times and paths."""
     return TIMED.sub("", (folder / "alignment/alignment.json").read_text(encoding="utf-8")).replace(str(folder), "")
 
 

@@ -1,11 +1,11 @@
-"""A threshold for refusals that is set after training: a constant added to the logit of a refusal's first token.
+"""A threshold for refusals, set after training: a constant added to the logit of the refusal's first token.
 
     python -P benchmarks/experiments/refusal_shift.py TUNE DOCUMENTS --questions 60 --out shift.json
 
-TUNE is a folder of `modegraph tune`, DOCUMENTS what it was made from. Both models read questions of the training part over passages with and
-without their answer, and the run's test questions. A question's margin is the logit of the refusal's first token less the largest other one;
-greedy decoding refuses where it is above 0. The answer is decoded with the refusal excluded, so that one pass gives the figures of every constant.
-The tuned model's constant is the one with which it refuses as many answerable training questions as the untuned model does.
+TUNE is an output folder of `modegraph tune`, DOCUMENTS are its documents. Both models read questions of the training part over passages with and
+without their answer, and the run's test questions. A question's margin is the logit of the refusal's first token less the largest other logit;
+greedy decoding refuses if the margin is above 0. The answer is decoded with the refusal excluded, so that one pass gives the figures of every constant.
+The constant is chosen so that the tuned model refuses as many answerable training questions as the untuned model.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from modegraph.tuning.tune import PLAN, read_json, read_plan
 from serve.engines.hf import LogitBiasProcessor
 from train.model.load import load_policy
 
-ANSWERED, REFUSED = "training, with the answer", "training, without the answer"
+WITH_ANSWER, WITHOUT_ANSWER = "training, with the answer", "training, without the answer"
 EXCLUDED = -1e4
 TOKENS = 64
 
 
 @dataclass(frozen=True)
-class Read:
+class Reading:
     """A model's reading of a question: the margin, and the answer with the refusal excluded (for training questions only its first token)."""
 
     task: ReadingTask
@@ -72,20 +72,20 @@ def main() -> int:
     tuning = Tuning(settings, documents, general_set(settings, documents), read_plan(options.tune), options.tune)
     tasks = tasks_of(tuning, options.questions)
     tuned = options.model or tuning.tuned_model
-    untuned = read_again(options.untuned, tasks) if options.untuned else read_all(tuning.settings.model, tasks)
-    reads = {"untuned": untuned, "tuned": read_all(tuned, tasks)}
-    options.out.write_text(json.dumps({"figures": figures(reads), "rows": rows(reads)}, indent=1))
-    print(json.dumps(figures(reads), indent=1))
+    untuned = load_readings(options.untuned, tasks) if options.untuned else read_all(tuning.settings.model, tasks)
+    readings = {"untuned": untuned, "tuned": read_all(tuned, tasks)}
+    options.out.write_text(json.dumps({"figures": figures(readings), "rows": rows(readings)}, indent=1))
+    print(json.dumps(figures(readings), indent=1))
     return 0
 
 
-def read_again(file: Path, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Read]]:
+def load_readings(file: Path, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Reading]]:
     """The untuned model's readings in an earlier file."""
     rows = [row for row in json.loads(file.read_text())["rows"] if row["model"] == "untuned"]
     found = {name: [row for row in rows if row["set"] == name] for name in tasks}
     return {
-        name: [Read(task, row["margin"], row["text"]) for task, row in zip(these, found[name], strict=True)]
-        for name, these in tasks.items()
+        name: [Reading(task, row["margin"], row["text"]) for task, row in zip(set_tasks, found[name], strict=True)]
+        for name, set_tasks in tasks.items()
     }
 
 
@@ -94,22 +94,22 @@ def tasks_of(tuning: Tuning, questions: int) -> dict[str, list[ReadingTask]]:
     source, seed = tuning.training_questions(), tuning.settings.seed
     drawn = pick_questions(source, None, questions, seed)
     return {
-        ANSWERED: over_gold(source, drawn, DISTRACTORS, seed),
-        REFUSED: over_distractors(source, drawn, DISTRACTORS, seed),
+        WITH_ANSWER: over_gold(source, drawn, DISTRACTORS, seed),
+        WITHOUT_ANSWER: over_distractors(source, drawn, DISTRACTORS, seed),
         **tuning.tasks(),
     }
 
 
 @torch.no_grad()
-def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Read]]:
+def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[str, list[Reading]]:
     """Margins and answers of a model in bfloat16."""
     model, tokenizer = load_policy(source, "bfloat16")
     model = model.to(torch.bfloat16)  # an adapter's weights too, as in the engine
     refusal = tokenizer(NOT_FOUND, add_special_tokens=False)["input_ids"][0]
-    found: dict[str, list[Read]] = {}
-    for name, these in tasks.items():
+    found: dict[str, list[Reading]] = {}
+    for name, set_tasks in tasks.items():
         found[name] = []
-        for task in track(these, f"{source}, {name}", len(these)):
+        for task in track(set_tasks, f"{source}, {name}", len(set_tasks)):
             chat = [asdict(message) for message in answer_messages(task.question.text, task.excerpts, "cited")]
             prompt = tokenizer.apply_chat_template(
                 chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
@@ -117,7 +117,7 @@ def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[st
             out = model.generate(
                 **prompt,
                 do_sample=False,
-                max_new_tokens=1 if name in (ANSWERED, REFUSED) else TOKENS,
+                max_new_tokens=1 if name in (WITH_ANSWER, WITHOUT_ANSWER) else TOKENS,
                 logits_processor=LogitsProcessorList([LogitBiasProcessor({refusal: EXCLUDED})]),
                 return_dict_in_generate=True,
                 output_logits=True,
@@ -127,16 +127,16 @@ def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[st
             others = first_V.clone()
             others[refusal] = -torch.inf
             text = tokenizer.decode(out.sequences[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
-            found[name].append(Read(task, float(first_V[refusal] - others.max()), text.strip()))
+            found[name].append(Reading(task, float(first_V[refusal] - others.max()), text.strip()))
     return found
 
 
-def figures(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> dict[str, Any]:
+def figures(readings: Mapping[str, Mapping[str, Sequence[Reading]]]) -> dict[str, Any]:
     """The constant, and each set's figures without and with it; the gate's verdict on both."""
-    shift = shift_like(reads["untuned"][ANSWERED], reads["tuned"][ANSWERED])
+    shift = shift_like(readings["untuned"][WITH_ANSWER], readings["tuned"][WITH_ANSWER])
     arms = {"untuned": ("untuned", 0.0), "tuned": ("tuned", 0.0), "tuned, shifted": ("tuned", shift)}
     answers = {
-        arm: {name: [each.answer(by) for each in these] for name, these in reads[model].items()}
+        arm: {name: [each.answer(by) for each in set_readings] for name, set_readings in readings[model].items()}
         for arm, (model, by) in arms.items()
     }
     verdicts = {}
@@ -146,25 +146,27 @@ def figures(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> dict[str, Any]
         verdicts[arm] = {"passed": gate.passed, **{check.what: check.found for check in gate.checks}}
     return {
         "shift": shift,
-        "separation": {model: separation(sets[HELD_OUT], sets[UNANSWERED]) for model, sets in reads.items()},
-        "sets": {arm: {name: measures(these) for name, these in sets.items()} for arm, sets in answers.items()},
+        "separation": {model: separation(sets[HELD_OUT], sets[UNANSWERED]) for model, sets in readings.items()},
+        "sets": {
+            arm: {name: measures(set_answers) for name, set_answers in sets.items()} for arm, sets in answers.items()
+        },
         "gate": verdicts,
     }
 
 
-def shift_like(untuned: Sequence[Read], tuned: Sequence[Read]) -> float:
-    """The constant that puts as many tuned margins above 0 as untuned ones are without it: midway between two tuned ones."""
+def shift_like(untuned: Sequence[Reading], tuned: Sequence[Reading]) -> float:
+    """The constant with which as many tuned margins are above 0 as untuned margins without one: the negative midpoint of two neighbouring tuned margins."""
     refused = sum(each.margin > 0 for each in untuned)
     margins = sorted((each.margin for each in tuned), reverse=True)
     margins = [margins[0] + 2, *margins, margins[-1] - 2]
     return -(margins[refused] + margins[refused + 1]) / 2
 
 
-def separation(answerable: Sequence[Read], unanswered: Sequence[Read]) -> float:
+def separation(answerable: Sequence[Reading], unanswerable: Sequence[Reading]) -> float:
     """The share of pairs of an unanswerable and an answerable question in which the first has the larger margin (AUC)."""
-    ones_N = np.array([each.margin for each in unanswered])
-    others_M = np.array([each.margin for each in answerable])
-    gaps_NM = ones_N[:, None] - others_M[None]
+    unanswerable_N = np.array([each.margin for each in unanswerable])
+    answerable_M = np.array([each.margin for each in answerable])
+    gaps_NM = unanswerable_N[:, None] - answerable_M[None]
     return float((gaps_NM > 0).mean() + (gaps_NM == 0).mean() / 2)
 
 
@@ -178,8 +180,8 @@ def measures(answers: Sequence[ReadingAnswer]) -> dict[str, float]:
     }
 
 
-def rows(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> list[dict[str, Any]]:
-    """Every reading, for later."""
+def rows(readings: Mapping[str, Mapping[str, Sequence[Reading]]]) -> list[dict[str, Any]]:
+    """Every reading, as rows of the --out file."""
     return [
         {
             "model": model,
@@ -191,9 +193,9 @@ def rows(reads: Mapping[str, Mapping[str, Sequence[Read]]]) -> list[dict[str, An
             "text": each.text,
             "f1": score_text(each.task, each.text).score.f1,
         }
-        for model, sets in reads.items()
-        for name, these in sets.items()
-        for each in these
+        for model, sets in readings.items()
+        for name, set_readings in sets.items()
+        for each in set_readings
     ]
 
 

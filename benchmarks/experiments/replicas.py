@@ -1,4 +1,4 @@
-"""The gain from a second replica when the model is the bottleneck: answers a second of two servers over one index, as a multiple of one.
+"""The gain from a second replica when the model is the bottleneck: answers a second of two servers over one index, as a multiple of those of one server.
 
 Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. Setup: an index of examples/, the embedded encoder, and the stub engine
 of benchmarks/stub_engine.py, which needs TOKENS times its seconds per token for an answer. Each server is sent as many requests at once as it
@@ -47,11 +47,13 @@ def main() -> int:
 async def measure(index: Path, scratch: Path, rounds: int) -> list[tuple[float, float]]:
     """Answers a second of one replica and of two, round by round."""
     async with engine(None, scratch) as bare, server(index, bare) as (first, _), server(index, bare) as (second, _):
-        await together([first, second], -1)
-        return [(await together([first], turn), await together([first, second], turn)) for turn in range(rounds)]
+        await combined_rate([first, second], -1)
+        return [
+            (await combined_rate([first], turn), await combined_rate([first, second], turn)) for turn in range(rounds)
+        ]
 
 
-async def together(replicas: list[Engine], turn: int) -> float:
+async def combined_rate(replicas: list[Engine], turn: int) -> float:
     """Answers a second of replicas that run at once, each with EACH questions that it has not answered before."""
     rates = [run_all(replica, bodies(f" {'?' * (turn + 2)} {len(replicas)}")) for replica in replicas]
     return sum(await asyncio.gather(*rates))

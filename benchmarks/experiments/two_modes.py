@@ -4,7 +4,7 @@
 
 Writes modes.json and modes.png into --out.
 
-Each objective moves the two parameters of a policy by Adam, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, are what mode-seeking and mode-covering mean.
+Each objective is minimised by Adam over the two parameters of a policy, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, are what mode-seeking and mode-covering mean.
 Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64; β_π is 1 throughout, since only then the K-response losses tend to the KL divergences between π and π* as K grows."""
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def _draw_policies(axes: Axes, experiment: Experiment) -> None:
     points = line.points_X.tolist()
     axes.fill_between(points, log_target(line).exp().tolist(), color=TARGET_COLOUR, label="target π*", step="mid")
     axes.plot(points, line.log_reference_X.exp().tolist(), ":", color=REFERENCE_COLOUR, label="reference π_ref")
-    for fit, colour, style in _drawn_fits(experiment):
+    for fit, colour, style in _fits_to_draw(experiment):
         label = f"{fit.objective.method}, K = {fit.objective.responses_per_prompt}"
         axes.plot(points, _probabilities(experiment, fit), style, color=colour, ms=3, label=label)
     axes.set_xlabel("outcome x")
@@ -326,7 +326,7 @@ def _draw_policies(axes: Axes, experiment: Experiment) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
-def _drawn_fits(experiment: Experiment) -> list[tuple[Fit, str, str]]:
+def _fits_to_draw(experiment: Experiment) -> list[tuple[Fit, str, str]]:
     """MS at the smallest, a middle and the largest K, DPO at the largest: fit, colour, line style."""
     ms, dpo = (experiment.fits_by(method, "soft") for method in ("MS", "DPO"))
     middle = ms[(len(ms) - 1) // 2]
@@ -426,7 +426,7 @@ def modes_headline(experiment: Experiment) -> str:
     exact = experiment.fit_of(REVERSE).policies[0]
     methods: tuple[Method, ...] = ("MS", "DPO")
     reached = "; ".join(
-        f"{method} {_reached(experiment.fits_by(method, 'soft'), exact.reverse_kl)}" for method in methods
+        f"{method} {_sizes_near_optimum(experiment.fits_by(method, 'soft'), exact.reverse_kl)}" for method in methods
     )
     return (
         f"Soft labels, β_r = {experiment.line.beta_reward:g}, β_π = {BETA_POLICY:g}, best of {len(STARTS)} starts: "
@@ -435,7 +435,7 @@ def modes_headline(experiment: Experiment) -> str:
     )
 
 
-def _reached(fits: Sequence[Fit], optimum: float) -> str:
+def _sizes_near_optimum(fits: Sequence[Fit], optimum: float) -> str:
     near = [
         f"{fit.objective.responses_per_prompt}"
         for fit in fits

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, dress
 
 SERIES = {"untuned": (GREY, "o", -0.22), "MS": (BLUE, "s", 0.0), "DPO": (ORANGE, "D", 0.22)}
-"""Colour, marker and offset in its row."""
+"""Colour, marker and vertical offset of each series."""
 REFERENCE = "untuned"
 
 

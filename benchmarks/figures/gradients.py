@@ -36,7 +36,7 @@ def gradient(method: Method, log_ratios_QK: Tensor, rewards_QK: Tensor, beta: fl
 
 
 def draw() -> Figure:
-    """Left: the push on the chosen response of a pair by margin, the rejected one at Δ = 0; right: on each of 16 responses at the reference by reward."""
+    """Left: the push on the chosen response of a pair by margin, with the rejected response at Δ = 0; right: the push on each of 16 responses at the reference, by reward."""
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     pairs, groups = figure.subplots(1, 2)
     margins = torch.linspace(-6.0, 8.0, 141, dtype=torch.float64)

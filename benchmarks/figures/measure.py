@@ -3,7 +3,7 @@ held-out pairs under the models of a demo.
 
 Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch | boxes] [--index FOLDER] [--demo FOLDER] [--json]. Writes
 benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes, `boxes` the output of
-`make demo`; the first two index examples/ unless --index gives an index of it.
+`make demo`; the first two index examples/ unless --index names an index of them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from train.run.settings import MsSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-WALKED = "Who was the engineer of the structure drawn on the jars of the firm that buys nearly the whole quince crop?"
-SAMPLED = "q001"
+WALK_QUESTION = (
+    "Who was the engineer of the structure drawn on the jars of the firm that buys nearly the whole quince crop?"
+)
+BATCH_QUESTION_ID = "q001"
 MODEL, K, STEPS = "smollm2", 12, 8
 TRAINING: dict[str, Any] = {
     "learning_rate": 1e-4,
@@ -62,24 +64,24 @@ def main() -> None:
         def index() -> mg.Index:
             return mg.open(options.index) if options.index else mg.index(EXAMPLES / "documents", out=work / "index")
 
-        measured = {
+        measures = {
             "walk": lambda: walk(index()),
             "batch": lambda: batch(index(), work),
             "boxes": lambda: boxes(options.demo),
         }
         for what in options.what:
-            data = measured[what]()
+            data = measures[what]()
             write_json(DATA / f"{what}.json", data)
             print(json.dumps(data) if options.json else f"{DATA / what}.json")
 
 
 def walk(index: mg.Index) -> dict[str, Any]:
     """The five best passages of `hops` with the paths to them, and the rank of each in `dense`."""
-    evidence = index.retrieve(WALKED, mode="hops", top_k=5)
-    dense = [scored.item.id for scored in index.retrieve(WALKED, mode="dense", top_k=100).passages]
-    gold = next(row["gold_ids"] for row in questions() if row["question"] == WALKED)
+    evidence = index.retrieve(WALK_QUESTION, mode="hops", top_k=5)
+    dense = [scored.item.id for scored in index.retrieve(WALK_QUESTION, mode="dense", top_k=100).passages]
+    gold = next(row["gold_ids"] for row in questions() if row["question"] == WALK_QUESTION)
     return {
-        "question": WALKED,
+        "question": WALK_QUESTION,
         "passages": [
             {
                 "title": scored.item.title,
@@ -95,7 +97,9 @@ def walk(index: mg.Index) -> dict[str, Any]:
 
 def batch(index: mg.Index, work: Path) -> dict[str, Any]:
     """K responses of the untuned model to one prompt, their rewards, and log π of each before and after a few steps of MS and of DPO on them."""
-    write_jsonl(work / "questions.jsonl", ({**row, "split": "train"} for row in questions() if row["id"] == SAMPLED))
+    write_jsonl(
+        work / "questions.jsonl", ({**row, "split": "train"} for row in questions() if row["id"] == BATCH_QUESTION_ID)
+    )
     draw = ["synth", "responses", index.folder, "--questions", work / "questions.jsonl", "--policy", MODEL]
     draw += ["--samples", K, "--top-k", 1, "--context-size", 1, "--max-answer-tokens", 40, "--out", work / "responses"]
     subprocess.run([sys.executable, "-P", "-m", "modegraph", *map(str, draw)], check=True)

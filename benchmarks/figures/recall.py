@@ -23,7 +23,7 @@ RECALL, SECONDS = "Recall@5", "s/query without encoder"
 OURS = "hops"
 SYSTEM = "HippoRAG 2, whole corpus"
 PUBLISHED = {"musique_train100": 0.747, "2wiki_dev164": 0.904, "2wiki_train500": 0.904, "hotpotqa_train": 0.963}
-"""Its Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as reported by PropRAG's paper."""
+"""SYSTEM's Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as reported by PropRAG's paper."""
 COLOURS = (BLUE, ORANGE, GREEN, PINK)
 MARKERS = "osD^"
 CHARACTER_WIDE, LINE_HIGH = 4.8, 9

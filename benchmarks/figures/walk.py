@@ -25,7 +25,7 @@ def draw() -> Figure:
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes: Axes = figure.subplots()
     middle = (len(passages) - 1) / 2
-    box(axes, QUESTION_X, -middle, QUESTION_WIDE, 1.5, wrapped(data["question"], 26), GREY)
+    box(axes, QUESTION_X, -middle, QUESTION_WIDE, 1.5, wrap(data["question"], 26), GREY)
     sources = {passage["title"]: index for index, passage in enumerate(passages)}
     for index, passage in enumerate(passages):
         colour = ORANGE if is_linked(passage) else BLUE
@@ -50,7 +50,7 @@ def draw_link(axes: Axes, index: int, passage: dict[str, Any], sources: dict[str
     title, _, sentence = link_text.partition(": ")
     seed = sources.get(title, index)
     y = -(seed + index) / 2
-    box(axes, LINK_X, y, LINK_WIDE, 1.1, f"{wrapped(f'“{sentence or link_text}”', 33)}\n{mention}", ORANGE, "--")
+    box(axes, LINK_X, y, LINK_WIDE, 1.1, f"{wrap(f'“{sentence or link_text}”', 33)}\n{mention}", ORANGE, "--")
     line(axes, PASSAGE_X + PASSAGE_WIDE, -seed, LINK_X, y + 0.3, ORANGE, "--")
     line(axes, LINK_X, y - 0.3, PASSAGE_X + PASSAGE_WIDE, -index, ORANGE, "--")
 
@@ -79,6 +79,6 @@ def line(axes: Axes, x: float, y: float, to_x: float, to_y: float, colour: str, 
     axes.annotate("", (to_x, to_y), (x, y), arrowprops=arrow)
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap(text: str, width: int) -> str:
     """A text on several lines."""
     return "\n".join(textwrap.wrap(text, width))

@@ -1,4 +1,4 @@
-# The models of examples.yaml, then its report: `make examples`. A command runs only if the file that it makes is not there.
+# The models of examples.yaml, then its report: `make examples`. A command runs only if the file that it makes does not exist.
 MODEGRAPH ?= modegraph
 RUN := runs/eval-examples
 DEMO := --config configs/demo

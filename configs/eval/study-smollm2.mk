@@ -1,5 +1,5 @@
 # The data, runs and measurements of study-smollm2.yaml, then its report: `make study SETS=FOLDER_OF_SETS`. A command runs only if the file that it
-# makes is not there. Two at a time on two cores: OMP_NUM_THREADS=1 make -j2 study.
+# makes does not exist. To run two at a time on two cores: OMP_NUM_THREADS=1 make -j2 study.
 MODEGRAPH ?= modegraph
 SETS ?= ../shared/data
 S := runs/study
@@ -88,7 +88,7 @@ $(S)/dpo-paper-s%/run.json: | $(S)/sft/run.json
 $(S)/ipo-paper-s0/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set trainer=trl --set loss=ipo --set output=$(@D)
 
-# Measured on test, each run; then the systems of three seeds in one report, and all of seed 0 in another.
+# Each run measured on test; then the systems with three seeds in one report, and all runs of seed 0 in another.
 $(S)/test/%/alignment.json: | $(S)/%/run.json $(S)/heldout/summary.json
 	$(MEASURE) --samples 8 --split test --runs $(S)/$* --out $(@D)
 $(S)/test/all/alignment.json: | $(SEEDED:%=$(S)/test/%/alignment.json)
@@ -98,5 +98,5 @@ $(S)/test/seed-0/alignment.json: | $(SEED_0:%=$(S)/test/%/alignment.json)
 $(S)/whole/%/config.json: | $(S)/%/run.json
 	$(TRAIN) export $(S)/$* --merge --out $(@D)
 
-# Files in between stay.
+# Intermediate files are kept.
 .SECONDARY:

@@ -173,8 +173,13 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 
 
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
-    """The settings of the training: an adapter is trained further, any other model gets a new adapter."""
-    model_settings: dict[str, Any] = {"precision": "auto", "lora": None if is_adapter(settings.model) else {}}
+    """The settings of the training: an adapter is trained further, by default with its refusals anchored; any other model gets a new adapter."""
+    adapted = is_adapter(settings.model)
+    model_settings: dict[str, Any] = {
+        "precision": "auto",
+        "lora": None if adapted else {},
+        "anchor_refusals": adapted if settings.anchor_refusals is None else settings.anchor_refusals,
+    }
     return parse_settings(SftSettings, settings.training(data, output) | model_settings, "tune")
 
 

@@ -74,9 +74,9 @@ class TuneSettings(Settings):
         le=1,
         description="share of the training questions that are also in a row whose passages lack their answer",
     )
-    anchor_refusals: bool = Field(
-        True,
-        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not set how often the model refuses",
+    anchor_refusals: bool | None = Field(
+        None,
+        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not set how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
     )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
     ms_prompts: int = Field(
@@ -98,8 +98,7 @@ class TuneSettings(Settings):
 
     def training(self, data: Path, output: Path) -> dict[str, Any]:
         """The settings of `train sft` that do not depend on the model."""
-        names = ("model", "anchor_refusals", "epochs", "learning_rate", "max_length_tokens", "seed")
-        own = {name: getattr(self, name) for name in names}
+        own = {name: getattr(self, name) for name in ("model", "epochs", "learning_rate", "max_length_tokens", "seed")}
         return {**SFT, **own, "data": str(data), "output": str(output)}
 
     def round_of_ms(self, model: Path, data: Path, output: Path) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def thirds() -> Line:
 
 
 IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the shares of π_ref
-EVENLY = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
-LEANING = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+TARGET = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)  # π* of thirds()
+POLICY = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
 
 
 def test_target_by_hand():
@@ -58,13 +58,13 @@ def test_target_by_hand():
 def test_divergences_by_hand():
     forward = 0.25 * math.log(0.25 / 0.6) + 0.25 * math.log(0.25 / 0.3) + 0.5 * math.log(0.5 / 0.1)
     reverse = 0.6 * math.log(0.6 / 0.25) + 0.3 * math.log(0.3 / 0.25) + 0.1 * math.log(0.1 / 0.5)
-    log_policy_X = LEANING.log()
+    log_policy_X = POLICY.log()
     assert exact_losses(thirds(), FORWARD)(log_policy_X).item() == pytest.approx(forward)
     assert exact_losses(thirds(), REVERSE)(log_policy_X).item() == pytest.approx(reverse)
 
 
 def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Line, policy_X: torch.Tensor):
-    """Loss and its gradient in the logits of a free policy over the outcomes."""
+    """The loss and its gradient with respect to the logits of a free policy over the outcomes."""
     logits_X = policy_X.log().requires_grad_()
     log_policy_X = torch.log_softmax(logits_X, dim=-1)
     if groups_SGK is None:
@@ -78,8 +78,8 @@ def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Lin
 @pytest.mark.parametrize(("method", "exact"), [("MS", REVERSE), ("DPO", FORWARD)])
 def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_divergence(method: Method, exact):
     """Then p_f is π and p_r is π*, shared out over repeats: with β_π = 1 this is the limit of large K."""
-    sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, thirds(), LEANING)
-    direct, direct_X = gradient_of(exact, None, thirds(), LEANING)
+    sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, thirds(), POLICY)
+    direct, direct_X = gradient_of(exact, None, thirds(), POLICY)
     assert torch.allclose(sampled_X, direct_X, atol=1e-6)
     assert direct_X.abs().max() > 0.05
     # p_r over the four responses is (1/8, 1/8, 1/4, 1/2): DPO's loss has their cross-entropy in place of the KL.
@@ -91,8 +91,8 @@ def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_di
 def test_on_distinct_responses_ms_is_the_reverse_kl_of_the_ratios_to_the_reference(support):
     """A group of distinct responses: p_f ∝ π/π_ref and p_r ∝ π*/π_ref, both over the responses drawn."""
     line, group_SGK = thirds(), torch.tensor([[support]])
-    _, sampled_X = gradient_of(Objective("MS", 2), group_SGK, line, LEANING)
-    logits_X = LEANING.log().requires_grad_()
+    _, sampled_X = gradient_of(Objective("MS", 2), group_SGK, line, POLICY)
+    logits_X = POLICY.log().requires_grad_()
     ratios_X = torch.log_softmax(logits_X, dim=-1) - line.log_reference_X
     policy_K = torch.log_softmax(ratios_X[support], dim=-1)
     target_K = torch.log_softmax((log_target(line) - line.log_reference_X)[support], dim=-1)
@@ -103,7 +103,7 @@ def test_on_distinct_responses_ms_is_the_reverse_kl_of_the_ratios_to_the_referen
 @pytest.mark.parametrize("method", ["MS", "DPO"])
 def test_the_target_is_stationary_for_every_group(method: Method):
     for group in ([[0, 1]], [[2, 2]], [[0, 1, 2]], [[0, 0, 1, 2]]):
-        _, gradient_X = gradient_of(Objective(method, len(group[0])), torch.tensor([group]), thirds(), EVENLY)
+        _, gradient_X = gradient_of(Objective(method, len(group[0])), torch.tensor([group]), thirds(), TARGET)
         assert gradient_X.abs().max() < 1e-6
 
 
@@ -115,7 +115,7 @@ def test_hard_pairs_have_the_higher_reward_first_and_the_loss_computed_by_hand()
     assert (rewards_GK[:, 0] >= rewards_GK[:, 1]).all()
     # By hand on three outcomes: Δ = (ln 1.2, ln 1.2, ln 0.4), the pair (2, 0) has p_f = (1/4, 3/4).
     losses = {
-        objective: group_losses(thirds(), objective, LEANING.log().view(1, 1, -1), torch.tensor([[[2, 0]]])).item()
+        objective: group_losses(thirds(), objective, POLICY.log().view(1, 1, -1), torch.tensor([[[2, 0]]])).item()
         for objective in (DPO_PAIRS, Objective("MS", 2, 0.1))
     }
     by_hand = [-math.log(0.25), 0.25 * math.log(0.25 / 0.9) + 0.75 * math.log(0.75 / 0.1)]
@@ -250,16 +250,16 @@ def test_what_is_written(short_run, tmp_path):
     write_modes(short_run, out)
     assert sorted(file.name for file in out.iterdir()) == ["modes.json", "modes.png"]
     assert (out / "modes.png").read_bytes().startswith(b"\x89PNG")
-    written = json.loads((out / "modes.json").read_text(encoding="utf-8"))
-    assert written == modes_json(short_run)
-    settings = written["settings"]
+    saved = json.loads((out / "modes.json").read_text(encoding="utf-8"))
+    assert saved == modes_json(short_run)
+    settings = saved["settings"]
     assert (settings["beta_reward"], settings["beta_policy"], settings["seeds"], settings["steps"]) == (
         0.12,
         1,
         [0, 1],
         200,
     )
-    pair = next(each for each in written["objectives"] if each["label_smoothing"] == 0.1)
+    pair = next(each for each in saved["objectives"] if each["label_smoothing"] == 0.1)
     assert (pair["method"], pair["responses_per_prompt"], pair["labels"]) == ("MS", 2, "hard")
     first, second = pair["by_seed"]["reverse_kl"]
     assert pair["means"]["reverse_kl"] == pytest.approx((first + second) / 2)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,14 @@ def index(tmp_path: Path) -> Index:
     return build(tmp_path / "index", ISLES)
 
 
-def entry(said: FeedbackContent, user: str = "reader-1", question: str = QUESTION, consent: bool = True) -> Feedback:
-    return Feedback("id", user, "2026-01-02T03:04:05+00:00", consent, question, said)
+def entry(content: FeedbackContent, user: str = "reader-1", question: str = QUESTION, consent: bool = True) -> Feedback:
+    return Feedback("id", user, "2026-01-02T03:04:05+00:00", consent, question, content)
 
 
 def store(index: Index, *entries: Feedback) -> FeedbackFile:
     file = FeedbackFile(index.folder, 1 << 30)
     for number, each in enumerate(entries):
-        file.add(Feedback(f"{number}", *list(vars(each).values())[1:]))
+        file.add(replace(each, id=str(number)))
     return file
 
 
@@ -79,8 +80,8 @@ def answers(index: Index) -> tuple[GivenAnswer, GivenAnswer]:
 def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     store(index, entry(Preference(bad, good, "second")))
-    made = import_feedback(index, tmp_path / "out")
-    assert {name: summary.rows for name, summary in made.items()} == {"preferences": 1, "relevance": 0}
+    summaries = import_feedback(index, tmp_path / "out")
+    assert {name: summary.rows for name, summary in summaries.items()} == {"preferences": 1, "relevance": 0}
     (row,) = read_preferences(tmp_path / "out/preferences/train.jsonl")
     excerpts = [of_passage(index.passages_of(source)[0]) for source in ("lantern", "marlow")]
     assert row.prompt == answer_messages(QUESTION, excerpts) and row.context_ids == good.context_ids
@@ -135,14 +136,14 @@ def test_a_question_is_in_the_same_split_of_both_datasets(index: Index, tmp_path
         entries += [entry(Preference(good, bad, "first"), question=question)]
         entries += [entry(RightPassage(good.context_ids[number % 2]), question=question)]
     store(index, *entries)
-    made = import_feedback(index, tmp_path / "out")
+    summaries = import_feedback(index, tmp_path / "out")
     split: dict[str, set[str]] = {}
     for name in ("preferences", "relevance"):
         for file in (tmp_path / "out" / name).glob("*.jsonl"):
             for line in file.read_text().splitlines():
                 split.setdefault(json.loads(line)["question_id"], set()).add(file.stem)
     assert len(split) == 30 and all(len(splits) == 1 for splits in split.values())
-    assert made["preferences"].rows == 30 and made["relevance"].rows >= 30
+    assert summaries["preferences"].rows == 30 and summaries["relevance"].rows >= 30
 
 
 def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Path) -> None:
@@ -150,8 +151,8 @@ def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Pa
     file = store(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[0]), "reader-2"))
     import_feedback(index, tmp_path / "out")
     file.delete_user("reader-1")
-    made = import_feedback(index, tmp_path / "out")
-    assert made["preferences"].rows == 0 and made["relevance"].rows > 0
+    summaries = import_feedback(index, tmp_path / "out")
+    assert summaries["preferences"].rows == 0 and summaries["relevance"].rows > 0
     assert not (tmp_path / "out/preferences/train.jsonl").exists()
     assert (tmp_path / "out/relevance/train.jsonl").exists()
     file.delete_user("reader-2")
@@ -163,10 +164,10 @@ def test_feedback_about_a_deleted_document_is_dropped(index: Index, tmp_path: Pa
     good, bad = answers(index)
     store(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[1])))
     edit_index(index.folder, lambda: [Edit(delete="marlow")], lambda spec: HashEncoder())
-    left = open_index(index.folder, lambda spec: HashEncoder())
-    made = import_feedback(left, tmp_path / "out")
-    assert made["preferences"].drops == {PASSAGE_GONE: 1} and made["relevance"].drops == {PASSAGE_GONE: 1}
-    assert [summary.rows for summary in made.values()] == [0, 0]
+    remaining = open_index(index.folder, lambda spec: HashEncoder())
+    summaries = import_feedback(remaining, tmp_path / "out")
+    assert summaries["preferences"].drops == {PASSAGE_GONE: 1} and summaries["relevance"].drops == {PASSAGE_GONE: 1}
+    assert [summary.rows for summary in summaries.values()] == [0, 0]
 
 
 UP, DOWN = GivenAnswer("m", "up", "so"), GivenAnswer("m", "down", "so")
@@ -203,11 +204,11 @@ def test_a_reader_has_one_opinion_and_withdraws_it_with_consent() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["up", "down"]), st.sampled_from("xyz"))))
-def test_only_the_last_vote_of_each_reader_on_an_answer_counts(cast: list[tuple[str, Any, str]]) -> None:
+def test_only_the_last_vote_of_each_reader_on_an_answer_counts(votes: list[tuple[str, Any, str]]) -> None:
     """Against a slow twin: the last vote of each reader on each answer."""
-    entries = [entry(Vote(GivenAnswer("m", text), rating), user) for user, rating, text in cast]
+    entries = [entry(Vote(GivenAnswer("m", text), rating), user) for user, rating, text in votes]
     latest, _ = latest_entries(entries)
-    last = {(user, text): rating for user, rating, text in cast}
+    last = {(user, text): rating for user, rating, text in votes}
     net = {
         text: sum(1 if rating == "up" else -1 for (_, of), rating in last.items() if of == text)
         for text in {text for _, text in last}

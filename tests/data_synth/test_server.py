@@ -29,6 +29,10 @@ QUESTIONS = [
     ("q3", "When was the Lantern built?", "1911", "lantern", "She was built in 1911 by the Marlow Yard."),
     ("q4", "How many people live in Tarn?", "312", "tarn", "Tarn is a village of 312 people."),
 ]
+QUESTION_ROWS = [
+    {"id": i, "question": q, "answers": [a], "gold_ids": [d], "evidence": [{"id": d, "quote": e}], "split": "train"}
+    for i, q, a, d, e in QUESTIONS
+]
 
 
 @pytest.fixture
@@ -45,11 +49,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> None:
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
     file = tmp_path / "questions.jsonl"
-    rows = [
-        {"id": i, "question": q, "answers": [a], "gold_ids": [d], "evidence": [{"id": d, "quote": e}], "split": "train"}
-        for i, q, a, d, e in QUESTIONS
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.write_text("".join(json.dumps(row) + "\n" for row in QUESTION_ROWS))
     return file
 
 
@@ -109,16 +109,16 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     summary = json.loads(done.stdout)
     malformed, cut = "not of the form ###Reason: … ###Answer: …", "reasoning cut at the token limit"
     refused = summary["counts"]["rejected side"].get(INVENTED, 0)
-    spoilt = (summary["drops"][malformed], summary["drops"][cut])
-    assert all(4 - refused <= each <= 4 for each in spoilt)
+    lost = (summary["drops"][malformed], summary["drops"][cut])
+    assert all(4 - refused <= each <= 4 for each in lost)
     assert summary["rows"] + sum(summary["drops"].values()) == 20
     calls = 20 - refused
     assert counts["429"] > 0 < counts["500"] and requests == calls + counts["429"] + counts["500"], (
         "each refused call is sent once more"
     )
     card = (tmp_path / "out" / "README.md").read_text()
-    assert f"| {malformed} | {spoilt[0]} |" in card and f"| {cut} | {spoilt[1]} |" in card
-    assert json.loads(again.stdout) == summary and len(server.requests) == requests + spoilt[1], (
+    assert f"| {malformed} | {lost[0]} |" in card and f"| {cut} | {lost[1]} |" in card
+    assert json.loads(again.stdout) == summary and len(server.requests) == requests + lost[1], (
         "only cut calls are sent again"
     )
 
@@ -153,7 +153,7 @@ def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
         done = run(server.url, *words, "--out", out, "--json")
         assert len(server.requests) == 40 - 6
     assert json.loads(done.stdout)["rows"] == 10
-    assert "prompts: 10 done" in done.stderr, "progress counts what was made"
+    assert "prompts: 10 done" in done.stderr, "progress counts finished prompts"
 
 
 RUN = """
@@ -162,7 +162,6 @@ from functools import partial
 import typer
 import graph.index.index
 from data_synth.cli import register
-from data_synth.preferences.hard_negatives import INVENTED
 from serve.engines import open_model
 from tests.fakes import HashEncoder
 graph.index.index.open_index = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
@@ -214,7 +213,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
 def test_two_servers_share_the_calls_of_a_run_that_fails_and_is_resumed(
     index: Path, questions: Path, tmp_path: Path
 ) -> None:
-    """Two servers, one of them slow, fail midway and end the run; a third resumes it without repeating a call, and the rows are those of one."""
+    """Two servers, one of them slow, fail midway and end the run; a third resumes it without repeating a call; the rows equal those of one server."""
     words = ("responses", index, "--questions", questions, "--samples", 4, "--top-k", 1, *sizes(0, 1))
 
     def slow(body: dict[str, Any], number: int) -> str | tuple[int, str]:

@@ -6,7 +6,6 @@ The model is a tiny one, tuned for a minute on these very questions so that it c
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -25,7 +24,7 @@ from graph.shared.jsonl import write_jsonl
 from graph.store.index_settings import IndexSettings
 from modegraph.cli import build_app
 from tests.corpora import ISLES
-from tests.data_synth.test_server import QUESTIONS
+from tests.data_synth.test_server import QUESTION_ROWS, recorded_calls
 from tests.vllm import Server, serving, with_vllm
 from train.run.settings import SftSettings, TinySettings
 from train.sft import train_sft
@@ -41,11 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an index, questions, and a tiny model tuned on their preference rows."""
     folder = tmp_path_factory.mktemp("synth-vllm")
     build_index(folder / "index", ISLES, IndexSettings(), open_encoder)
-    rows = [
-        {"id": i, "question": q, "answers": [a], "gold_ids": [d], "evidence": [{"id": d, "quote": e}], "split": "train"}
-        for i, q, a, d, e in QUESTIONS
-    ]
-    write_jsonl(folder / "questions.jsonl", rows)
+    write_jsonl(folder / "questions.jsonl", QUESTION_ROWS)
     rows = [{"id": d.source, "title": d.title, "text": d.text} for d in ISLES]
     write_jsonl(folder / "texts.jsonl", rows)
     synth(folder, "preferences", "--out", folder / "pairs", "--top-k", 2)
@@ -77,13 +72,6 @@ def synth(world: Path, command: str, *words: object) -> dict[str, Any]:
     return summary
 
 
-def recorded_calls(out: Path) -> int:
-    """The number of calls in the ledger; 0 until it has its table."""
-    with sqlite3.connect(out / "ledger.sqlite") as database:
-        begun = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'calls'").fetchone()[0]
-        return int(database.execute("SELECT count(*) FROM calls").fetchone()[0]) if begun else 0
-
-
 def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server: Server) -> None:
     model = server.spec
     commands: dict[str, tuple[object, ...]] = {
@@ -105,7 +93,7 @@ def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server
         assert served > 0, command
         assert summary["rows"] + sum(summary["drops"].values()) > 0, command
         if command in ("preferences", "responses"):
-            assert 0 < recorded_calls(world / command) <= served, (command, summary["drops"])
+            assert 0 < recorded_calls(world / command / "ledger.sqlite") <= served, (command, summary["drops"])
         # The model was tuned on answering prompts; where it must explain a given answer, it mostly breaks the form.
         assert summary["rows"] > 0 or command != "responses"
         for file in (world / command).glob("*.jsonl"):
@@ -121,21 +109,20 @@ def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    ledger = world / "killed/ledger.sqlite"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (
-        (world / "killed/ledger.sqlite").exists() and recorded_calls(world / "killed")
-    ):
+    while time.monotonic() < deadline and not recorded_calls(ledger):
         assert killed.poll() is None
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    finished = recorded_calls(world / "killed")
+    finished = recorded_calls(ledger)
     assert 0 < finished < CALLS and not (world / "killed" / "train.jsonl").exists()
     time.sleep(2)
     before = server.requests_served()
     summary = synth(world, "responses", *options, "--out", world / "killed")
     assert server.requests_served() - before == CALLS - finished, "an answer in the ledger is not sampled again"
     whole = synth(world, "responses", *options, "--out", world / "whole")
-    assert recorded_calls(world / "whole") == CALLS
+    assert recorded_calls(world / "whole/ledger.sqlite") == CALLS
     assert summary["rows"] > 0 and {**summary, "out": ""} == {**whole, "out": ""}
     assert (world / "killed/train.jsonl").read_bytes() == (world / "whole/train.jsonl").read_bytes()

@@ -22,13 +22,15 @@ from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.places import ROOT
-from tests.serve.http.running import listening
+from tests.serve.http.running import bound_socket
 
 NGINX_CONF = ROOT / "deploy" / "replicas" / "nginx.conf"
 SETTINGS = IndexSettings(min_similarity=0.1)
-SAID = "###Reason: so [1]. ###Answer: 1911 [1]"
-THINKS_S = 0.3
-LOGGED = "log_format requests '$http_x_request_id|$upstream_addr|$status|$msec|$request_time'; access_log {} requests;"
+REPLY = "###Reason: so [1]. ###Answer: 1911 [1]"
+REPLY_DELAY_S = 0.3
+LOG_SETTINGS = (
+    "log_format requests '$http_x_request_id|$upstream_addr|$status|$msec|$request_time'; access_log {} requests;"
+)
 
 
 @dataclass
@@ -79,12 +81,12 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class Passed:
+class LoggedRequest:
     """What nginx logged about a request: the replicas that it was sent to, in order, its status, and when it arrived."""
 
     replicas: tuple[str, ...]
     status: int
-    came_at: float
+    arrived_at: float
 
 
 @dataclass(frozen=True)
@@ -94,18 +96,18 @@ class Cluster:
     replicas: tuple[Replica, Replica]
     nginx_log: Path
 
-    def passed(self) -> dict[str, Passed]:
-        """Every request that had an X-Request-Id, by that id."""
+    def logged_requests(self) -> dict[str, LoggedRequest]:
+        """The requests that had an X-Request-Id, by that id."""
         found = {}
         for line in self.nginx_log.read_text().splitlines():
             name, replicas, status, ended_at, seconds = line.split("|")
-            found[name] = Passed(tuple(replicas.split(", ")), int(status), float(ended_at) - float(seconds))
+            found[name] = LoggedRequest(tuple(replicas.split(", ")), int(status), float(ended_at) - float(seconds))
         return found
 
 
 @contextmanager
 def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
-    """A cluster that is started and ready until the block ends."""
+    """A cluster that is ready when the block begins and runs until the block ends."""
     program = nginx_program()
     index = folder / "index"
     place_in_database(index, dsn)
@@ -113,14 +115,14 @@ def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
     with ExitStack() as exits:
         models = [exits.enter_context(chat_server(_reply)) for _ in range(2)]
         ports = free_ports(3)
-        made = [
+        replicas = [
             Replica(index, model, port, folder / f"{port}.log") for model, port in zip(models, ports[:2], strict=True)
         ]
-        for each in made:
+        for each in replicas:
             each.start()
             exits.callback(lambda each=each: each.kill())  # type: ignore[misc]
         log = exits.enter_context(running_nginx(program, ports[2], ports[:2], folder))
-        yield Cluster(f"http://127.0.0.1:{ports[2]}", index, (made[0], made[1]), log)
+        yield Cluster(f"http://127.0.0.1:{ports[2]}", index, (replicas[0], replicas[1]), log)
 
 
 def nginx_program() -> str:
@@ -138,7 +140,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
     log.touch()
     changes = {
         "listen 8080;": f"listen 127.0.0.1:{port};",
-        "access_log off;": LOGGED.format(log),
+        "access_log off;": LOG_SETTINGS.format(log),
         **{f"server replica-{number}:8080": f"server 127.0.0.1:{at}" for number, at in enumerate(replicas, 1)},
     }
     text = NGINX_CONF.read_text(encoding="utf-8").replace("/tmp/", f"{folder}/")
@@ -162,7 +164,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
 def free_ports(number: int) -> list[int]:
     """Ports that nobody listens on."""
     with ExitStack() as exits:
-        return [exits.enter_context(listening()).getsockname()[1] for _ in range(number)]
+        return [exits.enter_context(bound_socket()).getsockname()[1] for _ in range(number)]
 
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -175,5 +177,5 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
 
 
 def _reply(body: dict[str, Any], number: int) -> str:
-    time.sleep(THINKS_S)
-    return SAID
+    time.sleep(REPLY_DELAY_S)
+    return REPLY

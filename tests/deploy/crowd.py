@@ -1,4 +1,4 @@
-"""Clients that each send one request after the other through nginx until the block ends; the outcome of every request is recorded."""
+"""Clients that each send one request after another through nginx until the block ends; the outcome of every request is recorded."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ QUESTION = "Who built the Lantern?"
 PAUSE_S = 0.4
 """The pause between the requests of one client: the servers always have requests, but still have time for uploads."""
 READING = ("search", "document")
-"""Kinds of requests that nginx may send once more."""
+"""Kinds of requests that only read, which nginx may send again."""
 
 
 @dataclass(frozen=True)
@@ -27,28 +27,30 @@ class Outcome:
 
 def answer(client: httpx2.Client, headers: dict[str, str]) -> str:
     """A chat completion; the question names the request, so that the model's server knows which it was."""
-    made = client.post("/v1/chat/completions", json=chat(headers), headers=headers)
-    return "" if made.status_code == 200 and "1911" in made.text else f"{made.status_code} {made.text[:200]}"
+    reply = client.post("/v1/chat/completions", json=chat(headers), headers=headers)
+    return "" if reply.status_code == 200 and "1911" in reply.text else f"{reply.status_code} {reply.text[:200]}"
 
 
 def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
     """The same as a stream, which is whole when it ends as it should and has no error."""
-    with client.stream("POST", "/v1/chat/completions", json={**chat(headers), "stream": True}, headers=headers) as made:
-        text = "".join(made.iter_text())
-    whole = made.status_code == 200 and text.endswith("data: [DONE]\n\n") and '"error"' not in text
-    return "" if whole else f"{made.status_code} {text[-200:]}"
+    with client.stream(
+        "POST", "/v1/chat/completions", json={**chat(headers), "stream": True}, headers=headers
+    ) as reply:
+        text = "".join(reply.iter_text())
+    whole = reply.status_code == 200 and text.endswith("data: [DONE]\n\n") and '"error"' not in text
+    return "" if whole else f"{reply.status_code} {text[-200:]}"
 
 
 def search(client: httpx2.Client, headers: dict[str, str]) -> str:
     """A search, which is a POST that only reads."""
-    made = client.post("/v1/retrieve", json={"query": f"Lantern {headers['X-Request-Id']}"}, headers=headers)
-    return "" if made.status_code == 200 and made.json()["passages"] else f"{made.status_code} {made.text[:200]}"
+    reply = client.post("/v1/retrieve", json={"query": f"Lantern {headers['X-Request-Id']}"}, headers=headers)
+    return "" if reply.status_code == 200 and reply.json()["passages"] else f"{reply.status_code} {reply.text[:200]}"
 
 
 def document(client: httpx2.Client, headers: dict[str, str]) -> str:
     """A document, by GET."""
-    made = client.get("/v1/documents/lantern", headers=headers)
-    return "" if made.status_code == 200 and made.json()["title"] else f"{made.status_code} {made.text[:200]}"
+    reply = client.get("/v1/documents/lantern", headers=headers)
+    return "" if reply.status_code == 200 and reply.json()["title"] else f"{reply.status_code} {reply.text[:200]}"
 
 
 KINDS: dict[str, Callable[[httpx2.Client, dict[str, str]], str]] = {
@@ -61,13 +63,13 @@ KINDS: dict[str, Callable[[httpx2.Client, dict[str, str]], str]] = {
 
 def chat(headers: dict[str, str]) -> dict[str, object]:
     question = f"{QUESTION} {headers['X-Request-Id']}"
-    answered_all_the_same = {"abstain": 1}  # the number in the question is in no document
-    return {"model": "tiny", "messages": [{"role": "user", "content": question}], "retrieval": answered_all_the_same}
+    always_answer = {"abstain": 1}  # the number in the question is in no document
+    return {"model": "tiny", "messages": [{"role": "user", "content": question}], "retrieval": always_answer}
 
 
 @contextmanager
 def crowd(url: str, clients: int) -> Iterator[list[Outcome]]:
-    """Run this many clients during the block; all have received their last answer when it has ended."""
+    """Run this many clients during the block; when it has ended, all have received their last answer."""
     outcomes: list[Outcome] = []
     stop = threading.Event()
 

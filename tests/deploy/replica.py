@@ -1,4 +1,4 @@
-"""One replica as a process: `modegraph serve` with the settings of deploy/replicas, except for the encoder, which is the tests'.
+"""One replica as a process: `modegraph serve` with the settings of deploy/replicas, except for port, capacity, feedback and the encoder, a stand-in.
 
 Run: python -m tests.deploy.replica INDEX MODEL PORT
 """

@@ -23,8 +23,8 @@ KUSTOMIZATION = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
 JOB = "index-job.yaml"
 OBJECTS: dict[str, Any] = {}
 for _name in [*KUSTOMIZATION["resources"], JOB]:
-    (_made,) = yaml.safe_load_all((KUBERNETES / _name).read_text())
-    OBJECTS[_made["kind"]] = _made
+    (_object,) = yaml.safe_load_all((KUBERNETES / _name).read_text())
+    OBJECTS[_object["kind"]] = _object
 COMPOSE = yaml.safe_load((REPLICAS / "compose.yaml").read_text())
 NGINX = (REPLICAS / "nginx.conf").read_text()
 PODS = {kind: OBJECTS[kind]["spec"]["template"] for kind in ("Deployment", "Job")}
@@ -36,7 +36,7 @@ def settings_of(folder: Path) -> ServerSettings:
 
 
 def check_command(words: list[str]) -> None:
-    """The command exists and has these options."""
+    """Check that the command exists and has these options."""
     options = {option for each in get_command(build_app()).commands[words[0]].params for option in each.opts}  # type: ignore[attr-defined]
     assert {word for word in words if word.startswith("--")} <= options
 
@@ -46,11 +46,11 @@ def container_of(kind: str) -> dict[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
-def every_value(of: object, key: str) -> Iterator[Any]:
-    if isinstance(of, dict):
-        yield from ([of[key]] if key in of else [])
-        of = list(of.values())
-    for each in of if isinstance(of, list) else ():
+def every_value(tree: object, key: str) -> Iterator[Any]:
+    if isinstance(tree, dict):
+        yield from ([tree[key]] if key in tree else [])
+        tree = list(tree.values())
+    for each in tree if isinstance(tree, list) else ():
         yield from every_value(each, key)
 
 
@@ -68,10 +68,10 @@ def test_kubectl_kustomize_builds_every_object() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     done = subprocess.run(["kubectl", "kustomize", KUBERNETES], capture_output=True, text=True, check=True, timeout=60)
-    made = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
-    assert {*made} == {*OBJECTS, "ConfigMap"} - {"Job"}
-    (named,) = every_value(made["Deployment"], "configMap")
-    assert named["name"] == made["ConfigMap"]["metadata"]["name"]
+    built = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+    assert {*built} == {*OBJECTS, "ConfigMap"} - {"Job"}
+    (volume,) = every_value(built["Deployment"], "configMap")
+    assert volume["name"] == built["ConfigMap"]["metadata"]["name"]
 
 
 def test_every_pod_selector_matches_the_pods_of_the_deployment() -> None:
@@ -160,7 +160,7 @@ def test_compose_starts_two_replicas_that_nginx_knows() -> None:
     assert len({*addresses}) == len(named), "nginx looks names up once, so they keep their addresses"
     assert COMPOSE["networks"]["inside"]["internal"] is True and services["postgres"]["networks"] == ["inside"]
     assert all(each.startswith("127.0.0.1:") for each in services["nginx"]["ports"])
-    check_command([*services["index"]["entrypoint"][1:2], *services["index"]["entrypoint"][2:]])
+    check_command(services["index"]["entrypoint"][1:])
 
 
 def test_nginx_is_as_generous_and_as_patient_as_the_server() -> None:

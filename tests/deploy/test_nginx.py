@@ -14,10 +14,10 @@ from tests.deploy.cluster import free_ports, nginx_program, running_nginx
 
 
 class Replicas:
-    """Two servers. The first request that reaches either of them is read to its end, then its connection is broken; later ones are answered."""
+    """Two servers. They read the first request that reaches either of them and then, if `breaks`, close its connection; all others they answer."""
 
     def __init__(self) -> None:
-        self.got: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.first_piece_read = threading.Event()
         self.breaks = True
         self._lock = threading.Lock()
@@ -31,8 +31,8 @@ class Replicas:
             def answer(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with replicas._lock:
-                    replicas.got.append((self.command, self.path))
-                    broken = replicas.breaks and len(replicas.got) == 1
+                    replicas.requests.append((self.command, self.path))
+                    broken = replicas.breaks and len(replicas.requests) == 1
                 self.close_connection = True
                 if broken:
                     return
@@ -55,7 +55,7 @@ class Replicas:
 
 
 @contextmanager
-def before(replicas: Replicas, folder: Path, dead: int = 0) -> Iterator[str]:
+def nginx_before(replicas: Replicas, folder: Path, dead: int = 0) -> Iterator[str]:
     """nginx in front of two servers, of which the first `dead` are down."""
     with ExitStack() as exits:
         ports = free_ports(dead)
@@ -92,45 +92,50 @@ def test_a_request_whose_connection_broke_is_sent_again_only_where_that_is_safe(
     tmp_path: Path, method: str, path: str, times: int
 ) -> None:
     replicas = Replicas()
-    with before(replicas, tmp_path) as url:
-        made = httpx2.request(method, url + path, content=b"{}" if method == "POST" else None, timeout=30, verify=False)
-    assert (made.status_code, replicas.got) == (200 if times == 2 else 502, [(method, path)] * times)
+    with nginx_before(replicas, tmp_path) as url:
+        response = httpx2.request(
+            method, url + path, content=b"{}" if method == "POST" else None, timeout=30, verify=False
+        )
+    assert (response.status_code, replicas.requests) == (200 if times == 2 else 502, [(method, path)] * times)
 
 
-def test_a_connection_that_breaks_while_the_other_replica_is_away_costs_one_request(tmp_path: Path) -> None:
+def test_a_connection_that_breaks_while_the_other_replica_is_down_costs_one_request(tmp_path: Path) -> None:
     replicas = Replicas()
-    with before(replicas, tmp_path, dead=1) as url:
-        made = [httpx2.post(f"{url}/v1/messages", timeout=30, verify=False).status_code for _ in range(4)]
-    assert made == [502, 200, 200, 200]
+    with nginx_before(replicas, tmp_path, dead=1) as url:
+        statuses = [httpx2.post(f"{url}/v1/messages", timeout=30, verify=False).status_code for _ in range(4)]
+    assert statuses == [502, 200, 200, 200]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_replica_that_is_down_costs_no_request(tmp_path: Path, method: str) -> None:
     replicas = Replicas()
     replicas.breaks = False
-    with before(replicas, tmp_path, dead=1) as url:
-        made = [
+    with nginx_before(replicas, tmp_path, dead=1) as url:
+        statuses = [
             httpx2.request(method, f"{url}/v1/chat/completions", timeout=30, verify=False).status_code for _ in range(6)
         ]
-    assert made == [200] * 6 and len(replicas.got) == 6
+    assert statuses == [200] * 6 and len(replicas.requests) == 6
 
 
 def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Path) -> None:
     replicas = Replicas()
     replicas.breaks = False
-    with before(replicas, tmp_path) as url, httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as made:
-        pieces = made.iter_text()
+    with (
+        nginx_before(replicas, tmp_path) as url,
+        httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as response,
+    ):
+        pieces = response.iter_text()
         assert next(pieces) == "data: first\n\n", "the server writes the rest only after this was read"
         replicas.first_piece_read.set()
-        assert "".join(pieces) == "data: last\n\n" and made.headers["x-connection"] == "close"
+        assert "".join(pieces) == "data: last\n\n" and response.headers["x-connection"] == "close"
 
 
 def test_bodies_up_to_the_largest_upload_are_passed_on(tmp_path: Path) -> None:
     replicas = Replicas()
     replicas.breaks = False
-    with before(replicas, tmp_path) as url:
-        sent = [
+    with nginx_before(replicas, tmp_path) as url:
+        statuses = [
             httpx2.post(f"{url}/v1/documents/files", content=b"x" * (mib << 20), timeout=60, verify=False).status_code
             for mib in (32, 34)
         ]
-    assert sent == [200, 413] and len(replicas.got) == 1
+    assert statuses == [200, 413] and len(replicas.requests) == 1

@@ -16,7 +16,7 @@ from graph.postgres.connect import dsn_of
 from graph.store.database import DATABASE_FILE as DATABASE
 from graph.types import Document
 from tests.corpora import guild_documents
-from tests.deploy.cluster import Cluster, Replica, running_cluster
+from tests.deploy.cluster import Cluster, LoggedRequest, Replica, running_cluster
 from tests.deploy.crowd import READING, Outcome, crowd
 from tests.postgres_server import fresh_database
 
@@ -35,10 +35,10 @@ def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield running
 
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> float:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> float:
     """Wait until the condition is true; returns the seconds that this took."""
     started = time.monotonic()
-    while not true():
+    while not condition():
         assert time.monotonic() - started < seconds, f"not true after {seconds} s"
         time.sleep(0.01)
     return time.monotonic() - started
@@ -46,16 +46,16 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> float:
 
 def upload(replica: Replica, *documents: Document) -> dict[str, object]:
     rows = [{"source": each.source, "title": each.title, "text": each.text} for each in documents]
-    made = replica.post("/v1/documents", json={"documents": rows})
-    assert made.status_code == 200, made.text
-    return made.json()  # type: ignore[no-any-return]
+    response = replica.post("/v1/documents", json={"documents": rows})
+    assert response.status_code == 200, response.text
+    return response.json()  # type: ignore[no-any-return]
 
 
 def answers_from(replica: Replica, document: Document) -> bool:
     """Whether the model is shown the document among the passages when the question is its text (which then appears twice)."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": document.text}]}
-    made = replica.post("/v1/chat/completions", json=body)
-    assert made.status_code == 200, made.text
+    response = replica.post("/v1/chat/completions", json=body)
+    assert response.status_code == 200, response.text
     return any(str(each["messages"]).count(document.text) > 1 for each in replica.model.requests)
 
 
@@ -65,7 +65,7 @@ def test_a_document_uploaded_to_one_is_used_by_the_other(cluster: Cluster) -> No
         here, there = cluster.replicas[number % 2], cluster.replicas[1 - number % 2]
         gull = Document(f"gull{number}", f"Gull {number}", f"Gull Rock number {number} was lit by Ines Vaar.")
         upload(here, gull)
-        took.append(until(lambda there=there, gull=gull: answers_from(there, gull)))  # type: ignore[misc]
+        took.append(wait_until(lambda there=there, gull=gull: answers_from(there, gull)))  # type: ignore[misc]
     print(f"visible to the other after {', '.join(f'{each:.2f}' for each in took)} s")
     if os.environ.get("MODEGRAPH_TIMES"):
         assert max(took) < VISIBLE_S
@@ -86,61 +86,65 @@ def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
         assert connection.execute("SELECT count(*) FROM modegraph_index.leases").fetchone() == (0,), (
             "leases were released"
         )
-    until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity})
+    wait_until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity})
     assert after.unfinished == "" and verify_index(cluster.index) == []
 
 
-def test_a_killed_replica_takes_nothing_along_but_what_it_worked_on(cluster: Cluster) -> None:
+def test_a_killed_replica_loses_only_what_it_worked_on(cluster: Cluster) -> None:
     first = cluster.replicas[0]
     with crowd(cluster.url, CLIENTS) as outcomes:
-        until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1)
+        wait_until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1)
         killed_at = time.time()
         first.kill()
-        here = len(outcomes)
-        until(lambda: len(outcomes) > here + 4 * CLIENTS)
+        before = len(outcomes)
+        wait_until(lambda: len(outcomes) > before + 4 * CLIENTS)
         first.start()
-        until(lambda: any(each.replicas == (address(first),) for each in later(cluster, time.time() - 0.5)))
-    passed = cluster.passed()
+        wait_until(
+            lambda: any(each.replicas == (address(first),) for each in requests_since(cluster, time.time() - 0.5))
+        )
+    logged = cluster.logged_requests()
     failed = [each for each in outcomes if each.problem]
     print(f"{len(outcomes)} requests, {len(failed)} failed, {Counter(each.kind for each in failed)}")
     assert 0 < len(failed) <= CLIENTS
     for each in failed:
-        assert passed[each.id].replicas == (address(first),) and passed[each.id].came_at <= killed_at + 0.1, each
-        assert each.kind not in READING, "nginx sends these once more"
-        assert times_forwarded(cluster, each) <= 1, "an answer is not made twice"
-    assert any(len(each.replicas) == 2 and each.status == 200 for each in passed.values()), "some were sent once more"
+        assert logged[each.id].replicas == (address(first),) and logged[each.id].arrived_at <= killed_at + 0.1, each
+        assert each.kind not in READING, "nginx sends these again"
+        assert times_forwarded(cluster, each) <= 1, "no answer is made twice"
+    assert any(len(each.replicas) == 2 and each.status == 200 for each in logged.values()), (
+        "some requests were sent again"
+    )
     assert times_forwarded(cluster, next(each for each in outcomes if each.kind == "answer" and not each.problem)) == 1
 
 
 def test_a_rolling_restart_costs_no_request(cluster: Cluster) -> None:
     with crowd(cluster.url, CLIENTS) as outcomes:
         for number, each in enumerate(cluster.replicas):
-            until(lambda: len(outcomes) > 4 * CLIENTS)
+            wait_until(lambda: len(outcomes) > 4 * CLIENTS)
             each.stop()
-            here = len(outcomes)
+            before = len(outcomes)
             lighthouse = Document(f"light{number}", "Lighthouse", f"Lighthouse number {number} is of brick.")
             upload(cluster.replicas[1 - number], lighthouse)
-            until(lambda here=here: len(outcomes) > here + 2 * CLIENTS)  # type: ignore[misc]
+            wait_until(lambda before=before: len(outcomes) > before + 2 * CLIENTS)  # type: ignore[misc]
             each.start()
-            assert answers_from(each, lighthouse), "it began with the newest index"
-        here = len(outcomes)
-        until(lambda: len(outcomes) > here + 4 * CLIENTS)
+            assert answers_from(each, lighthouse), "a replica starts with the newest index"
+        before = len(outcomes)
+        wait_until(lambda: len(outcomes) > before + 4 * CLIENTS)
     print(f"{len(outcomes)} requests, {sum(bool(each.problem) for each in outcomes)} failed")
     assert [each for each in outcomes if each.problem] == []
-    served = Counter(passed.replicas[-1] for passed in cluster.passed().values())
+    served = Counter(request.replicas[-1] for request in cluster.logged_requests().values())
     assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both got requests"
 
 
 def test_feedback_sent_to_one_is_shown_and_deleted_by_the_other(cluster: Cluster) -> None:
     here, there = cluster.replicas
-    said = {
+    vote = {
         "kind": "vote",
         "user": "reader-0001",
         "consent": True,
         "question": "Who built the Lantern?",
         "rating": "up",
     }
-    assert here.post("/v1/feedback", json={**said, "answer": {"model": "tiny", "text": "so"}}).status_code == 200
+    assert here.post("/v1/feedback", json={**vote, "answer": {"model": "tiny", "text": "so"}}).status_code == 200
     assert [each["kind"] for each in there.get("/v1/feedback/reader-0001").json()["entries"]] == ["vote"]
     deleted = httpx2.delete(f"{there.url}/v1/feedback/reader-0001", timeout=60, verify=False)
     assert deleted.json() == {"deleted": 1} and here.get("/v1/feedback/reader-0001").json()["entries"] == []
@@ -156,9 +160,9 @@ def test_without_the_database_search_goes_on_and_uploads_are_refused(cluster: Cl
     file = cluster.index / DATABASE
     file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
     one = cluster.replicas[0]
-    made = one.post("/v1/documents", json={"documents": [{"source": "new", "text": "New."}]})
-    assert (made.status_code, made.json()["error"]["code"]) == (503, "store_gone")
-    assert "hidden" not in made.text and "127.0.0.1" not in made.text and made.headers["retry-after"]
+    response = one.post("/v1/documents", json={"documents": [{"source": "new", "text": "New."}]})
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "store_gone")
+    assert "hidden" not in response.text and "127.0.0.1" not in response.text and response.headers["retry-after"]
     assert one.get("/v1/feedback/reader-0001").json()["error"]["code"] == "store_gone"
     call = {
         "jsonrpc": "2.0",
@@ -177,11 +181,11 @@ def address(replica: Replica) -> str:
     return replica.url.removeprefix("http://")
 
 
-def later(cluster: Cluster, moment: float) -> list[object]:
+def requests_since(cluster: Cluster, moment: float) -> list[LoggedRequest]:
     """The requests that reached nginx after `moment`."""
-    return [each for each in cluster.passed().values() if each.came_at > moment]
+    return [each for each in cluster.logged_requests().values() if each.arrived_at > moment]
 
 
 def times_forwarded(cluster: Cluster, outcome: Outcome) -> int:
     """How many requests to the model servers this request led to."""
-    return sum(f"{outcome.id}" in str(body["messages"]) for each in cluster.replicas for body in each.model.requests)
+    return sum(outcome.id in str(body["messages"]) for each in cluster.replicas for body in each.model.requests)

@@ -50,11 +50,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Record an element's anchors, its link, and what it loads."""
-        given = {name: value or "" for name, value in attrs}
-        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        if LOADED.get(tag) in given:
-            self.loaded.append(given[LOADED[tag]])
-        if tag == "link" and LOADED_RELS & set(given.get("rel", "").split()):
-            self.loaded.append(given.get("href", ""))
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if values.get(name)}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if LOADED.get(tag) in values:
+            self.loaded.append(values[LOADED[tag]])
+        if tag == "link" and LOADED_RELS & set(values.get("rel", "").split()):
+            self.loaded.append(values.get("href", ""))

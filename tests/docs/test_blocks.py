@@ -108,5 +108,5 @@ def test_the_blocks_of_a_page_run(page: Path, home: Path) -> None:
         assert shown.strip() in done.output, line
 
 
-def test_the_five_minute_start_and_your_documents_are_run() -> None:
+def test_the_start_pages_and_the_guide_are_run() -> None:
     assert {ROOT / "docs/start/offline.md", ROOT / "docs/start/documents.md", ROOT / "docs/guide.md"} <= set(RUN)

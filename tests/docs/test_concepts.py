@@ -1,4 +1,4 @@
-"""The pages on retrieval modes: there is one for each mode, its constants equal the code's, and its settings exist."""
+"""The concept pages: one for each mode, with the code's constants and existing settings; the objectives' example; settings on coming-from pages."""
 
 import doctest
 import re
@@ -25,7 +25,7 @@ MODULES = {
 }
 
 
-def written(mode: str) -> str:
+def page_of(mode: str) -> str:
     return (MODES / f"{mode}.md").read_text(encoding="utf-8")
 
 
@@ -35,7 +35,7 @@ def test_every_mode_has_a_page_and_every_page_a_mode() -> None:
 
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_a_page_states_what_its_mode_returns_costs_and_reads(mode: str) -> None:
-    text = written(mode)
+    text = page_of(mode)
     assert text.startswith(f"# `{mode}`\n")
     at_a_glance = text.partition("## At a glance")[2]
     glance = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", at_a_glance, flags=re.MULTILINE))
@@ -46,12 +46,12 @@ def test_a_page_states_what_its_mode_returns_costs_and_reads(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_the_constants_on_a_page_equal_those_of_the_code(mode: str) -> None:
-    for module, name, value in CONSTANT.findall(written(mode)):
+    for module, name, value in CONSTANT.findall(page_of(mode)):
         assert getattr(import_module(MODULES[module]), name) == float(value.replace("_", "")), f"{module}.{name}"
 
 
 def test_constants_are_found() -> None:
-    assert sum(len(CONSTANT.findall(written(mode))) for mode in get_args(Mode)) > 45
+    assert sum(len(CONSTANT.findall(page_of(mode))) for mode in get_args(Mode)) > 45
     assert CONSTANT.findall("| `a.B_C` | .85 | d |") == [("a", "B_C", ".85")]
 
 

@@ -11,13 +11,13 @@ from benchmarks.figures.__main__ import FIGURES
 from benchmarks.figures.style import save
 from tests.places import ROOT
 
-DRAWN = ROOT / "docs" / "figures"
+FOLDER = ROOT / "docs" / "figures"
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_up_to_date_with_the_tables(name: str, tmp_path: Path) -> None:
     save(FIGURES[name](), tmp_path, name)
-    assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == (DRAWN / f"{name}.svg").read_text(
+    assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == (FOLDER / f"{name}.svg").read_text(
         encoding="utf-8"
     ), "run `make figures`"
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
@@ -28,7 +28,7 @@ def test_every_figure_is_shown_somewhere_and_drawn_by_code() -> None:
     shown = {
         name for page in pages for name in re.findall(r"figures/([\w-]+)\.svg\)", page.read_text(encoding="utf-8"))
     }
-    assert shown == FIGURES.keys() == {file.stem for file in DRAWN.iterdir()}
+    assert shown == FIGURES.keys() == {file.stem for file in FOLDER.iterdir()}
 
 
 def test_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
@@ -51,5 +51,5 @@ def test_every_section_of_results_with_a_table_is_dated() -> None:
     dated = re.compile(
         r"^\*(On this page since \d+ [A-Z]\w+ 20\d\d \(.*[0-9a-f]{7}.*\)|Nothing of it was run here)\.\*$"
     )
-    bare = [part.splitlines()[0] for part in sections if "\n|---" in part and not dated.match(part.splitlines()[2])]
-    assert bare == []
+    undated = [part.splitlines()[0] for part in sections if "\n|---" in part and not dated.match(part.splitlines()[2])]
+    assert undated == []

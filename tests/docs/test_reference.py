@@ -1,4 +1,4 @@
-"""The pages made from the code: the committed ones equal what the code makes, and a message that a user sees is on its page."""
+"""The pages made from the code: the committed files equal what the code makes, and a message that a user sees is on its page."""
 
 import ast
 import doctest
@@ -21,22 +21,22 @@ LINES = [
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, str]:
+def pages() -> dict[str, str]:
     return all_pages()
 
 
-def test_the_committed_pages_are_what_the_code_makes(made: dict[str, str]) -> None:
-    stale = [file for file, text in made.items() if (DOCS / file).read_text(encoding="utf-8") != text]
+def test_the_committed_pages_are_what_the_code_makes(pages: dict[str, str]) -> None:
+    stale = [file for file, text in pages.items() if (DOCS / file).read_text(encoding="utf-8") != text]
     assert stale == [], "run `make reference`"
 
 
-def test_exactly_the_generated_pages_are_marked_as_generated(made: dict[str, str]) -> None:
+def test_exactly_the_generated_pages_are_marked_as_generated(pages: dict[str, str]) -> None:
     marked = {
         file.relative_to(DOCS).as_posix()
         for file in DOCS.rglob("*.md")
         if "Made by `make reference`" in file.read_text(encoding="utf-8")
     }
-    assert marked == made.keys() and len(made) >= 11
+    assert marked == pages.keys() and len(pages) >= 11
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {file: Page(file.read_text(encoding="utf-8")) for file in sorted(site.rglob("*.html"))}
 
 
-def dead(pages: dict[Path, Page], page: Path) -> Iterator[str]:
+def dead_links(pages: dict[Path, Page], page: Path) -> Iterator[str]:
     """A page's links and loaded resources that lead to no file or anchor of the site."""
     for target in (*pages[page].links, *pages[page].loaded):
         parts = urlsplit(target)
@@ -45,7 +45,7 @@ def dead(pages: dict[Path, Page], page: Path) -> Iterator[str]:
             yield target
 
 
-def foreign(text: str) -> list[str]:
+def foreign_urls(text: str) -> list[str]:
     """Addresses of other hosts that a style sheet loads."""
     return [
         each for each in re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text) if "//" in "".join(each)
@@ -56,18 +56,20 @@ def test_no_link_of_a_page_is_dead(site: Path, pages: dict[Path, Page]) -> None:
     index = site / "index.html"
     assert len(pages) > 25 and sum(len(page.links) for page in pages.values()) > 500
     broken = Page('<a href="guide.html#nowhere"></a><a href="gone.html"></a><a href="guide.html#questions"></a>')
-    assert list(dead(pages | {index: broken}, index)) == ["guide.html#nowhere", "gone.html"]
+    assert list(dead_links(pages | {index: broken}, index)) == ["guide.html#nowhere", "gone.html"]
     # 404.html is written for a host's root.
-    assert {file.name: found for file in pages if file.name != "404.html" and (found := list(dead(pages, file)))} == {}
+    assert {
+        file.name: found for file in pages if file.name != "404.html" and (found := list(dead_links(pages, file)))
+    } == {}
 
 
 def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Page]) -> None:
     loaded = {file.name: [each for each in page.loaded if "//" in each] for file, page in pages.items()}
     assert {name: found for name, found in loaded.items() if found} == {}
     assert all(page.loaded for page in pages.values())
-    styles = {file.name: foreign(file.read_text(encoding="utf-8")) for file in site.rglob("*.css")}
+    styles = {file.name: foreign_urls(file.read_text(encoding="utf-8")) for file in site.rglob("*.css")}
     assert len(styles) >= 3 and {name: found for name, found in styles.items() if found} == {}
-    assert foreign("@import 'https://a/b.css'; i { src: url(//c/d) }") == [("", "https://a/b.css"), ("//c/d", "")]
+    assert foreign_urls("@import 'https://a/b.css'; i { src: url(//c/d) }") == [("", "https://a/b.css"), ("//c/d", "")]
 
 
 def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
@@ -93,17 +95,17 @@ def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]
     page.close()
 
 
-def in_nav(entry: Any) -> Iterator[str]:
-    """Files of a navigation, in order."""
+def nav_files(entry: Any) -> Iterator[str]:
+    """The files of a navigation, in order."""
     if isinstance(entry, str):
         yield entry
     for inner in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
-        yield from in_nav(inner)
+        yield from nav_files(inner)
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
     # `yaml.safe_load` is enough: the configuration has no MkDocs-specific tag.
-    listed = list(in_nav(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    listed = list(nav_files(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
     assert sorted(listed) == sorted(file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md"))
 
 

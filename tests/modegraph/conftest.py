@@ -1,4 +1,4 @@
-"""An index of real text by the stand-in encoder and a tiny model, both made through the public API."""
+"""An index of real text with the stand-in encoder, and a tiny model, both made through the public API."""
 
 from pathlib import Path
 

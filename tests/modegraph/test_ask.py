@@ -1,6 +1,7 @@
 """Answers by the API: the same as the command line's, streamed by a real model and a real server, with all citations checked."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,11 @@ def test_a_named_model_is_opened_once_and_another_takes_its_place(
 ) -> None:
     opened = []
 
-    def opening(spec: str) -> ScriptedModel:
+    def open_model_and_record(spec: str) -> ScriptedModel:
         opened.append(spec)
         return ScriptedModel(lambda request: REPLY)
 
-    monkeypatch.setattr("serve.engines.open_model", opening)
+    monkeypatch.setattr("serve.engines.open_model", open_model_and_record)
     for spec in ("openai:a@http://b", "openai:a@http://b", "openai:c@http://b"):
         isles.ask(QUESTION, model=spec)
     assert opened == ["openai:a@http://b", "openai:c@http://b"]
@@ -70,7 +71,7 @@ def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
         for _ in range(100):
             if server.cut_off:
                 break
-            asyncio.run(asyncio.sleep(0.05))
+            time.sleep(0.05)
         assert server.cut_off == 1
 
 

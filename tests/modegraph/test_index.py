@@ -22,10 +22,10 @@ class Row(NamedTuple):
 
 
 def test_the_index_and_its_evidence_are_those_of_the_underlying_functions(isles: mg.Index) -> None:
-    behind = open_index(isles.folder, lambda spec: HashEncoder())
+    underlying = open_index(isles.folder, lambda spec: HashEncoder())
     for mode in ("hops", "dense", "hierarchy"):
         found = isles.retrieve(QUESTION, mode=mode, top_k=3)
-        wanted = retrieve(behind, QUESTION, RetrieveSettings(mode=mode, top_k=3))
+        wanted = retrieve(underlying, QUESTION, RetrieveSettings(mode=mode, top_k=3))
         assert (found.passages, found.paths, found.summaries) == (wanted.passages, wanted.paths, wanted.summaries)
     assert len(isles) == len(ISLES) and "tarn" in isles and isles.generation == 1
 
@@ -40,7 +40,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
     ]
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Tides\n\nTides turn.")
-    given: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "path": tmp_path / "docs",
         "text": str(tmp_path / "docs" / "a.md"),
         "one": mg.Document("a", "Tides", "Tides turn."),
@@ -52,9 +52,9 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         "arrow": pa.Table.from_pylist(rows),
     }
     wanted = {"path": ("a.md",), "text": ("a.md",), "one": ("a",), "named": ("a",)}
-    for name, documents in given.items():
-        made = mg.index(documents, tmp_path / name)
-        assert made.sources == wanted.get(name, ("a", "b")), name
+    for name, documents in inputs.items():
+        index = mg.index(documents, tmp_path / name)
+        assert index.sources == wanted.get(name, ("a", "b")), name
     assert mg.open(tmp_path / "pandas").retrieve("Tides", where="year=1990").passages[0].item.title == "Tides"
 
 
@@ -76,7 +76,7 @@ def test_invalid_documents_are_refused_and_leave_no_index(documents: Any, messag
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/index", "file:///index", Path("s3://bucket/index")])
-def test_a_url_is_no_folder(url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_refused_as_a_folder(url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for refused in (lambda: mg.index(ISLES, url), lambda: mg.open(url)):
         with pytest.raises(mg.UserError, match=r"index: a URL\. Expected a folder on this machine"):
@@ -139,10 +139,10 @@ def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> No
 
 def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """This checks Python's streams: threads of other tests' libraries (Ray's) may still write to those of the process."""
-    made = mg.index(guild_documents(), tmp_path / "silent")
-    made.add(ISLES)
-    made.delete("tarn")
-    made.retrieve("Tarn")
+    index = mg.index(guild_documents(), tmp_path / "silent")
+    index.add(ISLES)
+    index.delete("tarn")
+    index.retrieve("Tarn")
     assert capsys.readouterr() == ("", "")
     mg.index(guild_documents(), tmp_path / "loud", progress=True)
     out, errors = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""What is public: importable at no cost, complete, typed, and refused when another file hides one of our folders."""
+"""The public API: importing it loads nothing else, its list of names is complete, and a file that hides one of our folders is named."""
 
 import subprocess
 import sys
@@ -31,8 +31,8 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 
 def test_every_function_retrieves_by_the_default_mode_unless_one_is_named() -> None:
-    takers = (mg.Index.retrieve, mg.Index.explain, mg.Index.ask, mg.Index.astream, mg.synth.preferences)
-    assert {signature(taker).parameters["mode"].default for taker in takers} == {DEFAULT_MODE}
+    functions = (mg.Index.retrieve, mg.Index.explain, mg.Index.ask, mg.Index.astream, mg.synth.preferences)
+    assert {signature(function).parameters["mode"].default for function in functions} == {DEFAULT_MODE}
 
 
 def test_a_functions_module_does_not_hide_it() -> None:

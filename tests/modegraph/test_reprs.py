@@ -11,8 +11,8 @@ from tests.fakes import ScriptedModel
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(1)'>\"&</td></table></svg>"
 QUESTION = "Who founded the yard that built the Lantern?"
-TAGS = {*("div", "style", "p", "strong", "span", "table", "thead", "tbody", "tr", "th", "td", "h4")}
-DRAWN = {*("svg", "g", "title", "rect", "text", "line")}
+HTML_TAGS = {*("div", "style", "p", "strong", "span", "table", "thead", "tbody", "tr", "th", "td", "h4")}
+SVG_TAGS = {*("svg", "g", "title", "rect", "text", "line")}
 
 
 class Markup(HTMLParser):
@@ -26,10 +26,8 @@ class Markup(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        if not (self.rawdata[self.rawdata.find(">", self.getpos()[1]) - 1] == "/" or tag in ("rect", "line")):
-            self.open.append(tag)
+        self.handle_startendtag(tag, attrs)
+        self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
@@ -42,9 +40,9 @@ class Markup(HTMLParser):
         self.text += data
 
 
-def checked(html: str) -> Markup:
+def check_markup(html: str) -> Markup:
     markup = Markup(html)
-    assert markup.open == [] and markup.tags <= TAGS | DRAWN
+    assert markup.open == [] and markup.tags <= HTML_TAGS | SVG_TAGS
     assert not any(name.startswith("on") or name in ("href", "src", "style") for name in markup.attributes)
     return markup
 
@@ -58,17 +56,17 @@ def hostile(isles: mg.Index) -> mg.Index:
 def test_hostile_documents_and_models_stay_text(hostile: mg.Index) -> None:
     question = f"Where is the Lantern Quarry? {HOSTILE}"
     evidence = hostile.retrieve(question, top_k=6)
-    shown = checked(evidence._repr_html_())
+    shown = check_markup(evidence._repr_html_())
     assert shown.text.count("<script>alert(1)</script>") >= 3, "question, title and text"
     model = ScriptedModel(lambda request: f"###Reason: {HOSTILE} [1]\n###Answer: {HOSTILE} [1] [2]", name=HOSTILE)
     answer = hostile.ask(question, model=model, top_k=6)
-    assert checked(answer._repr_html_()).text.count("<script>") >= 4
-    checked(hostile._repr_html_())
+    assert check_markup(answer._repr_html_()).text.count("<script>") >= 4
+    check_markup(hostile._repr_html_())
 
 
 def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
     evidence = isles.retrieve(QUESTION, top_k=3)
-    shown = checked(evidence._repr_html_())
+    shown = check_markup(evidence._repr_html_())
     for rank, (found, path) in enumerate(zip(evidence.passages, evidence.paths, strict=True), start=1):
         for part in (str(rank), found.item.title, f"{found.score:.3f}", found.item.text, " → ".join(path)):
             assert part in shown.text
@@ -77,14 +75,14 @@ def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
 
 def test_the_picture_of_the_paths_is_a_graph_from_the_question_to_the_passages(isles: mg.Index) -> None:
     evidence = isles.retrieve(QUESTION, top_k=3)
-    ways = node_paths(evidence)
-    assert [way[0] for way in ways] == [(0, QUESTION)] * 3
-    assert len({way[-1][0] for way in ways}) == 1, "passages in one column"
+    paths = node_paths(evidence)
+    assert [path[0] for path in paths] == [(0, QUESTION)] * 3
+    assert len({path[-1][0] for path in paths}) == 1, "passages in one column"
     svg = ElementTree.fromstring(paths_svg(evidence))
     boxes = {(each.get("x"), each.get("y")) for each in svg.iter("{http://www.w3.org/2000/svg}rect")}
-    assert len(boxes) == len({node for way in ways for node in way})
+    assert len(boxes) == len({node for path in paths for node in path})
     titles = {each.text for each in svg.iter("{http://www.w3.org/2000/svg}title")}
-    assert titles >= {node[1] for way in ways for node in way}
+    assert titles >= {node[1] for path in paths for node in path}
     ends = [
         (float(each.get("x1", 0)), float(each.get("x2", 0))) for each in svg.iter("{http://www.w3.org/2000/svg}line")
     ]
@@ -94,17 +92,17 @@ def test_the_picture_of_the_paths_is_a_graph_from_the_question_to_the_passages(i
 def test_a_mode_without_paths_draws_none_and_an_empty_result_says_so(isles: mg.Index) -> None:
     assert "<svg" not in isles.retrieve(QUESTION, mode="dense")._repr_html_()
     isles.delete(*isles.sources)
-    assert "Nothing found." in checked(isles.retrieve(QUESTION)._repr_html_()).text
+    assert "Nothing found." in check_markup(isles.retrieve(QUESTION)._repr_html_()).text
 
 
 def test_an_index_shows_what_it_holds(isles: mg.Index) -> None:
-    shown = checked(isles._repr_html_()).text
+    shown = check_markup(isles._repr_html_()).text
     assert str(isles.folder) in shown and "documents5" in shown and "generation 1" in shown
     assert repr(isles) == f"Index({str(isles.folder)!r}, 5 documents, generation 1)"
 
 
 def test_a_run_shows_stage_settings_and_figures(tiny: mg.Run) -> None:
     run = mg.open_run(tiny.folder)
-    shown = checked(run._repr_html_()).text
+    shown = check_markup(run._repr_html_()).text
     assert "tiny" in shown and "learning_rate" in shown and "train_loss" in shown
     assert str(run) == str(tiny.folder) and run.log()[-1]["step"] == run.settings["steps"]

@@ -32,9 +32,7 @@ def pairs(isles: mg.Index, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_of_hard_negatives_that_cannot_be_reached_is_refused(
-    isles: mg.Index, tmp_path: Path, share: float
-) -> None:
+def test_a_share_of_hard_negatives_outside_0_to_1_is_refused(isles: mg.Index, tmp_path: Path, share: float) -> None:
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
     with pytest.raises(mg.UserError, match=rf"hard negatives: {share:g} of all rows\. Expected a share from 0 to 1"):
         mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", hard_negatives=share)
@@ -66,16 +64,16 @@ def test_from_documents_to_a_comparison(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("changes", "message"),
     [
         ({"learning_rat": 1}, r"^train.ms: unknown key 'learning_rat'\. Did you mean 'learning_rate'"),
         ({"label_smoothing": 0}, r"^train.ms: label_smoothing = 0"),
         ({"lora": {"rnk": 1}}, r"^train.ms: unknown key 'lora.rnk'\. Did you mean 'lora.rank'"),
     ],
 )
-def test_settings_are_checked_before_anything_is_done(given: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_settings_are_checked_before_anything_is_done(changes: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match=message):
-        mg.train.ms(model="m", data="d", out=tmp_path / "ms", **given)
+        mg.train.ms(model="m", data="d", out=tmp_path / "ms", **changes)
     with pytest.raises(mg.UserError, match=r"^train.sft: 'output' is missing"):
         mg.train.sft(model="m", data="d")
     with pytest.raises(mg.UserError, match="no such file"):

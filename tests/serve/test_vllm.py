@@ -18,7 +18,7 @@ from graph.shared.modes import Mode
 from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
 from tests.graph.retrieve.modes.test_global import guild_documents
-from tests.vllm import Server, dying, serving, with_vllm
+from tests.vllm import Server, relay_that_kills, serving, with_vllm
 from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
@@ -77,7 +77,7 @@ def calls_of(index: Index, server: Server, mode: Mode) -> int:
 def test_every_mode_that_calls_a_model_runs_end_to_end_and_stops_with_the_server(guilds: Index, server: Server) -> None:
     calls = {mode: calls_of(guilds, server, mode) for mode in ("local", "global", "plan")}
     assert calls["local"] > 1 and calls["global"] > 1
-    with dying(server, served=1) as url:
+    with relay_that_kills(server, completions=1) as url:
         arguments = ["ask", str(guilds.folder), QUESTION, "--mode", "global", "--selector", "llm", "--top-k", "4"]
         result = CliRunner().invoke(build_app(), [*arguments, "--model", f"openai:tiny@{url}"])
     assert server.process.poll() is not None

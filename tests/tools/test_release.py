@@ -29,28 +29,28 @@ def test_the_wheel_holds_prompts_templates_and_the_page(wheel: Path) -> None:
 
 def test_what_a_wheel_lacks_is_reported(wheel: Path, tmp_path: Path) -> None:
     poorer = tmp_path / wheel.name
-    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(poorer, "w") as made:
+    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(poorer, "w") as copy:
         for name in whole.namelist():
             if name != "graph/prompts/answer.txt":
-                made.writestr(name, whole.read(name))
+                copy.writestr(name, whole.read(name))
     assert missing_files(poorer) == {"graph/prompts/answer.txt"}
 
 
-def test_the_wheel_holds_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_only_our_packages(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert tops == {*PACKAGES, f"modegraph-{version()}.dist-info"}
 
 
 def test_the_version_stands_in_one_place() -> None:
-    held = re.compile(rf"(?:version|__version__)['\"]?\s*[:=]\s*['\"]{re.escape(version())}['\"]")
+    statement = re.compile(rf"(?:version|__version__)['\"]?\s*[:=]\s*['\"]{re.escape(version())}['\"]")
     texts = (name for name in tracked_files() if name.endswith((".py", ".toml", ".yaml", ".js", ".html", "Dockerfile")))
-    assert [name for name in texts if held.search((ROOT / name).read_text(encoding="utf-8"))] == ["pyproject.toml"]
+    assert [name for name in texts if statement.search((ROOT / name).read_text(encoding="utf-8"))] == ["pyproject.toml"]
 
 
 def test_the_changelog_begins_with_this_version_and_keeps_its_form() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    first = re.findall(r"^## \[(.+?)\]", text, flags=re.MULTILINE)
-    assert first[0] == "Unreleased" or first[0] == version()
+    versions = re.findall(r"^## \[(.+?)\]", text, flags=re.MULTILINE)
+    assert versions[0] in ("Unreleased", version())
     assert set(re.findall(r"^### (.+)$", text, flags=re.MULTILINE)) <= {
         "Added",
         "Changed",

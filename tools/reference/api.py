@@ -36,17 +36,15 @@ def entry(title: str, thing: Any, level: int) -> str:
 
 
 def members(thing: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that one of our classes defines itself, or the functions of a module."""
+    """Public methods and properties that one of our classes defines itself, or the public functions of a module."""
     if inspect.ismodule(thing):
-        names = [
-            name
-            for name, value in vars(thing).items()
-            if inspect.isfunction(value) and value.__module__ == thing.__name__
-        ]
         return [
-            (name, getattr(thing, name))
-            for name in names
-            if not name.startswith("_") and name not in ("settings_of", "merge_settings")
+            (name, value)
+            for name, value in vars(thing).items()
+            if inspect.isfunction(value)
+            and value.__module__ == thing.__name__
+            and not name.startswith("_")
+            and name not in ("settings_of", "merge_settings")
         ]
     if not inspect.isclass(thing):
         return []
@@ -62,8 +60,7 @@ def signature(thing: Any) -> str:
         return "(…)"
     shown = [parameter for parameter in full.parameters.values() if parameter.name != "self"]
     text = str(full.replace(parameters=shown)).replace("'", "")
-    text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("NoneType", "None")
-    return text
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("NoneType", "None")
 
 
 def prose(doc: str) -> str:

@@ -92,7 +92,7 @@ def error_calls(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def is_init(node: ast.AST) -> bool:
-    """Whether a node is a call of `super().__init__`."""
+    """Whether a node is a call of a method `__init__`, as in `super().__init__(…)`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__"
 
 

@@ -103,7 +103,7 @@ def test_a_break_changes_one_thing(kind: str) -> None:
     if kind == "negation":
         assert len(after.negators) == len(before.negators) + 1
     if kind == "number":
-        assert [a for a, b in zip(after.words, before.words, strict=True) if a != b] != ["1911"]
+        assert [old for old, new in zip(before.words, after.words, strict=True) if old != new] == ["1911"]
     if kind == "opposite":
         assert "last" in after.lower or "second" in after.lower or "bought" in after.lower
 
@@ -147,9 +147,9 @@ def test_invalid_rows_are_reported() -> None:
 @pytest.mark.usefixtures("open_hashed")
 def test_rows_written_by_the_command_pass_validation(tmp_path: Path, hashed_isles: Path) -> None:
     run = CliRunner()
-    made = run.invoke(
+    result = run.invoke(
         build_app(), ["synth", "claims", str(hashed_isles), "--per-passage", "30", "--out", str(tmp_path / "c")]
     )
-    assert made.exit_code == 0, made.output
+    assert result.exit_code == 0, result.output
     checked = run.invoke(build_app(), ["data", "validate", str(tmp_path / "c" / "train.jsonl")])
     assert checked.exit_code == 0, checked.output

@@ -166,14 +166,14 @@ def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> 
 def test_public_sets_are_imported(tmp_path: Path) -> None:
     if not DATA.exists():
         pytest.skip(f"{DATA} is not here")
-    found: dict[str, Callable[[Path], int]] = {
+    counters: dict[str, Callable[[Path], int]] = {
         "pubmedqa": lambda out: len(read_questions(out / "questions.jsonl")),
         "medmcqa": lambda out: len(read_questions(out / "questions.jsonl")),
         "riddlesense": lambda out: len(read_questions(out / "questions.jsonl")),
         "qa_feedback": lambda out: sum(validate_file(file).rows for file in sorted(out.glob("*.jsonl"))),
     }
     folders = {"pubmedqa": "pubmedqa_l", "medmcqa": "medmcqa_dev", "riddlesense": "riddlesense"}
-    for kind, count in found.items():
+    for kind, count in counters.items():
         items = DATA / folders.get(kind, "qa_feedback_k4") / "items.jsonl"
         assert run("import", kind, items, "--out", tmp_path / kind).exit_code == 0
         assert count(tmp_path / kind) == items.read_bytes().count(b"\n")
@@ -226,10 +226,12 @@ def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_pa
         }
         write(folder / "rows.jsonl", LABELLED, other, {**LABELLED, "id": "3", "passages": [""]})
     out = tmp_path / "claims"
-    made = json.loads(run("import", "support", tmp_path / "sets", "--out", out, "--json").stdout)
-    assert made["by_split"] == {"train": 2, "dev": 1} and made["duplicates"] == 1, "the same sentence in both sets"
-    assert made["drops"] == {"a sentence without a passage": 2}
-    assert made["origin"] == {"Set ants, licence": "MIT (LICENSE).", "Set bees, licence": "not stated"}
+    summary = json.loads(run("import", "support", tmp_path / "sets", "--out", out, "--json").stdout)
+    assert summary["by_split"] == {"train": 2, "dev": 1} and summary["duplicates"] == 1, (
+        "the same sentence in both sets"
+    )
+    assert summary["drops"] == {"a sentence without a passage": 2}
+    assert summary["origin"] == {"Set ants, licence": "MIT (LICENSE).", "Set bees, licence": "not stated"}
     [row] = [json.loads(line) for line in (out / "dev.jsonl").read_text().splitlines()]
     assert (row["id"], row["dataset"], row["claim"]) == ("ants/1", "ants", "Who paid for the organ? Ada Marlow")
     assert (row["passage"], row["further"], row["supported"]) == (

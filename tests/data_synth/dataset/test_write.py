@@ -168,8 +168,8 @@ def test_a_run_killed_while_moving_its_files_can_be_repeated(tmp_path: Path, mon
 def peak_bytes(folder: Path, rows: int) -> int:
     """The peak memory that Python allocated while this many rows of 1 kB were written."""
     tracemalloc.start()
-    made = (replace(row(number), prompt=(Message("user", f"{number} " * 250),)) for number in range(rows))
-    write_dataset(folder, made, PREFERENCES, ORIGIN)
+    big_rows = (replace(row(number), prompt=(Message("user", f"{number} " * 250),)) for number in range(rows))
+    write_dataset(folder, big_rows, PREFERENCES, ORIGIN)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return peak

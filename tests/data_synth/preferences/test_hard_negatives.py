@@ -113,17 +113,21 @@ def test_citations_are_dealt_out_in_turn() -> None:
 def test_all_kinds_are_made_and_some_are_longer_than_the_chosen_side() -> None:
     reasons = [("word " * n).strip() + "." for n in range(3, 40)]
     pool = pool_of(*((f"p{n}", str(1800 + n), reason) for n, reason in enumerate(reasons)))
-    made = [
+    negatives = [
         make_hard_negative(draft(Question(f"q{n}", "When did it burn?", ("1700",)), A, B), REASON, pool)
         for n in range(200)
     ]
-    names = Counter(negative.name for negative in made if negative is not None)
+    names = Counter(negative.name for negative in negatives if negative is not None)
     assert sum(names.values()) == 200 and all(60 < names[kind] < 115 for kind in (WRONG, UNSUPPORTED))
     assert 12 < names[REFUSED] < 45
     chosen = len(f"###Reason: {REASON} ###Answer: 1700".split())
-    longer = [len(c.text.split()) > chosen for c in made if c is not None and c.name != REFUSED]
+    longer = [
+        len(negative.text.split()) > chosen
+        for negative in negatives
+        if negative is not None and negative.name != REFUSED
+    ]
     assert 0.25 < sum(longer) / len(longer) < 0.75
-    assert all(not check_citations(c.text, 2).removed for c in made if c is not None)
+    assert all(not check_citations(negative.text, 2).removed for negative in negatives if negative is not None)
 
 
 def test_without_anything_to_borrow_there_is_no_hard_negative() -> None:

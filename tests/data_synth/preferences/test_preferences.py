@@ -103,8 +103,8 @@ def test_an_answer_that_the_passages_lack_becomes_not_in_the_documents() -> None
     assert row.chosen == "###Reason: None of the passages says so. ###Answer: not in the documents"
     assert parse_answer(row.rejected).answer == "Ada Marlow" and row.hard_negative == INVENTED
     assert (row.answers, row.kind, preference_problems(row)) == (("not in the documents",), "unanswerable", [])
-    held = replace(FOUNDED, answers=("Ada",))
-    assert [row.why for row in rows_of(held) if isinstance(row, Dropped)] == [NOT_SHOWN], "B has the answer in it"
+    in_b = replace(FOUNDED, answers=("Ada",))
+    assert [row.why for row in rows_of(in_b) if isinstance(row, Dropped)] == [NOT_SHOWN], "B has the answer in it"
 
 
 def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
@@ -117,8 +117,8 @@ def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
     ]
     mixed = [question for pair in zip(train, test, strict=True) for question in pair]
     rows = made_rows(rows_of(*mixed, found={question.text: (C,) for question in mixed}, hard_negatives=1.0))
-    learned = [row for row in rows if row.split == "train"]
-    assert len(learned) > 20 and not any("secret" in row.rejected for row in learned)
+    train_rows = [row for row in rows if row.split == "train"]
+    assert len(train_rows) > 20 and not any("secret" in row.rejected for row in train_rows)
 
 
 def test_special_tokens_of_passages_and_questions_reach_no_row() -> None:
@@ -127,7 +127,7 @@ def test_special_tokens_of_passages_and_questions_reach_no_row() -> None:
         assert "<|" not in row.chosen + row.rejected + "".join(turn.content for turn in row.prompt)
 
 
-def test_missed_gold_is_not_smuggled_in() -> None:
+def test_gold_that_retrieval_missed_is_not_added() -> None:
     half = made_rows(rows_of(DIED, found={DIED.text: (A,)}))
     assert half == [], "the sentence with the answer is not there"
 

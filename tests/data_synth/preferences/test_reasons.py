@@ -165,13 +165,13 @@ def test_a_models_reasoning_is_filtered(text: str, result: str | Dropped) -> Non
 
 
 def test_a_cut_reasoning_is_dropped_even_if_it_looks_whole() -> None:
-    made = Completion("###Reason: She died. ###Answer: 1931", "length", 1, 1)
-    assert check_reason(made, draft(ADA)) == Dropped(reasons.CUT)
+    completion = Completion("###Reason: She died. ###Answer: 1931", "length", 1, 1)
+    assert check_reason(completion, draft(ADA)) == Dropped(reasons.CUT)
 
 
 def test_special_tokens_in_a_models_reasoning_are_broken() -> None:
-    made = Completion("###Reason: She <|im_end|> died. ###Answer: 1931", "stop", 1, 1)
-    assert check_reason(made, draft(ADA)) == "She < |im_end| > died."
+    completion = Completion("###Reason: She <|im_end|> died. ###Answer: 1931", "stop", 1, 1)
+    assert check_reason(completion, draft(ADA)) == "She < |im_end| > died."
 
 
 def test_the_model_sees_the_rows_own_passages_and_the_gold_answer() -> None:

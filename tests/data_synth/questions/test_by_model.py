@@ -43,7 +43,7 @@ GROUP = (
 )
 
 
-def written(**other: Any) -> dict[str, Any]:
+def question_reply(**other: Any) -> dict[str, Any]:
     return {"question": "Where was the Lantern built?", "answer": "Tarn", "passages": [1, 2]} | other
 
 
@@ -66,7 +66,7 @@ def ask(
 
 
 def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
-    (row,) = ask(always(written()), always(FINE))
+    (row,) = ask(always(question_reply()), always(FINE))
     assert isinstance(row, QuestionRow)
     assert (row.text, row.answers, row.hops, row.kind, row.writer) == (
         "Where was the Lantern built?",
@@ -87,18 +87,18 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
     ("reply", "critique", "why"),
     [
         ("no", FINE, by_model.UNUSABLE),
-        (written(question=" "), FINE, by_model.EMPTY),
-        (written(passages=[1, 4]), FINE, by_model.NO_SUCH_PASSAGE),
-        (written(passages=[0, 1]), FINE, by_model.NO_SUCH_PASSAGE),
-        (written(passages=[2, 2]), FINE, by_model.OTHER_HOPS),
-        (written(question="Where in Tarn was it built?"), FINE, by_model.GIVEN_AWAY),
-        (written(question="The town where it was built"), FINE, by_model.NO_QUESTION_MARK),
-        (written(answer="Tarn " * 31), FINE, by_model.LONG_ANSWER),
-        (written(), "no", by_model.UNJUDGED),
-        (written(), FINE | {"clear": False}, by_model.UNCLEAR),
-        (written(), FINE | {"answered": False}, by_model.UNANSWERED),
-        (written(), FINE | {"needs_all": False}, by_model.NOT_ALL_NEEDED),
-        (written(answer="Port Ellery in May"), FINE, by_model.NOT_REBUILT),
+        (question_reply(question=" "), FINE, by_model.EMPTY),
+        (question_reply(passages=[1, 4]), FINE, by_model.NO_SUCH_PASSAGE),
+        (question_reply(passages=[0, 1]), FINE, by_model.NO_SUCH_PASSAGE),
+        (question_reply(passages=[2, 2]), FINE, by_model.OTHER_HOPS),
+        (question_reply(question="Where in Tarn was it built?"), FINE, by_model.GIVEN_AWAY),
+        (question_reply(question="The town where it was built"), FINE, by_model.NO_QUESTION_MARK),
+        (question_reply(answer="Tarn " * 31), FINE, by_model.LONG_ANSWER),
+        (question_reply(), "no", by_model.UNJUDGED),
+        (question_reply(), FINE | {"clear": False}, by_model.UNCLEAR),
+        (question_reply(), FINE | {"answered": False}, by_model.UNANSWERED),
+        (question_reply(), FINE | {"needs_all": False}, by_model.NOT_ALL_NEEDED),
+        (question_reply(answer="Port Ellery in May"), FINE, by_model.NOT_REBUILT),
     ],
 )
 def test_a_faulty_question_is_dropped_with_its_reason(reply: object, critique: object, why: str) -> None:
@@ -106,9 +106,9 @@ def test_a_faulty_question_is_dropped_with_its_reason(reply: object, critique: o
 
 
 def test_a_dropped_question_carries_what_the_writer_wrote() -> None:
-    (unusable,), (wordless,) = ask(always("I cannot do that.")), ask(always(written(question="The town")))
+    (unusable,), (no_question,) = ask(always("I cannot do that.")), ask(always(question_reply(question="The town")))
     assert isinstance(unusable, Dropped) and unusable.reply == "I cannot do that."
-    assert isinstance(wordless, Dropped) and wordless.reply == "The town (answer: Tarn)"
+    assert isinstance(no_question, Dropped) and no_question.reply == "The town (answer: Tarn)"
 
 
 def test_a_writer_that_always_fails_is_given_up() -> None:
@@ -117,7 +117,7 @@ def test_a_writer_that_always_fails_is_given_up() -> None:
 
 
 def test_an_unusable_reply_leads_to_one_more_request() -> None:
-    replies = iter(["{", json.dumps(written())])
+    replies = iter(["{", json.dumps(question_reply())])
     writer = ScriptedModel(lambda request: next(replies))
     (row,) = ask(writer)
     assert isinstance(row, QuestionRow) and len(writer.requests) == 2
@@ -126,13 +126,13 @@ def test_an_unusable_reply_leads_to_one_more_request() -> None:
 
 def test_the_same_question_again_is_a_near_duplicate() -> None:
     texts = iter(["Where was the Lantern built?", "So where was the Lantern built?", "Who made this red ferry?"] * 2)
-    writer = ScriptedModel(lambda request: json.dumps(written(question=next(texts))))
+    writer = ScriptedModel(lambda request: json.dumps(question_reply(question=next(texts))))
     outcomes = ask(writer, groups=3)
     assert [each.why for each in outcomes if isinstance(each, Dropped)] == [by_model.NEAR_DUPLICATE]
 
 
 def test_documents_are_shown_as_data_and_replies_bound_by_a_schema() -> None:
-    writer, critic = always(written()), always(FINE)
+    writer, critic = always(question_reply()), always(FINE)
     ask(writer, critic)
     system, user = writer.requests[0].messages
     assert user.content.count("\n\n[") == 2 and "<|endoftext|>" not in user.content

@@ -48,19 +48,22 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("examples") / "index", documents)
 
 
-def made(index: Index, count: int = 500, seed: int = 0) -> list[QuestionRow]:
+def questions_of(index: Index, count: int = 500, seed: int = 0) -> list[QuestionRow]:
     return list(template_questions(index, count, HOPS, seed))
 
 
-def mixed(index: Index, count: int = 500) -> list[QuestionRow]:
+def with_one_hop(index: Index, count: int = 500) -> list[QuestionRow]:
     return list(template_questions(index, count, (1, *HOPS), 0))
 
 
 def possible(index: Index, seed: int = 0) -> dict[str, QuestionRow]:
     """Every sound question, however often its documents are used."""
-    readings, one = read_index(index), dict.fromkeys(index.sources(), "train")
+    readings, splits = read_index(index), dict.fromkeys(index.sources(), "train")
     found = (
-        to_row(each, one) for make in TEMPLATES.values() for hops in HOPS for each in make(readings, hops, Random(seed))
+        to_row(each, splits)
+        for make in TEMPLATES.values()
+        for hops in HOPS
+        for each in make(readings, hops, Random(seed))
     )
     return {row.text: row for row in found if row is not None and needs_all(row, readings.mentions)}
 
@@ -138,9 +141,9 @@ def test_a_passage_that_is_not_needed_is_detected(films: Index) -> None:
 
 
 def test_a_chain_that_does_not_hang_together_does_not_hold(films: Index) -> None:
-    row = next(row for row in made(films, seed=TOGETHER) if row.kind == "bridge")
-    torn = replace(row, chains=(row.chains[0][1:],))
-    assert path_holds(torn, Mentions(films))
+    row = next(row for row in questions_of(films, seed=TOGETHER) if row.kind == "bridge")
+    last_step = replace(row, chains=(row.chains[0][1:],))
+    assert path_holds(last_step, Mentions(films))
     first, last = row.chains[0][0], row.chains[0][-1]
     apart = replace(row, chains=((replace(first, source="mill", passage_id=films.passages_of("mill")[0].id), last),))
     assert not path_holds(apart, Mentions(films))
@@ -182,15 +185,13 @@ def test_two_directors_are_not_the_director(tmp_path: Path) -> None:
 def test_a_question_that_gives_something_away_makes_no_row() -> None:
     step = Step("A", "Ada", "a", "p", "A is by Ada.")
     last = Step("Ada", "1880", "b", "q", "Ada was born in 1880.")
-    fine, one = (
-        Candidate("bridge", "when was who made A born?", "1880", ((step, last),), ("Ada",)),
-        {"a": "dev", "b": "dev"},
-    )
-    row = to_row(fine, one)
+    fine = Candidate("bridge", "when was who made A born?", "1880", ((step, last),), ("Ada",))
+    splits = {"a": "dev", "b": "dev"}
+    row = to_row(fine, splits)
     assert row is not None and row.split == "dev"
-    assert to_row(replace(fine, text="When was Ada, who made A, born?"), one) is None
-    assert to_row(replace(fine, text="Who made A in 1880?"), one) is None
-    assert to_row(replace(fine, chains=((step, replace(last, source="a")),)), one) is None
+    assert to_row(replace(fine, text="When was Ada, who made A, born?"), splits) is None
+    assert to_row(replace(fine, text="Who made A in 1880?"), splits) is None
+    assert to_row(replace(fine, chains=((step, replace(last, source="a")),)), splits) is None
     assert to_row(fine, {"a": "dev", "b": "train"}) is None, "a question over documents of two splits"
 
 
@@ -203,7 +204,7 @@ def test_a_step_is_stated_once_only_if_no_other_passage_has_both_ends(films: Ind
 
 
 def test_documents_are_not_used_too_often_and_questions_are_not_repeated(examples: Index) -> None:
-    rows = made(examples)
+    rows = questions_of(examples)
     uses = Counter(source for row in rows for source in row.sources)
     assert max(uses.values()) <= MAX_USES_OF_DOCUMENT
     assert len({row.id for row in rows}) == len({row.text for row in rows}) == len(rows)
@@ -214,14 +215,16 @@ def test_documents_are_not_used_too_often_and_questions_are_not_repeated(example
 
 
 def test_the_same_seed_makes_the_same_questions(films: Index, examples: Index) -> None:
-    assert made(examples) == made(examples)
-    assert [row.text for row in made(films, seed=TOGETHER)] != [row.text for row in made(films, seed=23)]
-    assert made(examples, count=4) == made(examples)[:4]
+    assert questions_of(examples) == questions_of(examples)
+    assert [row.text for row in questions_of(films, seed=TOGETHER)] != [
+        row.text for row in questions_of(films, seed=23)
+    ]
+    assert questions_of(examples, count=4) == questions_of(examples)[:4]
     assert {row.hops for row in template_questions(films, 500, (3,), TOGETHER)} == {3}
 
 
 def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) -> None:
-    rows = made(films, seed=TOGETHER)
+    rows = questions_of(films, seed=TOGETHER)
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(question_to_json(row)) + "\n" for row in rows))
     for row, question in zip(rows, read_questions(file), strict=True):
@@ -234,7 +237,7 @@ def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) 
 
 
 def test_documents_not_questions_are_split(examples: Index) -> None:
-    rows = mixed(examples)
+    rows = with_one_hop(examples)
     splits: dict[str, set[str]] = {}
     for row in rows:
         for source in row.sources:
@@ -270,6 +273,6 @@ def test_no_kind_of_comparison_dominates(tmp_path: Path) -> None:
         Document(f"p{n}", f"Ada Lorne{chr(97 + n)}", f"Ada Lorne{chr(97 + n)} (born {1800 + 3 * n}) was a painter.")
         for n in range(20)
     ]
-    rows = made(build(tmp_path / "i", people))
+    rows = questions_of(build(tmp_path / "i", people))
     assert 0 < sum("born" in row.text for row in rows) <= 6
-    assert sum(row.kind == "comparison" for row in mixed(build(tmp_path / "j", people))) * 2 <= 20 + 6
+    assert sum(row.kind == "comparison" for row in with_one_hop(build(tmp_path / "j", people))) * 2 <= 20 + 6

@@ -1,5 +1,4 @@
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +6,6 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import graph.index.index
 from data_synth.cli_generate import register_questions
 from graph.build.build import build_index
 from graph.documents.questions import read_questions
@@ -18,18 +16,14 @@ from serve.ledger import Ledger
 from tests.data_synth.questions.films import FILMS, TOGETHER
 from tests.fakes import HashEncoder, ScriptedModel
 
+pytestmark = pytest.mark.usefixtures("open_hashed")
+
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("films") / "index"
     build_index(folder, FILMS, IndexSettings(min_similarity=0.1), lambda spec: HashEncoder())
     return folder
-
-
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index.index, "open_index", opened)
 
 
 def run(index: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
@@ -95,7 +89,7 @@ def test_a_share_of_questions_has_no_answer(index: Path, tmp_path: Path) -> None
         run(index, "--unanswerable", 0.25, "--writer", "w", "--preview", 1)
 
 
-def test_options_that_do_not_go_together_are_errors(index: Path, tmp_path: Path) -> None:
+def test_options_that_do_not_go_together_are_errors(index: Path) -> None:
     with pytest.raises(UserError, match="--judge scripted without --writer"):
         run(index, "--judge", "scripted", "--preview", 1)
     with pytest.raises(UserError, match="mode"):

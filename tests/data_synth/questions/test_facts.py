@@ -1,4 +1,4 @@
-"""Questions about one fact, and those that have no answer, over a handbook and over pages about one thing each."""
+"""Questions about one fact, and questions without an answer, over a handbook and over pages about one thing each."""
 
 from pathlib import Path
 
@@ -30,16 +30,16 @@ def handbook(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return index_of(tmp_path_factory.mktemp("handbook") / "index", EXAMPLES / "handbook")
 
 
-def made(index: Index, seed: int = 0, share: float = 0.0, count: int = 500) -> list[QuestionRow]:
+def questions_of(index: Index, seed: int = 0, share: float = 0.0, count: int = 500) -> list[QuestionRow]:
     return list(template_questions(index, count, (1,), seed, share))
 
 
 def by_question(folder: Path, *documents: Document) -> dict[str, QuestionRow]:
-    return {row.text: row for row in made(build(folder, documents))}
+    return {row.text: row for row in questions_of(build(folder, documents))}
 
 
 def test_a_handbook_gives_at_least_two_questions_a_page(handbook: Index) -> None:
-    rows = made(handbook)
+    rows = questions_of(handbook)
     for source in handbook.sources():
         assert sum(row.sources == (source,) for row in rows) >= 2, source
     openings = {row.text.split()[0] for row in rows}
@@ -47,7 +47,7 @@ def test_a_handbook_gives_at_least_two_questions_a_page(handbook: Index) -> None
 
 
 def test_an_answer_is_in_its_sentence_and_no_pronoun_in_the_question(handbook: Index) -> None:
-    for row in made(handbook):
+    for row in questions_of(handbook):
         (step,) = row.steps
         (passage,) = [each for each in handbook.passages_of(step.source) if each.id == step.passage_id]
         assert row.answers[0] in step.quote and step.quote in passage.text
@@ -57,7 +57,7 @@ def test_an_answer_is_in_its_sentence_and_no_pronoun_in_the_question(handbook: I
 
 
 def test_the_same_seed_makes_the_same_questions(handbook: Index) -> None:
-    assert made(handbook) == made(handbook) and made(handbook, 1) != made(handbook)
+    assert questions_of(handbook) == questions_of(handbook) and questions_of(handbook, 1) != questions_of(handbook)
 
 
 def test_a_pronoun_is_replaced_by_the_subject_of_the_page(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_fact_that_two_documents_state_makes_no_question(tmp_path: Path) -> No
 
 
 def test_an_unanswerable_question_names_something_that_the_documents_lack(handbook: Index) -> None:
-    rows = made(handbook, share=0.3, count=40)
+    rows = questions_of(handbook, share=0.3, count=40)
     without = [row for row in rows if not row.answers]
     assert len(without) == 12 and len(rows) == 40
     sentences, texts = Sentences(handbook), {row.text for row in rows if row.answers}
@@ -118,7 +118,7 @@ def test_an_unanswerable_question_names_something_that_the_documents_lack(handbo
 
 
 def test_without_a_share_every_question_has_an_answer(handbook: Index) -> None:
-    assert all(row.answers for row in made(handbook))
+    assert all(row.answers for row in questions_of(handbook))
 
 
 def test_values_of_a_page_make_questions_too(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from data_synth.questions.words import BY_PAST, BY_THIRD
 NAMES = frozenset(["Edda", "Hollin", "Lantern", "Tarn"])
 
 
-def answered_by(sentence: str) -> dict[str, tuple[str, ...]]:
+def answers_by_question(sentence: str) -> dict[str, tuple[str, ...]]:
     return {fact.question: fact.answers for fact in facts_of(sentence, NAMES.__contains__)}
 
 
@@ -56,7 +56,7 @@ def answered_by(sentence: str) -> dict[str, tuple[str, ...]]:
     ],
 )
 def test_a_sentence_answers(sentence: str, question: str | None, answer: str | None) -> None:
-    found = answered_by(sentence)
+    found = answers_by_question(sentence)
     if question is not None:
         assert question in found
         assert answer is None or found[question][0] == answer
@@ -82,12 +82,12 @@ def test_a_sentence_answers(sentence: str, question: str | None, answer: str | N
     ],
 )
 def test_a_sentence_without_a_subject_or_a_whole_answer_gives_no_question(sentence: str) -> None:
-    assert answered_by(sentence) == {}
+    assert answers_by_question(sentence) == {}
 
 
 def test_no_question_contains_a_pronoun() -> None:
     sentence = "Edda Marlpit founded the company in 1954, and it moved to Candle Lane when it had grown."
-    assert answered_by(sentence) and not any(" it " in question for question in answered_by(sentence))
+    assert answers_by_question(sentence) and not any(" it " in question for question in answers_by_question(sentence))
 
 
 def test_verbs_have_their_forms() -> None:
@@ -108,4 +108,4 @@ def test_verbs_have_their_forms() -> None:
     ],
 )
 def test_a_sentence_with_an_incomplete_part_answers_nothing(sentence: str) -> None:
-    assert answered_by(sentence) == {}
+    assert answers_by_question(sentence) == {}

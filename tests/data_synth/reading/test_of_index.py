@@ -1,4 +1,4 @@
-"""Reading rows from an index: gold passages contain the evidence, other passages of the documents are distractors, other questions are refused."""
+"""Reading sets from an index: the gold passage of a question contains its evidence or its answer; the rows of the command pass validation."""
 
 import json
 from pathlib import Path
@@ -14,10 +14,10 @@ from graph.index.index import open_index
 from modegraph.cli import build_app
 
 
-def sentence_of(index: Path) -> tuple[str, str, str]:
+def sentence_of(folder: Path) -> tuple[str, str, str]:
     """A document, the id of its first passage, and that passage's first sentence."""
-    opened = open_index(index)
-    passage = opened.passages_of(opened.sources()[0])[0]
+    index = open_index(folder)
+    passage = index.passages_of(index.sources()[0])[0]
     return passage.source, passage.id, passage.text.split(". ")[0] + "."
 
 
@@ -44,7 +44,6 @@ def test_gold_passages_contain_the_evidence_or_else_the_answer(hashed_isles: Pat
 def test_the_command_makes_rows_that_validate(hashed_isles: Path, tmp_path: Path) -> None:
     source, _, sentence = sentence_of(hashed_isles)
     row = {
-        "question": "What is said?",
         "answers": [sentence.split()[-1].strip(".")],
         "gold_ids": [source],
         "split": "train",

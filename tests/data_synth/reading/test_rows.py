@@ -1,6 +1,7 @@
 """Reading rows: what a context contains, what is answered or refused, nothing from another split, the same rows for the same seed."""
 
 import json
+import math
 import random
 import re
 from collections import Counter
@@ -40,7 +41,7 @@ from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
 from tests.data_synth.reading.world import question as question_over
 
 
-def made(
+def make_rows(
     seed: int = 0, share: Share | None = None, source: ReadingSet | None = None, **changes: object
 ) -> list[ReadingRow]:
     rows = reading_rows(source or isles(), ReadingSettings(seed=seed, **changes), share or Share(passes=3))
@@ -73,7 +74,7 @@ def write_set(folder: Path, source: ReadingSet) -> Path:
 @settings(max_examples=40)
 def test_answers_are_in_the_context_unless_the_question_is_refused(seed: int, distractors: int, without: float) -> None:
     by_id = {each.id: each for each in QUESTIONS}
-    for row in made(seed, distractors=distractors, without_gold=without):
+    for row in make_rows(seed, distractors=distractors, without_gold=without):
         assert reading_problems(row) == []
         if row.question_id.endswith("-changed"):
             original = by_id[row.question_id.removesuffix("-changed")]
@@ -83,15 +84,15 @@ def test_answers_are_in_the_context_unless_the_question_is_refused(seed: int, di
                 and set(original.gold_ids) <= set(row.context_ids)
             )
             continue
-        question, held = by_id[row.question_id], [words_of(f"{one} {TEXTS[one]}") for one in row.context_ids]
+        question, texts = by_id[row.question_id], [words_of(f"{one} {TEXTS[one]}") for one in row.context_ids]
         assert len(set(row.context_ids)) == len(row.context_ids) <= len(question.gold_ids) + max(distractors, 1) + 1
         if row.completion == NOT_FOUND:
             assert row.gold_ids == () and not (set(question.gold_ids) <= set(row.context_ids) and question.answers)
             if not question.is_yes_no:
-                assert not any(contains_answer(answer, words) for answer in question.answers for words in held)
+                assert not any(contains_answer(answer, words) for answer in question.answers for words in texts)
             continue
         assert set(row.gold_ids) == set(question.gold_ids) <= set(row.context_ids)
-        others = [words for one, words in zip(row.context_ids, held, strict=True) if one not in question.gold_ids]
+        others = [words for one, words in zip(row.context_ids, texts, strict=True) if one not in question.gold_ids]
         if not question.is_yes_no:
             assert (
                 not any(contains_answer(answer, words) for answer in question.answers for words in others)
@@ -103,8 +104,10 @@ def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
     """Names and numbers of the gold passage are never inserted; others from the context are."""
     gold = "Later Bram Oakes met Adam Finch in 1901, 11 years before."
     passages = [gold, "Later Cora Swift met Dora Reed."]
-    made = {changed_question("When did Bram Oakes sail?", gold, passages, random.Random(seed)) for seed in range(20)}
-    assert made == {"When did Cora Swift sail?", "When did Dora Reed sail?"}
+    questions = {
+        changed_question("When did Bram Oakes sail?", gold, passages, random.Random(seed)) for seed in range(20)
+    }
+    assert questions == {"When did Cora Swift sail?", "When did Dora Reed sail?"}
     numbers = {changed_question("Who is 12?", gold, passages, random.Random(seed)) for seed in range(200)}
     assert "Who is 11?" not in numbers and "Who is 10?" in numbers and "Who is 12?" not in numbers
     assert changed_question("Who came before?", gold, passages, random.Random(0)) == "Who came after?"
@@ -113,7 +116,7 @@ def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
 
 def test_the_share_of_refusals_and_the_positions_of_gold() -> None:
     """About a fifth of the rows are refused; gold is equally often at each position; at a share of 0, only what has no answer is refused."""
-    rows = [row for seed in range(150) for row in made(seed)]
+    rows = [row for seed in range(150) for row in make_rows(seed)]
     refused = sum(row.completion == NOT_FOUND for row in rows) / len(rows)
     assert 0.13 < refused < 0.27
     of_three = [
@@ -121,7 +124,7 @@ def test_the_share_of_refusals_and_the_positions_of_gold() -> None:
     ]
     share = Counter(of_three)
     assert all(0.25 < share[place] / len(of_three) < 0.42 for place in range(3))
-    assert all(row.completion != NOT_FOUND or row.question_id == "q9" for row in made(without_gold=0.0))
+    assert all(row.completion != NOT_FOUND or row.question_id == "q9" for row in make_rows(without_gold=0.0))
 
 
 def test_every_row_has_passages_even_where_a_distractor_is_too_long() -> None:
@@ -129,12 +132,12 @@ def test_every_row_has_passages_even_where_a_distractor_is_too_long() -> None:
     long, *_ = source.passages
     passages = {**source.passages, long: replace(source.passages[long], text="granite " * 80)}
     for seed in range(40):
-        for row in made(seed, source=replace(source, passages=passages), without_gold=0.5, context_words=70):
+        for row in make_rows(seed, source=replace(source, passages=passages), without_gold=0.5, context_words=70):
             assert row.context_ids and (long not in row.context_ids or long in row.gold_ids)
 
 
 def test_questions_over_one_context_follow_each_other() -> None:
-    contexts = [row.id.partition("#")[2] for row in made()]
+    contexts = [row.id.partition("#")[2] for row in make_rows()]
     runs = [one for place, one in enumerate(contexts) if place == 0 or contexts[place - 1] != one]
     assert len(runs) == len(set(runs)) < len(contexts)
 
@@ -150,33 +153,33 @@ def test_yes_and_no_are_balanced_and_dropped_rows_are_counted() -> None:
 def test_own_words_allows_free_form_answers_and_excludes_their_paraphrases() -> None:
     texts = TEXTS | {"fork": "By Ida Corrow a Tarn ferry was built.", "sundrey": "Its mill burnt down."}
     passages = {one: replace(isles().passages["tarn"], id=one, title="", text=text) for one, text in texts.items()}
-    asked = question_over("q20", "Who made the ferry?", ("Ida Corrow, who built Tarn's ferry",), ("tarn",))
-    source = ReadingSet("own", passages, (replace(asked, context_ids=tuple(texts)),))
-    assert not made(source=source)
-    rows = [row for seed in range(30) for row in made(seed, source=source, own_words=True)]
+    question = question_over("q20", "Who made the ferry?", ("Ida Corrow, who built Tarn's ferry",), ("tarn",))
+    source = ReadingSet("own", passages, (replace(question, context_ids=tuple(texts)),))
+    assert not make_rows(source=source)
+    rows = [row for seed in range(30) for row in make_rows(seed, source=source, own_words=True)]
     answered = [row for row in rows if row.answers]
-    assert answered and {row.completion.partition(" [")[0] for row in answered} == {asked.answers[0]}
+    assert answered and {row.completion.partition(" [")[0] for row in answered} == {question.answers[0]}
     assert all(reading_problems(row) == [] for row in rows) and len(rows) > len(answered)
     assert {passage for row in rows for passage in row.context_ids} == set(texts) - {"fork"}
-    assert not made(source=source, own_words=True, answer_words=4)
+    assert not make_rows(source=source, own_words=True, answer_words=4)
 
 
-def test_no_gold_passage_of_another_split_is_a_distractor(tmp_path: Path) -> None:
+def test_no_gold_passage_of_another_split_is_a_distractor() -> None:
     questions = tuple(replace(each, split="dev") if each.id in ("q2", "q10", "q5") else each for each in QUESTIONS)
     source = replace(isles(), questions=questions)
-    rows = [row for seed in range(30) for row in made(seed, source=source)]
+    rows = [row for seed in range(30) for row in make_rows(seed, source=source)]
     assert {row.split for row in rows} == {"train", "dev"}
     assert not any("ostrey" in row.context_ids for row in rows if row.split == "train")
 
 
 def test_a_question_text_with_several_gold_documents_is_never_refused_or_mixed() -> None:
     isles_set = isles()
-    asked_of_both = [
+    questions = [
         question_over(f"form-{one}", "What is it?", (answer,), (one,))
         for one, answer in (("saltmere", "a town"), ("corrow", "a hamlet"))
     ]
-    source = replace(isles_set, questions=(*isles_set.questions, *asked_of_both))
-    rows = [row for seed in range(30) for row in made(seed, source=source, without_gold=0.5)]
+    source = replace(isles_set, questions=(*isles_set.questions, *questions))
+    rows = [row for seed in range(30) for row in make_rows(seed, source=source, without_gold=0.5)]
     forms = [row for row in rows if row.question == "What is it?"]
     assert forms and all(row.answers for row in forms), "passages of other documents may answer it too"
     assert not any({"saltmere", "corrow"} <= set(row.context_ids) for row in forms)
@@ -199,7 +202,7 @@ def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> N
     )
     for some in (questions, questions[:3]):
         source = ReadingSet("lights", passages, some)
-        rows = [row for seed in range(20) for row in made(seed, source=source, changed=1.0, without_gold=0.4)]
+        rows = [row for seed in range(20) for row in make_rows(seed, source=source, changed=1.0, without_gold=0.4)]
         changed = [row for row in rows if row.question_id.endswith("-changed")]
         assert not any(
             row.question == f"When was the lighthouse of {name} built?" for row in changed for name in row.context_ids
@@ -207,7 +210,7 @@ def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> N
 
 
 def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer() -> None:
-    rows = [row for seed in range(40) for row in made(seed, without_gold=0.5, changed=0)]
+    rows = [row for seed in range(40) for row in make_rows(seed, without_gold=0.5, changed=0)]
     refused = [row for row in rows if row.question_id == "q4" and row.kind == "unanswerable"]
     assert refused and not any("saltmere" in row.context_ids for row in refused)
     assert any("tarn" in row.context_ids for row in refused), "half of the evidence is there"
@@ -215,11 +218,11 @@ def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer
 
 def test_a_paired_question_is_answered_and_refused() -> None:
     """The same question over passages with and without the answer; the other rows are unchanged."""
-    assert made(without_gold=0, paired=1.0, distractors=0) == made(without_gold=0, distractors=0), (
+    assert make_rows(without_gold=0, paired=1.0, distractors=0) == make_rows(without_gold=0, distractors=0), (
         "no passages to refuse over"
     )
     for seed in range(10):
-        plain, paired = made(seed, without_gold=0), made(seed, without_gold=0, paired=1.0)
+        plain, paired = make_rows(seed, without_gold=0), make_rows(seed, without_gold=0, paired=1.0)
         assert paired[: len(plain)] == plain and len(paired) > len(plain)
         answered = {row.question_id for row in plain if row.gold_ids}
         more = paired[len(plain) :]
@@ -241,8 +244,6 @@ def test_the_passage_for_yes_or_no_is_found_by_the_question() -> None:
 
 def test_bm25_ranks_as_the_formula_does() -> None:
     """A slow twin: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
-    import math
-
     finder, source = Distractors(isles()), isles()
     texts = {one: words_of(f"{one} {text}").split() for one, text in TEXTS.items()}
     mean = sum(map(len, texts.values())) / len(texts)
@@ -265,12 +266,12 @@ def test_bm25_ranks_as_the_formula_does() -> None:
 
 
 def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
-    assert made(3) == made(3) != made(4)
+    assert make_rows(3) == make_rows(3) != make_rows(4)
 
 
 def test_completions_of_every_form_score_as_correct() -> None:
     for form in ("cited", "quoted", "reasoned"):
-        for row in made(form=form):
+        for row in make_rows(form=form):
             gold = {row.context_ids.index(one) + 1 for one in row.gold_ids}
             score = score_reading(row.completion, row.answers, gold, len(row.context_ids))
             assert score.exact == 1.0 and score.cites_gold == float(bool(gold))
@@ -278,11 +279,13 @@ def test_completions_of_every_form_score_as_correct() -> None:
 
 def test_a_reason_has_the_steps_in_order() -> None:
     """Whatever the order of the passages, the step that names the builder comes before the one about the builder's birth."""
-    reasons = [row.completion for seed in range(6) for row in made(seed, form="reasoned") if row.question_id == "q4"]
+    reasons = [
+        row.completion for seed in range(6) for row in make_rows(seed, form="reasoned") if row.question_id == "q4"
+    ]
     found = [re.findall(r"The ferry was built|Ida Corrow was born|\[\d\]", reason) for reason in reasons]
     assert {tuple(each[::2]) for each in found if each} == {("The ferry was built", "Ida Corrow was born")}
     assert any(each[1] > each[3] for each in found if each), "some passages are in the other order"
-    cited = [re.findall(r"\[\d\]", row.completion) for seed in range(6) for row in made(seed)]
+    cited = [re.findall(r"\[\d\]", row.completion) for seed in range(6) for row in make_rows(seed)]
     assert all(numbers == sorted(numbers) for numbers in cited), "a bare answer cites in the order of the passages"
 
 
@@ -318,7 +321,7 @@ def test_the_command_writes_rows_that_validate(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
-    row = next(row for row in made() if row.question_id == "q0" and row.gold_ids)
+    row = next(row for row in make_rows() if row.question_id == "q0" and row.gold_ids)
     assert problem in "; ".join(reading_problems(replace(row, **change)))
 
 

@@ -16,7 +16,7 @@ def question(
     name: str, text: str, answers: tuple[str, ...], gold: tuple[str, ...], split: str = "train", kind: str = "single"
 ) -> ReadingQuestion:
     """A question whose context has every passage."""
-    evidence = tuple(sentence for one in gold for sentence in [TEXTS[one].split(". ")[-1]])
+    evidence = tuple(TEXTS[one].split(". ")[-1] for one in gold)
     return ReadingQuestion(name, text, answers, gold, tuple(TEXTS), evidence, kind, split)
 
 

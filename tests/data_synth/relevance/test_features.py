@@ -28,8 +28,9 @@ from graph.retrieve.learned.light import (
     view_of,
 )
 from graph.retrieve.modes.paths import path_score
-from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.suggest import suggest
+from graph.retrieve.retrieve import retrieve
 from graph.types import Document, Floats, Ints
 from tests.corpora import ISLES
 from tests.graph.hashed import build
@@ -123,8 +124,8 @@ def test_lead_in_passage_is_the_margin_over_the_best_neighbour_in_the_passage(in
 
 
 def test_pair_scores_are_path_scores_of_two() -> None:
-    made = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
-    vectors = made / np.linalg.norm(made, axis=1, keepdims=True)
+    drawn = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
+    vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     query, candidates, seeds = vectors[0], vectors[1:4], vectors[4:]
     ties = np.array([[True, False, True], [False, False, False], [True, True, True]])
     for place, candidate in enumerate(candidates):
@@ -177,8 +178,8 @@ def test_hops_against_a_search_over_sets(index: Index) -> None:
     hubs = [set(index.incidence_NB[[row], :].indices.tolist()) for row in everything(index)]
     expected = {int(seeds[0]): 0}
     for hop in range(1, FARTHEST_HOPS):
-        held = set().union(*(hubs[row] for row, steps in expected.items() if steps == hop - 1))
-        expected |= {int(row): hop for row in everything(index) if row not in expected and hubs[row] & held}
+        reached = set().union(*(hubs[row] for row, steps in expected.items() if steps == hop - 1))
+        expected |= {int(row): hop for row in everything(index) if row not in expected and hubs[row] & reached}
     found = hops_from(index, seeds, everything(index))
     assert found.tolist() == [expected.get(int(row), FARTHEST_HOPS) for row in everything(index)]
     assert found[row_of(index, "Nobody minds")] == FARTHEST_HOPS
@@ -218,9 +219,6 @@ def test_walk_mass_is_the_root_of_the_ratio_to_the_largest(index: Index) -> None
 
 def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a selector that was trained before `hops` used the question's words still gets the same features."""
-    from graph.retrieve.parts.query import RetrieveSettings
-    from graph.retrieve.retrieve import retrieve
-
     with_words = selector_features(index, query_of(index), everything(index))
     leave_words_out(monkeypatch)
     found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))

@@ -104,7 +104,7 @@ def candidates(index: Index) -> Any:
     return rows_of_sources(index, ["many"])
 
 
-def choosing(index: Index, model: ScriptedModel) -> Query:
+def query_with_model(index: Index, model: ScriptedModel) -> Query:
     return Query(
         "Who built the pier of Haven7?", index.encode_queries(["Who built the pier of Haven7?"])[0], Caller(model)
     )
@@ -119,7 +119,7 @@ def test_a_model_labels_what_it_selects_from_every_list(index: Index) -> None:
 
     model = ScriptedModel(select)
     rows = candidates(index)
-    verdicts = chosen_rows(index, choosing(index, model), rows)
+    verdicts = chosen_rows(index, query_with_model(index, model), rows)
     chosen = [index.data.proposition_texts[row] for row, verdict in zip(rows, verdicts, strict=True) if verdict is True]
     assert sorted(text.split()[-1] for text in chosen) == ["Haven21.", "Haven7."]
     assert verdicts.count(False) == len(rows) - 2
@@ -130,7 +130,7 @@ def test_an_unusable_reply_labels_nothing(index: Index) -> None:
     def select(request: CompletionRequest) -> str:
         return "no idea" if "Haven7." in request.messages[1].content else '{"selected": []}'
 
-    verdicts = chosen_rows(index, choosing(index, ScriptedModel(select)), candidates(index))
+    verdicts = chosen_rows(index, query_with_model(index, ScriptedModel(select)), candidates(index))
     assert verdicts.count(Dropped(UNUSABLE)) == SHOWN_AT_ONCE
     assert verdicts.count(False) == 30 - SHOWN_AT_ONCE
 

@@ -105,9 +105,9 @@ def test_a_second_dataset_shares_nothing_with_the_other_splits_of_the_first(
     assert run(index, first, "--out", one, "--negatives", 3).exit_code == 0
     assert run(index, second, "--out", two).exit_code == 0
     assert run(index, second, "--out", apart, "--beside", one).exit_code == 0
-    held = {row["proposition_id"] for row in lines(one)}
+    in_first = {row["proposition_id"] for row in lines(one)}
     in_train = [{row["proposition_id"] for row in lines(folder) if row["split"] == "train"} for folder in (two, apart)]
-    assert held & in_train[0] and not held & in_train[1]
+    assert in_first & in_train[0] and not in_first & in_train[1]
 
 
 def test_a_question_that_another_dataset_has_keeps_its_split(index: Path, questions: Path, tmp_path: Path) -> None:

@@ -51,9 +51,10 @@ def all_in(index: Index, split: str, *questions: GoldQuestion) -> Split:
     return Split({each.question.id: split for each in questions}, places)
 
 
-def split_rows(made: Any) -> tuple[list[RelevanceRow], list[str]]:
-    made = list(made)
-    return [row for row in made if not isinstance(row, Dropped)], [row.why for row in made if isinstance(row, Dropped)]
+def split_rows(outcomes: Any) -> tuple[list[RelevanceRow], list[str]]:
+    outcomes = list(outcomes)
+    dropped = [row.why for row in outcomes if isinstance(row, Dropped)]
+    return [row for row in outcomes if not isinstance(row, Dropped)], dropped
 
 
 def test_the_gold_sentence_is_relevant_and_its_neighbours_are_not(index: Index) -> None:
@@ -73,8 +74,8 @@ def test_the_features_of_rows_equal_those_at_query_time(index: Index) -> None:
     rows, _ = split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 3))
     place = {proposition: row for row, proposition in enumerate(index.data.proposition_ids)}
     query = Query(BORN.question.text, index.encode_queries([BORN.question.text])[0])
-    placed = np.array([place[row.proposition_id] for row in rows])
-    expected = measure(index, query, view_of(index, query), placed)
+    candidates = np.array([place[row.proposition_id] for row in rows])
+    expected = measure(index, query, view_of(index, query), candidates)
     assert np.allclose([row.features for row in rows], expected, atol=1e-5)
 
 
@@ -140,8 +141,8 @@ def select_first(request: CompletionRequest) -> str:
 
 def test_a_model_labels_instead_of_gold_and_needs_no_gold(index: Index) -> None:
     question = GoldQuestion(Question("free", "Where was Ada Marlow born?", ()))
-    made = relevance_rows(index, [question], all_in(index, "train", question), 6, ScriptedModel(select_first))
-    rows, dropped = split_rows(made)
+    outcomes = relevance_rows(index, [question], all_in(index, "train", question), 6, ScriptedModel(select_first))
+    rows, dropped = split_rows(outcomes)
     assert dropped == [] and {row.labelled_by for row in rows} == {"model"}
     [relevant] = [row for row in rows if row.label]
     assert relevant.features[FEATURES.index("nearness")] == max(row.features[0] for row in rows)
@@ -157,10 +158,10 @@ def test_a_model_that_goes_away_ends_the_run(index: Index) -> None:
 
 
 def test_the_same_call_gives_the_same_rows(index: Index) -> None:
-    def made() -> list[RelevanceRow | Dropped]:
+    def rows() -> list[RelevanceRow | Dropped]:
         return list(relevance_rows(index, [BORN], make_split(index, [BORN], 3), 4))
 
-    assert made() == made()
+    assert rows() == rows()
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""Nothing may be in two splits: questions, passages and propositions, on corpora made to leak."""
+"""Unless the split is by questions, no question, passage or proposition is in two splits, even of corpora made to leak."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,8 +65,8 @@ def leaks(rows: Iterable[RelevanceRow]) -> dict[str, set[str]]:
 
 
 def rows_of(index: Index, questions: list[GoldQuestion], split: Split) -> list[RelevanceRow]:
-    made = relevance_rows(index, questions, split, 6)
-    return [row for row in made if isinstance(row, RelevanceRow)]
+    outcomes = relevance_rows(index, questions, split, 6)
+    return [row for row in outcomes if isinstance(row, RelevanceRow)]
 
 
 def test_no_question_passage_or_proposition_is_in_two_splits(harbours: Index) -> None:
@@ -165,7 +164,7 @@ def test_the_order_of_the_questions_does_not_matter(order: list[int], seed: int)
     assert split_questions([questions[n] for n in order], seed) == split_questions(questions, seed)
 
 
-def test_another_seed_gives_another_split(harbours: Index, tmp_path: Path) -> None:
+def test_another_seed_gives_another_split(harbours: Index) -> None:
     questions = overlapping()
     assert make_split(harbours, questions, 0).questions != make_split(harbours, questions, 1).questions
 
@@ -181,8 +180,8 @@ def test_split_by_questions_drops_no_fact_and_puts_no_question_in_two_splits(har
     crowded = make_split(harbours, questions, 0)
     assert set(crowded.questions.values()) == {"train"}, "all have page 0 in common"
     split = make_split(harbours, questions, 0, "questions")
-    made = list(relevance_rows(harbours, questions, split, 0))
-    rows = [row for row in made if isinstance(row, RelevanceRow)]
-    assert len(rows) == len(made), "nothing is dropped"
+    outcomes = list(relevance_rows(harbours, questions, split, 0))
+    rows = [row for row in outcomes if isinstance(row, RelevanceRow)]
+    assert len(rows) == len(outcomes), "nothing is dropped"
     assert {row.split for row in rows} == set(SPLITS)
     assert set(leaks(rows)) == {"proposition", "passage"}

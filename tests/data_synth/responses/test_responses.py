@@ -195,21 +195,21 @@ def test_support_is_the_share_of_sentences_that_their_passages_support(response:
 
 
 def test_a_policy_is_prompted_and_rewarded_in_its_own_form() -> None:
-    """A policy that was trained to answer in a few words and a citation; for any other, the same texts are malformed."""
+    """A policy that was trained to answer in a few words and a citation; for any other policy, the same texts are malformed."""
     policy = in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn")
     policy.form = "cited"
     rows = [row for row in rows_of(policy, sizes=(2,)) if isinstance(row, ResponseRow)]
     assert {form_of_prompt(row.prompt) for row in rows} == {"cited"}
     assert rows[0].rewards["format"] == (1.0, 0.0) and rows[0].rewards["correct"] == (1.0, 1.0)
-    others = [row for row in rows_of(in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn"), sizes=(2,))]
+    others = rows_of(in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn"), sizes=(2,))
     assert isinstance(others[0], ResponseRow) and others[0].rewards["format"] == (0.0, 1.0)
 
 
 def test_gold_is_the_share_of_citations_of_gold_documents() -> None:
     question = replace(BORN, gold_sources=(A.source,))
     draft = Draft(question, "Tarn", (B, A))
-    drawn = SampledResponses(draft, ("Tarn [2]", "Tarn [1]", "Tarn [1][2]", "Tarn [7]", "Tarn"), "cited")
-    assert rewards_of(drawn, near)["gold"] == (1.0, 0.0, 0.5, 0.0, 0.0)
+    responses = SampledResponses(draft, ("Tarn [2]", "Tarn [1]", "Tarn [1][2]", "Tarn [7]", "Tarn"), "cited")
+    assert rewards_of(responses, near)["gold"] == (1.0, 0.0, 0.5, 0.0, 0.0)
 
 
 def test_without_a_verifier_there_is_no_supported_component() -> None:
@@ -219,8 +219,8 @@ def test_without_a_verifier_there_is_no_supported_component() -> None:
 
 def test_a_short_answer_is_verified_together_with_its_question() -> None:
     question = Question("q3", "What burned the yard?", ("fire",))
-    drawn = SampledResponses(Draft(question, "fire", (A, B)), ("Bruno Castell", "By fire", "Yes"))
-    assert rewards_of(drawn, near, verifier=VERIFIER)["supported"] == (0.0, 1.0, 0.0)
+    responses = SampledResponses(Draft(question, "fire", (A, B)), ("Bruno Castell", "By fire", "Yes"))
+    assert rewards_of(responses, near, verifier=VERIFIER)["supported"] == (0.0, 1.0, 0.0)
 
 
 def test_problems_of_rows_are_reported() -> None:
@@ -253,6 +253,6 @@ def test_thinking_is_neither_stored_nor_rewarded() -> None:
 
 
 def test_repeating_the_prompt_earns_nothing_for_its_example_of_a_citation() -> None:
-    parroted = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
-    assert [citation_reward(parroted, passages) for passages in (2, 0)] == [0.0, 1.0]
-    assert citation_reward(f"{parroted} Ada was born in Tarn [1] [9].", 2) == 0.5
+    echo = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
+    assert [citation_reward(echo, passages) for passages in (2, 0)] == [0.0, 1.0]
+    assert citation_reward(f"{echo} Ada was born in Tarn [1] [9].", 2) == 0.5

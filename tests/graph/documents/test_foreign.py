@@ -23,7 +23,7 @@ from graph.documents.read import read_bytes, read_documents
 from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from tests.growth import assert_linear
-from tests.processes import processes_below, runs
+from tests.processes import parsers_below, runs
 
 
 def text_of(file: Path, content: str) -> str:
@@ -234,9 +234,9 @@ def test_closing_the_worker_stops_what_it_reads() -> None:
     with ParseWorker(Limits(seconds=60)) as worker:
         thread = Thread(target=read, args=(worker,))
         thread.start()
-        while worker._process is None or not processes_below(worker._process.pid):
+        while worker._process is None or not parsers_below(worker._process.pid):
             time.sleep(0.01)
-        forks = processes_below(worker._process.pid)
+        forks = parsers_below(worker._process.pid)
     thread.join(20)
     assert not thread.is_alive() and problems
     while any(runs(fork) for fork in forks):

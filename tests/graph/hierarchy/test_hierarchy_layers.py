@@ -28,8 +28,8 @@ def tall(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("tall") / "index", documents, **values)
 
 
-def ranked(evidence: Evidence) -> list[tuple[float, int, str]]:
-    """(score, layer, id) of everything found."""
+def scored_rows(evidence: Evidence) -> list[tuple[float, int, str]]:
+    """(score, layer, id) of every passage and summary found."""
     passages = [(found.score, 0, found.item.id) for found in evidence.passages]
     return passages + [(found.score, found.item.layer, found.item.id) for found in evidence.summaries]
 
@@ -43,13 +43,13 @@ def ask(index: Index, layers: list[int], top_k: int) -> Evidence:
 @given(st.sets(st.integers(0, 2)), st.integers(1, 60))
 @given_settings(max_examples=40, deadline=None)
 def test_selected_layers_give_the_full_ranking_without_the_others(tall: Index, layers: set[int], top_k: int) -> None:
-    everything = ranked(ask(tall, [], 1000))
+    everything = scored_rows(ask(tall, [], 1000))
     assert {layer for _, layer, _ in everything} == {0, 1, 2} and len(everything) == 30 + len(tall.data.summary_ids)
-    wanted = sorted((row for row in everything if not layers or row[1] in layers), key=lambda row: -row[0])[:top_k]
-    found = ranked(ask(tall, sorted(layers), top_k))
-    assert sorted(score for score, _, _ in found) == sorted(score for score, _, _ in wanted)
-    lowest = min(score for score, _, _ in wanted)
-    assert {row for row in found if row[0] > lowest} == {row for row in wanted if row[0] > lowest}
+    expected = sorted((row for row in everything if not layers or row[1] in layers), key=lambda row: -row[0])[:top_k]
+    found = scored_rows(ask(tall, sorted(layers), top_k))
+    assert sorted(score for score, _, _ in found) == sorted(score for score, _, _ in expected)
+    lowest = min(score for score, _, _ in expected)
+    assert {row for row in found if row[0] > lowest} == {row for row in expected if row[0] > lowest}
     assert {layer for _, layer, _ in found} <= (layers or {0, 1, 2})
 
 

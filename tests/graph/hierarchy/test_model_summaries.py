@@ -1,4 +1,4 @@
-"""Summaries by a model behind a real HTTP server: in trees under a cap, never twice for the same texts, extractive where it fails."""
+"""Summaries by a model: trees of prompts under a cap, no second summary of unchanged texts, and extractive ones where the model fails."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ def words(text: str) -> int:
 
 
 def documents(count: int) -> list[Document]:
-    """Long enough for chunks of two passages, alike enough for communities."""
+    """Documents long enough for chunks of two passages and similar enough for communities."""
     return [
         Document(
             f"d{n:02}",
@@ -44,10 +44,10 @@ def encoder(spec: str) -> HashEncoder:
     return HashEncoder()
 
 
-def build(folder: Path, server: ChatServer | None, found: list[Document], **values: Any) -> IndexData:
+def build(folder: Path, server: ChatServer | None, corpus: list[Document], **values: Any) -> IndexData:
     model = f"openai:m@{server.url}" if server else ""
     settings = IndexSettings(max_passage_tokens=40, min_similarity=0.1, summary_model=model, **values)
-    build_index(folder, found, settings, encoder, open_model)
+    build_index(folder, corpus, settings, encoder, open_model)
     return load_arrays(folder, IndexData)
 
 
@@ -138,19 +138,19 @@ def test_a_summary_is_the_sentences_of_its_reply(reply: str, finish: Any, expect
 
 
 def test_one_failure_does_not_affect_the_others(tmp_path: Path) -> None:
-    def some(body: dict[str, Any], number: int) -> Any:
+    def refuse_ship_3(body: dict[str, Any], number: int) -> Any:
         return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else say(body, number)
 
-    with chat_server(some) as server:
+    with chat_server(refuse_ship_3) as server:
         data = build(tmp_path / "i", server, documents(6), layers=1)
-    written = [text for text in data.summary_texts if text.startswith("A summary")]
-    assert len(data.summary_texts) == 6 and len(written) == 5
+    by_model = [text for text in data.summary_texts if text.startswith("A summary")]
+    assert len(data.summary_texts) == 6 and len(by_model) == 5
 
 
 def test_passages_are_summarised_with_their_titles(tmp_path: Path) -> None:
-    found = [Document(f"d{n}", f"Isle {n}", f"It lies {n} miles off Tarn. Salt is made there.") for n in range(4)]
+    isles = [Document(f"d{n}", f"Isle {n}", f"It lies {n} miles off Tarn. Salt is made there.") for n in range(4)]
     with chat_server(say) as server:
-        build(tmp_path / "i", server, found, layers=2)
+        build(tmp_path / "i", server, isles, layers=2)
     lines = {line for lines in requested_lines(server) for line in lines}
     assert lines == {f"- Isle {n} It lies {n} miles off Tarn. Salt is made there." for n in range(4)}
 
@@ -170,9 +170,9 @@ def test_the_command_line_sets_remembers_and_clears_the_summary_model(
         requested = len(server.requests)
         assert requested == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
         assert run("index", *into).exit_code == 0 and len(server.requests) == requested, "the index remembers its model"
-    with chat_server(say) as moved:
-        assert run("resume", folder, "--summary-model", f"openai:m@{moved.url}").exit_code == 0
-        assert moved.requests == [], "the replies of the same model at another address are in the ledger"
+    with chat_server(say) as other_server:
+        assert run("resume", folder, "--summary-model", f"openai:m@{other_server.url}").exit_code == 0
+        assert other_server.requests == [], "the replies of the same model at another address are in the ledger"
     assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
     assert run("index", *into, "--summary-model", "").exit_code == 0
     assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
@@ -181,13 +181,13 @@ def test_the_command_line_sets_remembers_and_clears_the_summary_model(
 def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None:
     requested: list[list[str]] = []
 
-    def tell(request: CompletionRequest) -> str:
+    def reply(request: CompletionRequest) -> str:
         lines = request.messages[1].content.split("\n")
         requested.append(lines)
         return f"summary {len(requested)} " + "word " * 398
 
     group = [f"text {n} " + "word " * 698 for n in range(20)]
-    model = ScriptedModel(tell)
+    model = ScriptedModel(reply)
     (summary,) = write_summaries(model, 400, [group])
     assert all(sum(words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in requested)
     assert [len(lines) for lines in requested] == [4, 4, 4, 4, 4, 5]

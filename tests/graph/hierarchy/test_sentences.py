@@ -1,4 +1,4 @@
-"""Vectors of a pool are the same however many of them are read from their file at a time."""
+"""The vectors of a pool are the same however many are read from their file at a time."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from graph.store.vectors import Vectors
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_large_pool_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_file: bool) -> None:
     vectors_ND = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
-    held = save_vectors(tmp_path, "v", Vectors.of(vectors_ND, [content_id(str(row)) for row in range(50)]), 8)
-    sentences = Sentences(held if in_file else vectors_ND, str, len)
-    given_back: list[int] = []
+    stored = save_vectors(tmp_path, "v", Vectors.of(vectors_ND, [content_id(str(row)) for row in range(50)]), 8)
+    sentences = Sentences(stored if in_file else vectors_ND, str, len)
+    releases: list[int] = []
     monkeypatch.setattr(layers, "MOST_READ", 7)
-    monkeypatch.setattr(Sentences, "release_memory", lambda self: given_back.append(1))
+    monkeypatch.setattr(Sentences, "release_memory", lambda self: releases.append(1))
     for pool in ([], [3], list(range(0, 14, 2)), list(range(49, 20, -1))):
         assert np.array_equal(sentences.read(pool), vectors_ND[np.array(pool, np.int64)])
-    assert len(given_back) == 5, "memory is released for the pool of 29 only"
+    assert len(releases) == 5, "memory is released only for the pool of 29, after each of its five parts"

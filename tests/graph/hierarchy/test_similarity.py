@@ -49,7 +49,7 @@ def test_fewer_than_two_nodes_have_no_edges() -> None:
 
 
 @pytest.mark.parametrize("method", ["leidenalg", "igraph"])
-def test_two_cliques_and_a_loner_are_three_communities(method: str) -> None:
+def test_two_cliques_and_an_isolated_node_are_three_communities(method: str) -> None:
     clique = np.ones((4, 4)) - np.eye(4)
     graph = sp.csr_array(sp.block_diag([clique, clique, np.zeros((1, 1))]).astype(np.float32))
     bridged = graph.tolil()
@@ -65,7 +65,7 @@ def test_each_iteration_continues_the_last_until_convergence_or_the_limit(method
     by_count = [find_communities(graph, method, 3, iterations) for iterations in (1, 2, 10, 200, 400)]
     quality = [modularity(graph, found) for found in by_count]
     assert quality[0] < quality[1] <= quality[2] <= quality[3] and quality[2] > 0.99 * quality[3]
-    assert np.array_equal(by_count[3], by_count[4]), "it converged before the limit"
+    assert np.array_equal(by_count[3], by_count[4]), "the search converged before the limit"
     assert np.array_equal(by_count[2], find_communities(graph, method, 3))
 
 
@@ -91,8 +91,8 @@ def test_modularity_of_two_joined_triangles_by_hand() -> None:
     assert modularity(sp.csr_array(graph), np.array([0, 0, 0, 1, 1, 1])) == pytest.approx(12 / 14 - 2 * (7 / 14) ** 2)
 
 
-def again(vectors_ND: np.ndarray, neighbours: int, least: float, known: KnownGraph) -> sp.csr_array:
-    """The graph of vectors, some of which were already known."""
+def updated_graph(vectors_ND: np.ndarray, neighbours: int, least: float, known: KnownGraph) -> sp.csr_array:
+    """The similarity graph of vectors, some of which the known graph already contains."""
     edit = edit_graph(vectors_ND, neighbours, least, known)
     return similarity_graph(vectors_ND, neighbours, least) if edit is None else known.after(edit)
 
@@ -119,7 +119,7 @@ def test_a_graph_that_lost_and_gained_nodes_equals_one_built_from_scratch(
         last += fate != "+"
     first = similarity_graph(pool_ND[before], neighbours, least)
     known = KnownGraph(first, RowMap.of_previous(np.array(last_N, np.int64), len(before)))
-    changed = again(pool_ND[[row for row, _ in now]], neighbours, least, known)
+    changed = updated_graph(pool_ND[[row for row, _ in now]], neighbours, least, known)
     assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
 
 
@@ -129,18 +129,18 @@ def test_only_new_nodes_and_nodes_that_lost_a_neighbour_are_searched(monkeypatch
     searched: list[int] = []
     near = similarity._near_pairs
 
-    def counted(vectors_ND: np.ndarray, rows_R: np.ndarray, *arguments: object) -> object:
+    def record_rows(vectors_ND: np.ndarray, rows_R: np.ndarray, *arguments: object) -> object:
         searched.extend(rows_R.tolist())
         return near(vectors_ND, rows_R, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(similarity, "_near_pairs", counted)
+    monkeypatch.setattr(similarity, "_near_pairs", record_rows)
     monkeypatch.setattr(similarity, "_nearest_of_all", None)
-    with_one = again(vectors_ND, 4, 0.0, KnownGraph(first, RowMap.of_previous(np.arange(-1, 299), 299)))
-    assert searched == [0] and with_one.nnz > first.nnz
+    grown = updated_graph(vectors_ND, 4, 0.0, KnownGraph(first, RowMap.of_previous(np.arange(-1, 299), 299)))
+    assert searched == [0] and grown.nnz > first.nnz
     searched.clear()
-    without = again(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, RowMap.of_previous(np.arange(1, 300), 300)))
-    assert same_bytes(without, first)
-    assert 0 < len(searched) < 30, "those that had it among their nearest"
+    shrunk = updated_graph(vectors_ND[1:], 4, 0.0, KnownGraph(grown, RowMap.of_previous(np.arange(1, 300), 300)))
+    assert same_bytes(shrunk, first)
+    assert 0 < len(searched) < 30, "the nodes that had the removed one among their nearest"
 
 
 def test_ties_among_more_twins_than_a_search_finds_are_broken_by_row_order() -> None:
@@ -151,22 +151,22 @@ def test_ties_among_more_twins_than_a_search_finds_are_broken_by_row_order() -> 
     assert np.flatnonzero(graph[[0], :].toarray()).tolist()[:2] == [1, 2] and graph[[0], :].nnz >= 39
 
 
-def test_a_new_node_joins_the_community_it_is_tied_to_most_and_known_nodes_stay() -> None:
-    """Nodes 0–1 and 2–3 are known communities, 6 is alone; 4 has two ties to the first and a stronger one to the second, 5 has one to 4."""
-    ties = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
+def test_a_new_node_joins_the_community_with_its_heaviest_edges_and_known_nodes_stay() -> None:
+    """Nodes 0–1 and 2–3 are known communities, 6 is a third, 7 has no edge; 4 has two edges to the first and one heavier edge to the second, 5 has one to 4."""
+    edges = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
     graph = np.zeros((8, 8), np.float32)
-    for (one, other), weight in ties.items():
+    for (one, other), weight in edges.items():
         graph[one, other] = graph[other, one] = weight
     known_N = np.array([8, 8, 3, 3, -1, -1, 12, -1])
     assert carry_communities(sp.csr_array(graph), known_N).tolist() == [0, 0, 1, 1, 0, 0, 2, 3]
     assert known_N.tolist() == [8, 8, 3, 3, -1, -1, 12, -1]
     graph[0, 4] = graph[4, 0] = 0.25
     found = carry_communities(sp.csr_array(graph), known_N).tolist()
-    assert found[4] == found[5] == 1, "of two communities with equal ties, the one with the lower known number"
+    assert found[4] == found[5] == 1, "of two communities with equal weights, the one with the lower known number"
 
 
-def grouped(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
-    """Vectors in groups of about ten near ones, like texts about the same things."""
+def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
+    """Vectors in groups of about ten that are near each other, like texts about the same things."""
     draw = np.random.default_rng(seed)
     middles = draw.normal(size=(count // 10, dimensions))
     around = draw.normal(size=(count, dimensions))
@@ -177,7 +177,7 @@ def grouped(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
 def test_a_graph_too_large_for_exact_search_has_nearly_all_edges_bit_for_bit(
     dimensions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vectors_ND = grouped(3_000, dimensions)
+    vectors_ND = vectors_in_groups(3_000, dimensions)
     exact = similarity_graph(vectors_ND, 5, 0.5)
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 1_000)
     near = similarity_graph(vectors_ND, 5, 0.5)

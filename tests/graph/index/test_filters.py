@@ -1,4 +1,4 @@
-"""Filters: what a condition means, and that nothing of a filtered-out document reaches any mode (NOTES behaviour 23)."""
+"""Filters: what a condition means, and that nothing of a filtered-out document reaches any mode (docs/developers/behaviours.md, 23)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +78,9 @@ def test_neighbours_obey_the_filter_as_seeds_do(dated: Index, mode: str) -> None
     allowed = {source for source, year in YEARS.items() if year >= 1900}
     question = "Who founded the Marlow Yard that built the Lantern?"
     unfiltered = retrieve(dated, question, _settings(mode))
-    assert not {found.item.source for found in unfiltered.passages} <= allowed, "without the filter, others are found"
+    assert not {found.item.source for found in unfiltered.passages} <= allowed, (
+        "without the filter, other documents are found"
+    )
     found = retrieve(dated, question, _settings(mode, "year>=1900"))
     assert found.passages and {each.item.source for each in found.passages} <= allowed
     passages = {each.id for source in allowed for each in dated.passages_of(source)}
@@ -110,9 +112,8 @@ def test_a_filtered_index_equals_an_index_of_those_documents_alone(dated: Index,
     for field in ("document_sources", "document_metadata", "title_keys", "passage_ids", "proposition_ids"):
         ours, theirs = getattr(part, field), getattr(alone, field)
         assert [ours[row] for row in range(len(ours))] == [theirs[row] for row in range(len(theirs))], field
-    for field in ("title_document_T", "passage_document_P", "occurrence_proposition_M", "occurrence_passage_M"):
-        assert np.array_equal(getattr(part, field), getattr(alone, field)), field
-    for field in ("passage_vectors_PD", "proposition_vectors_ND"):
+    columns = ("title_document_T", "passage_document_P", "occurrence_proposition_M", "occurrence_passage_M")
+    for field in (*columns, "passage_vectors_PD", "proposition_vectors_ND"):
         assert np.array_equal(getattr(part, field), getattr(alone, field)), field
     for field in ("passage_next_PP", "passage_proposition_PN"):
         assert np.array_equal(getattr(part, field).toarray(), getattr(alone, field).toarray()), field
@@ -131,7 +132,7 @@ def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pyt
     one = parts[0].own_bytes(index.data)
     monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
-    assert list(index._restricted.values()) == [parts[0]], "the others were evicted, the one in use stayed"
+    assert list(index._restricted.values()) == [parts[0]], "the other parts were evicted, the part in use stayed"
     monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one - 1)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
 

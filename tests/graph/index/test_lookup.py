@@ -1,4 +1,4 @@
-"""Rows by name, against a table of all names; also for an index with patched arrays."""
+"""Rows found by name, against a list of all names, also in an index with patched arrays."""
 
 from pathlib import Path
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Nearness: one scale for all encoders, so that no constant of retrieval is specific to one encoder."""
+"""Normalised similarity: one scale for all encoders, so that no constant of retrieval is specific to one encoder."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ QUESTIONS = (
     "From what is kelp bread baked?",
     "What stands in Quill?",
 )
-SETTINGS = [*sorted((ROOT / "graph/retrieve").rglob("*.py")), ROOT / "graph/random_walk.py"]
+RETRIEVAL_FILES = [*sorted((ROOT / "graph/retrieve").rglob("*.py")), ROOT / "graph/random_walk.py"]
 
 
 class CrowdedEncoder(HashEncoder):
-    """HashEncoder's vectors with one more component that all share: a cosine c becomes SHARED + (1 − SHARED) c, as with E5."""
+    """HashEncoder's vectors with one more component, the same for all texts: a cosine c becomes SHARED + (1 − SHARED) c, as with E5."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         own_ND = super().encode(texts)
@@ -110,10 +110,10 @@ def constants(file: Path) -> Iterator[str]:
             yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
 
 
-@pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", RETRIEVAL_FILES, ids=lambda file: file.name)
 def test_no_retrieval_constant_is_named_after_a_cosine(file: Path) -> None:
-    named = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
-    assert not named, "measure nearness (graph/index/normalised_similarity.py)"
+    names = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
+    assert not names, "use normalised similarity (graph/index/normalised_similarity.py)"
 
 
 def test_no_query_setting_is_a_cosine() -> None:

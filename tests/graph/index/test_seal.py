@@ -1,4 +1,4 @@
-"""A part of an index for readers who must not know of the rest: nothing in it depends on the contents of the rest."""
+"""A part of an index for readers who must not know of the rest: nothing in the part depends on the contents of the rest."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -7,17 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph.build.build import build_index
-from graph.config import parse_settings
 from graph.index.filters import parse_condition
-from graph.index.index import Index, open_index
+from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
-from graph.store.index_settings import IndexSettings
 from graph.types import Document
-from tests.fakes import HashEncoder
+from tests.graph.hashed import build
 
 OWN = [
     Document(
@@ -37,17 +34,11 @@ SEA = (parse_condition("team=sea"),)
 WORDS = ("zanzibar", "quaxley", "vurmond")
 
 
-def opened(folder: Path, documents: list[Document]) -> Index:
-    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
-    build_index(folder, documents, settings, lambda spec: HashEncoder())
-    return open_index(folder, lambda spec: HashEncoder())
-
-
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     """The index of all documents as readers of team=sea see it, and an index of their documents alone."""
     folder = tmp_path_factory.mktemp("seal")
-    return opened(folder / "all", OWN + FOREIGN).only(SEA), opened(folder / "own", OWN)
+    return build(folder / "all", OWN + FOREIGN).only(SEA), build(folder / "own", OWN)
 
 
 def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
@@ -65,8 +56,8 @@ def test_no_column_contains_a_word_from_the_rest(both: tuple[Index, Index]) -> N
 
 
 def test_a_filter_alone_would_leave_such_words(tmp_path: Path) -> None:
-    """This is what the seal prevents."""
-    filtered = opened(tmp_path / "all", OWN + FOREIGN).where(SEA)
+    """So the seal is needed."""
+    filtered = build(tmp_path / "all", OWN + FOREIGN).where(SEA)
     assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
 
 
@@ -99,7 +90,7 @@ def test_a_proposition_of_both_parts_keeps_only_the_names_in_its_text(both: tupl
 
 
 def test_a_part_without_documents_is_empty_and_a_part_with_all_is_the_index(tmp_path: Path) -> None:
-    index = opened(tmp_path / "own", OWN)
+    index = build(tmp_path / "own", OWN)
     empty = index.only((parse_condition("team=nobody"),))
     assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)
     assert index.only((parse_condition("nokey!=x"),)) is index

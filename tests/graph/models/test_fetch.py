@@ -1,6 +1,6 @@
 """Disturbed fetches: another process, a kill, damage found later, a cache that cannot be written.
 
-The fetched file is small, and a stand-in for the conversion, which needs a real model, writes a small folder; all else is real.
+The fetched file is small, and a stand-in writes a small folder instead of the conversion, which needs a real model; all else is real.
 """
 
 import hashlib
@@ -79,20 +79,22 @@ def test_a_killed_conversion_leaves_no_model_and_the_next_clears_up(gguf: Path) 
         time.sleep(0.05)
     killed.kill()
     killed.communicate()
-    left = names(folder_of(MODEL).parent)
-    assert len(left) == 2 and left != ["fetching.lock", "smollm2"] and not is_whole(MODEL)
+    remaining = names(folder_of(MODEL).parent)
+    assert len(remaining) == 2 and remaining != ["fetching.lock", "smollm2"] and not is_whole(MODEL)
     assert begin(gguf).wait(120) == 0
     assert is_whole(MODEL) and names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "missing", "record"])
+@pytest.mark.parametrize("damage", ["truncated weights", "no record", "broken record"])
 def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
     assert begin(gguf).wait(120) == 0
     folder = folder_of(MODEL)
-    if damage == "record":
-        (folder / RECORD).write_text("{")
+    if damage == "truncated weights":
+        (folder / "model.safetensors").write_bytes(b"wei")
+    elif damage == "no record":
+        (folder / RECORD).unlink()
     else:
-        (folder / "model.safetensors").write_bytes(b"wei") if damage == "truncated" else (folder / RECORD).unlink()
+        (folder / RECORD).write_text("{")
     with pytest.raises(UserError, match="Make it again: modegraph models get smollm2"):
         check_files(folder, "smollm2")
     assert begin(gguf).wait(120) == 0
@@ -108,7 +110,7 @@ def test_a_record_without_checksums_is_reported(record: str, tmp_path: Path) -> 
 
 
 def test_a_cache_that_cannot_be_written_is_reported(gguf: Path, tmp_path: Path) -> None:
-    """A file is in its place, because permissions would not stop a superuser who runs the tests."""
+    """A file occupies the cache's path, because permissions would not stop a superuser who runs the tests."""
     (tmp_path / "cache").write_text("")
     with pytest.raises(UserError, match=r"smollm2: cannot be written \(.*XDG_CACHE_HOME"):
         fetch(MODEL, print, gguf)

@@ -48,7 +48,7 @@ def edit(name: str, **changes: object) -> Damage:
     return change
 
 
-def without(name: str) -> Damage:
+def remove_weight(name: str) -> Damage:
     """Damage that removes a weight from the file."""
 
     def drop(folder: Path) -> None:
@@ -64,8 +64,9 @@ def cut(name: str) -> Damage:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-100])
 
 
-def text(name: str, words: str) -> Damage:
-    return lambda folder: (folder / name).write_text(words)
+def overwrite(name: str, text: str) -> Damage:
+    """Damage that replaces the content of a file."""
+    return lambda folder: (folder / name).write_text(text)
 
 
 def lose_a_shard(folder: Path) -> None:
@@ -83,26 +84,26 @@ def rename_weights(folder: Path) -> None:
     ("damage", "message"),
     [
         (cut(WEIGHTS), "cannot be loaded .*deserializing header"),
-        (text(WEIGHTS, "version https://git-lfs.github.com/spec/v1\n"), "cannot be loaded .*deserializing header"),
+        (overwrite(WEIGHTS, "version https://git-lfs.github.com/spec/v1\n"), "cannot be loaded .*deserializing header"),
         (lose_a_shard, "cannot be loaded .*No such file .*model-0000"),
-        (without(LAYER), f"1 weights are missing, {LAYER} first"),
-        (without("lm_head.weight"), "1 weights are missing, lm_head.weight first"),
+        (remove_weight(LAYER), f"1 weights are missing, {LAYER} first"),
+        (remove_weight("lm_head.weight"), "1 weights are missing, lm_head.weight first"),
         (edit("config.json", num_hidden_layers=3), "9 weights are missing, model.layers.2"),
         (edit("config.json", vocab_size=1000), r"is \[\d+, 32\], config.json says \[1000, 32\]"),
         (edit("config.json", model_type="mystery"), "cannot be loaded .*`mystery`"),
-        (text("config.json", "{"), "not a valid JSON"),
-        (text("tokenizer.json", "{"), "no tokenizer"),
-        (text("tokenizer.json", '{"model": {"type": "BPE"}}'), "no tokenizer"),
+        (overwrite("config.json", "{"), "not a valid JSON"),
+        (overwrite("tokenizer.json", "{"), "no tokenizer"),
+        (overwrite("tokenizer.json", '{"model": {"type": "BPE"}}'), "no tokenizer"),
     ],
 )
-@pytest.mark.parametrize("opened", [load_policy, open_hf])
+@pytest.mark.parametrize("load", [load_policy, open_hf])
 def test_a_damaged_model_is_refused_by_name(
-    opened: Callable[[str], object], damage: Damage, message: str, whole: Path, tmp_path: Path
+    load: Callable[[str], object], damage: Damage, message: str, whole: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(whole, tmp_path / "copy")
     damage(folder)
     with pytest.raises(UserError, match=f"(?s)copy.*{message}"):
-        opened(str(folder))
+        load(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -110,41 +111,41 @@ def test_a_damaged_model_is_refused_by_name(
     [
         (cut("adapter_model.safetensors"), "cannot be loaded"),
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no adapter_model.safetensors"),
-        (text("adapter_config.json", "{"), "names no base model"),
+        (overwrite("adapter_config.json", "{"), "names no base model"),
         (edit("adapter_config.json", peft_type="MAGIC"), "cannot be loaded .*MAGIC"),
         (edit("adapter_config.json", r=3), "does not belong to base model"),
         (rename_weights, r"does not belong .*28 of its weights are missing; base_model\.text\..* has no counterpart"),
     ],
 )
-@pytest.mark.parametrize("opened", [load_policy, open_hf])
+@pytest.mark.parametrize("load", [load_policy, open_hf])
 def test_a_damaged_adapter_is_refused_by_name(
-    opened: Callable[[str], object], damage: Damage, message: str, adapter: Path, tmp_path: Path
+    load: Callable[[str], object], damage: Damage, message: str, adapter: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(adapter, tmp_path / "copy")
     damage(folder)
     with pytest.raises(UserError, match=f"(?s)copy.*{message}"):
-        opened(str(folder))
+        load(str(folder))
 
 
-@pytest.mark.parametrize("opened", [load_policy, open_hf])
-def test_an_adapter_on_an_adapter_is_refused(opened: Callable[[str], object], adapter: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", [load_policy, open_hf])
+def test_an_adapter_on_an_adapter_is_refused(load: Callable[[str], object], adapter: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(adapter, tmp_path / "second")
     edit("adapter_config.json", base_model_name_or_path=str(adapter))(folder)
     with pytest.raises(UserError, match=r"is itself an adapter.*--merge"):
-        opened(str(folder))
+        load(str(folder))
 
 
-@pytest.mark.parametrize("opened", [load_policy, open_hf])
+@pytest.mark.parametrize("load", [load_policy, open_hf])
 def test_an_adapter_whose_base_was_trained_further_is_refused(
-    opened: Callable[[str], object], adapter: Path, whole: Path, tmp_path: Path
+    load: Callable[[str], object], adapter: Path, whole: Path, tmp_path: Path
 ) -> None:
     """Names and shapes fit; only the run's record shows that these are other weights."""
     other, folder = shutil.copytree(whole, tmp_path / "other"), shutil.copytree(adapter, tmp_path / "run")
     edit("adapter_config.json", base_model_name_or_path=str(other))(folder)
-    opened(str(folder))
+    load(str(folder))
     (folder / "run.json").write_text(json.dumps({"base_weights": "0123456789ab"}))
     with pytest.raises(UserError, match=r"does not belong .*trained on weights 0123456789ab, found \w{12}"):
-        opened(str(folder))
+        load(str(folder))
 
 
 def test_whole_models_and_adapters_open(whole: Path, adapter: Path) -> None:

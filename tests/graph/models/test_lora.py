@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -56,8 +56,6 @@ def base_of(folder: Path, family: str = "qwen2") -> Path:
 
 
 def test_the_changes_equal_those_of_pefts_merge(adapter: Path) -> None:
-    from peft import PeftModel
-
     before = dict(tiny().named_parameters())
     merged = dict(PeftModel.from_pretrained(tiny(), adapter).merge_and_unload().named_parameters())
     changes = lora_changes(adapter, base_of(adapter))

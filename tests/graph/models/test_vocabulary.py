@@ -1,4 +1,4 @@
-"""Tokens without a row, and rows without a token."""
+"""Tokens without a row in the matrix of embeddings, and rows without a token."""
 
 import shutil
 from collections.abc import Callable
@@ -23,35 +23,35 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_llama(tmp_path_factory.mktemp("models") / "whole")
 
 
-def end_turns_otherwise(tokenizer: Any) -> None:
+def end_turns_with_a_new_token(tokenizer: Any) -> None:
     tokenizer.add_special_tokens({"eos_token": END})
 
 
-def write_it_in_the_template(tokenizer: Any) -> None:
+def add_image_token_to_the_template(tokenizer: Any) -> None:
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     tokenizer.chat_template += "{{ '<image>' }}"
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "token"),
     [
         (lambda tokenizer: tokenizer.add_tokens(["Corrow"]), "Corrow"),
-        (end_turns_otherwise, END),
+        (end_turns_with_a_new_token, END),
         (lambda tokenizer: tokenizer.add_special_tokens({"pad_token": "[PAD]"}), "[PAD]"),
-        (write_it_in_the_template, "<image>"),
+        (add_image_token_to_the_template, "<image>"),
     ],
 )
-@pytest.mark.parametrize("opened", [load_policy, open_hf])
+@pytest.mark.parametrize("load", [load_policy, open_hf])
 def test_a_token_without_a_row_is_named(
-    opened: Callable[[str], object], change: Callable[[Any], object], named: str, whole: Path, tmp_path: Path
+    load: Callable[[str], object], change: Callable[[Any], object], token: str, whole: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(whole, tmp_path / "copy")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     change(tokenizer)
     tokenizer.save_pretrained(folder)
     with pytest.raises(UserError) as raised:
-        opened(str(folder))
-    assert f"1 tokens beyond the model's {256 + len(CONTROL)} rows, {named!r} among them" in str(raised.value)
+        load(str(folder))
+    assert f"1 tokens beyond the model's {256 + len(CONTROL)} rows, {token!r} among them" in str(raised.value)
 
 
 def test_a_special_token_that_no_text_can_spell_needs_no_row(whole: Path, tmp_path: Path) -> None:

@@ -33,10 +33,10 @@ def test_the_name_follows_the_weights_and_not_the_path(tmp_path: Path) -> None:
 
 def test_an_adapter_is_another_model_on_another_base_or_at_another_rank(tmp_path: Path) -> None:
     base, other = model(tmp_path / "base"), model(tmp_path / "other", b"o")
-    prints = [
+    fingerprints = [
         weights_fingerprint(adapter(tmp_path / name, on, rank))
         for name, on, rank in [("x", base, 8), ("y", other, 8), ("z", base, 16), ("w", base, 8)]
     ]
-    assert len(set(prints[:3])) == 3 and prints[0] == prints[3]
+    assert len(set(fingerprints[:3])) == 3 and fingerprints[0] == fingerprints[3]
     (base / "model.safetensors").write_bytes(b"trained on")
-    assert weights_fingerprint(tmp_path / "x") != prints[0]
+    assert weights_fingerprint(tmp_path / "x") != fingerprints[0]

@@ -1,4 +1,4 @@
-"""An index large enough to give PostgreSQL's planner a choice, made of arrays; what no test reads in it is empty."""
+"""An index large enough to give PostgreSQL's planner a choice, made from arrays; columns that no test reads are empty."""
 
 from dataclasses import replace
 
@@ -31,25 +31,25 @@ def texts_of(kind: str, count: int) -> Strings:
 def large_index(index: Index, documents: int, passages: int, entities: int) -> Index:
     """`index` with other contents: every passage states one proposition, which mentions MENTIONS entities; documents have one of COLOURS colours."""
     random = np.random.default_rng(0)
-    own = np.arange(passages)
-    document_P = np.sort(own % documents)
+    rows = np.arange(passages)
+    document_P = np.sort(rows % documents)
     mentioned = random.integers(0, entities, (passages, MENTIONS))
-    none = Strings.of([])
+    no_texts = Strings.of([])
     data = IndexData(
         document_sources=Strings.of(sorted(f"document-{row}" for row in range(documents))),
         document_titles=texts_of("document", documents),
         document_metadata=Strings.of([f'{{"colour": {row % COLOURS}}}' for row in range(documents)]),
-        title_keys=none,
+        title_keys=no_texts,
         title_document_T=np.array([], np.int64),
         passage_ids=strings_of("passage", passages),
         passage_texts=texts_of("passage", passages),
         passage_document_P=document_P,
-        passage_order_P=own - np.searchsorted(document_P, document_P),
-        passage_start_P=own * 100,
-        passage_end_P=own * 100 + 100,
+        passage_order_P=rows - np.searchsorted(document_P, document_P),
+        passage_start_P=rows * 100,
+        passage_end_P=rows * 100 + 100,
         passage_vectors_PD=Vectors.of(random_units(random, passages)),
         passage_next_PP=sp.csr_array((passages, passages), dtype=np.float32),
-        term_texts=none,
+        term_texts=no_texts,
         term_count_WP=sp.csr_array((0, passages), dtype=np.float32),
         term_passages_W=np.zeros(0, np.int64),
         passage_terms_P=np.ones(passages, np.int64),
@@ -59,22 +59,22 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         proposition_texts=texts_of("proposition", passages),
         proposition_vectors_ND=Vectors.of(random_units(random, passages)),
         cosine_quantiles_Z=np.zeros(len(QUANTILE_LEVELS_Z), np.float32),
-        occurrence_proposition_M=own,
-        occurrence_passage_M=own,
-        occurrence_start_M=own * 100,
-        occurrence_end_M=own * 100 + 50,
-        passage_proposition_PN=block(own, own, (passages, passages)),
+        occurrence_proposition_M=rows,
+        occurrence_passage_M=rows,
+        occurrence_start_M=rows * 100,
+        occurrence_end_M=rows * 100 + 50,
+        passage_proposition_PN=block(rows, rows, (passages, passages)),
         entity_ids=strings_of("entity", entities),
         entity_texts=texts_of("entity", entities),
         entity_vectors_ED=Vectors.of(random_units(random, entities)),
-        proposition_entity_NE=block(own.repeat(MENTIONS), mentioned.ravel(), (passages, entities)),
+        proposition_entity_NE=block(rows.repeat(MENTIONS), mentioned.ravel(), (passages, entities)),
         entity_document_EU=sp.csr_array((entities, documents), dtype=np.float32),
         synonym_EE=sp.csr_array((entities, entities), dtype=np.float32),
-        topic_ids=none,
-        topic_texts=none,
+        topic_ids=no_texts,
+        topic_texts=no_texts,
         topic_proposition_KN=sp.csr_array((0, passages), dtype=np.float32),
-        summary_ids=none,
-        summary_texts=none,
+        summary_ids=no_texts,
+        summary_texts=no_texts,
         summary_layer_S=np.array([], np.int64),
         summary_vectors_SD=Vectors.of(np.zeros((0, DIMENSIONS), np.float32)),
         summary_member_SX=sp.csr_array((0, passages), dtype=np.float32),

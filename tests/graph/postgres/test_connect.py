@@ -1,4 +1,4 @@
-"""Problems with a database are reported in one line that names it, and no line has a password in it."""
+"""Problems with a database are reported in one line that names the database and contains no password."""
 
 import socket
 import subprocess
@@ -87,8 +87,10 @@ def test_the_command_reports_the_problem_before_it_writes_anything(hashed_isles:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         dsn = f"postgresql://me:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/docs"
-        done: Any = CliRunner().invoke(build_app(), ["export", str(hashed_isles), "--postgres", dsn])
-    assert isinstance(done.exception, UserError) and "refused" in str(done.exception) and SECRET not in done.output
+        result: Any = CliRunner().invoke(build_app(), ["export", str(hashed_isles), "--postgres", dsn])
+    assert (
+        isinstance(result.exception, UserError) and "refused" in str(result.exception) and SECRET not in result.output
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,8 @@ def test_the_command_reports_the_problem_before_it_writes_anything(hashed_isles:
 def test_without_psycopg_the_extra_is_named(words: list[str]) -> None:
     script = "import sys; sys.modules['psycopg'] = None; from modegraph.cli import main; main()"
     command = [sys.executable, "-P", "-c", script, *words]
-    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.endswith(". Expected the extra `scale`. pip install 'modegraph[scale]'\n")
+    result = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert result.stderr.endswith(". Expected the extra `scale`. pip install 'modegraph[scale]'\n")

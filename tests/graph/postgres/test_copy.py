@@ -53,17 +53,17 @@ def tables_of(file: Path, tables: tuple[str, ...]) -> dict[str, list[Any]]:
 
 def test_every_table_is_copied_except_the_changes_since_the_last_arrays(folder: Path) -> None:
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as connection:
-        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert there == {*TABLES, "changed"}
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert names == {*TABLES, "changed"}
 
 
-def derived(folder: Path) -> dict[str, bytes]:
+def derived_files(folder: Path) -> dict[str, bytes]:
     """Every file that is derived from the rows, and the manifest, by name."""
     files = [*folder.glob("arrays-*/*"), *folder.glob("vectors/*"), folder / "manifest.json"]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-def call(ledger: Path, count: int) -> ScriptedModel:
+def call_model(ledger: Path, count: int) -> ScriptedModel:
     """A model that was asked `count` different questions through the ledger."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
     requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
@@ -71,21 +71,22 @@ def call(ledger: Path, count: int) -> ScriptedModel:
     return model
 
 
-def refused(call: Any) -> str:
+def refusal(call: Any) -> str:
+    """The message of the UserError that a call raises."""
     with pytest.raises(UserError) as caught:
         call()
     return str(caught.value)
 
 
 def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database: str, tmp_path: Path) -> None:
-    call(folder / LEDGER, 3)
+    call_model(folder / LEDGER, 3)
     before = tables_of(folder / SQLITE_FILE, TABLES)
-    sent = copy_to_database(folder, database)
-    assert tables_of(folder / SQLITE_FILE, TABLES) == before and sent == {
+    counts = copy_to_database(folder, database)
+    assert tables_of(folder / SQLITE_FILE, TABLES) == before and counts == {
         **{name: len(rows) for name, rows in before.items()},
         "calls": 3,
     }
-    assert copy_to_folder(database, tmp_path / "back", encoder) == sent
+    assert copy_to_folder(database, tmp_path / "back", encoder) == counts
     assert tables_of(tmp_path / "back" / SQLITE_FILE, TABLES) == before
     assert tables_of(tmp_path / "back" / LEDGER, ("calls",)) == tables_of(folder / LEDGER, ("calls",))
     assert verify_index(tmp_path / "back") == [] and index_status(tmp_path / "back").unfinished == ""
@@ -93,20 +94,22 @@ def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database:
     assert index_status(tmp_path / "back").generation == generation
     compact_index(folder, encoder)
     compact_index(tmp_path / "back", encoder)
-    assert index_status(folder).generation == generation + 1, "it had several segments"
-    assert same_but_number(derived(folder), generation + 1) == same_but_number(derived(tmp_path / "back"), generation)
-    assert call(tmp_path / "back" / LEDGER, 4).requests[0].messages[0].content == "question 3 é", (
+    assert index_status(folder).generation == generation + 1, "the index had several segments"
+    assert without_generation(derived_files(folder), generation + 1) == without_generation(
+        derived_files(tmp_path / "back"), generation
+    )
+    assert call_model(tmp_path / "back" / LEDGER, 4).requests[0].messages[0].content == "question 3 é", (
         "stored calls are not repeated"
     )
 
 
-def same_but_number(files: dict[str, bytes], generation: int) -> dict[str, Any]:
-    """The files without the number of the generation, which counts how often each folder was written."""
-    named = {name.replace(f"arrays-{generation:06}", "arrays"): data for name, data in files.items()}
-    manifest = json.loads(named.pop("manifest.json").rpartition(b"\n")[0])
+def without_generation(files: dict[str, bytes], generation: int) -> dict[str, Any]:
+    """The files without the number of the generation, which counts how often the folder was written."""
+    renamed = {name.replace(f"arrays-{generation:06}", "arrays"): data for name, data in files.items()}
+    manifest = json.loads(renamed.pop("manifest.json").rpartition(b"\n")[0])
     assert manifest.pop("generation") == generation
     manifest["arrays"] = manifest["arrays"].replace(f"arrays-{generation:06}", "arrays")
-    return {**named, "manifest.json": manifest}
+    return {**renamed, "manifest.json": manifest}
 
 
 def test_a_copy_of_a_compact_index_equals_it_byte_for_byte(tmp_path: Path, database: str) -> None:
@@ -115,18 +118,18 @@ def test_a_copy_of_a_compact_index_equals_it_byte_for_byte(tmp_path: Path, datab
     copy_to_database(tmp_path / "index", database)
     copy_to_folder(database, tmp_path / "back", encoder)
     compact_index(tmp_path / "back", encoder)
-    assert derived(tmp_path / "back") == derived(tmp_path / "index")
+    assert derived_files(tmp_path / "back") == derived_files(tmp_path / "index")
 
 
 def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
     copy_to_database(folder, database)
-    assert "holds an index already. Expected a database without one" in refused(
+    assert "holds an index already. Expected a database without one" in refusal(
         lambda: copy_to_database(folder, database)
     )
-    assert "already exists. Expected a new or empty folder" in refused(
+    assert "already exists. Expected a new or empty folder" in refusal(
         lambda: copy_to_folder(database, folder, encoder)
     )
-    assert "no index in schema modegraph_index" in refused(
+    assert "no index in schema modegraph_index" in refusal(
         lambda: copy_to_folder(database.rpartition("/")[0] + "/postgres", tmp_path / "none", encoder)
     )
     assert not (tmp_path / "none").exists()
@@ -141,7 +144,7 @@ def test_texts_of_the_database_sort_by_bytes(folder: Path, database: str) -> Non
 
 def test_a_source_with_a_nul_character_is_reported_and_nothing_is_copied(tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "i", [*ISLES, Document("o\0dd", "", "A mark in its name.")], IndexSettings(), encoder)
-    assert "documents 'o\\x00dd': a NUL character" in refused(lambda: copy_to_database(tmp_path / "i", database))
+    assert "documents 'o\\x00dd': a NUL character" in refusal(lambda: copy_to_database(tmp_path / "i", database))
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT to_regnamespace('modegraph_index')").fetchone() == (None,)
 
@@ -150,7 +153,7 @@ def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:
     data = bytearray((folder / SQLITE_FILE).read_bytes())
     data[-100] ^= 1
     (folder / SQLITE_FILE).write_bytes(bytes(data))
-    assert "its bytes are not those of the last run" in refused(lambda: copy_to_database(folder, database))
+    assert "its bytes are not those of the last run" in refusal(lambda: copy_to_database(folder, database))
 
 
 def test_another_version_of_the_schema_names_the_migration(folder: Path, database: str, tmp_path: Path) -> None:
@@ -162,10 +165,10 @@ def test_another_version_of_the_schema_names_the_migration(folder: Path, databas
         lambda: copy_to_folder(database, tmp_path / "back", encoder),
         lambda: copy_to_database(folder, database),
     ):
-        assert f"migration 9999-later, from a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
+        assert f"migration 9999-later, from a newer modegraph. Expected at most {known[max(known)]}" in refusal(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations")
-    message = refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
+    message = refusal(lambda: copy_to_folder(database, tmp_path / "back", encoder))
     assert "migration 0001-rows has not been run" in message and not (tmp_path / "back").exists()
 
 
@@ -175,7 +178,7 @@ def test_migrations_are_numbered_from_one_without_gaps() -> None:
 
 def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, database: str, tmp_path: Path) -> None:
     copy_to_database(folder, database)
-    other = refused(lambda: copy_to_folder(database, tmp_path / "back", lambda spec: HashEncoder("another")))
+    other = refusal(lambda: copy_to_folder(database, tmp_path / "back", lambda spec: HashEncoder("another")))
     assert "another" in other
     assert tables_of(tmp_path / "back" / SQLITE_FILE, TABLES[1:]) == tables_of(folder / SQLITE_FILE, TABLES[1:])
 
@@ -194,7 +197,7 @@ def test_an_interrupted_copy_to_a_folder_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr("graph.build.copy_index._receive", cut)
-        assert "Nothing was changed" in refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
+        assert "Nothing was changed" in refusal(lambda: copy_to_folder(database, tmp_path / "back", encoder))
     assert list((tmp_path / "back").iterdir()) == []
     copy_to_folder(database, tmp_path / "back", encoder)
     assert not (tmp_path / "back" / LEDGER).exists() and verify_index(tmp_path / "back") == []
@@ -204,11 +207,11 @@ def test_the_command_copies_in_either_direction(
     folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
-    done = RUNNER.invoke(build_app(), ["copy", str(folder), database, "--json"])
-    assert done.exit_code == 0, done.exception
+    result = RUNNER.invoke(build_app(), ["copy", str(folder), database, "--json"])
+    assert result.exit_code == 0, result.exception
     documents = len(tables_of(folder / SQLITE_FILE, ("documents",))["documents"])
-    assert json.loads(done.stdout)["rows"]["documents"] == documents
-    done = RUNNER.invoke(build_app(), ["copy", database, str(tmp_path / "back")])
-    assert done.exit_code == 0 and f"{database} to {tmp_path / 'back'}: " in done.stdout
+    assert json.loads(result.stdout)["rows"]["documents"] == documents
+    result = RUNNER.invoke(build_app(), ["copy", database, str(tmp_path / "back")])
+    assert result.exit_code == 0 and f"{database} to {tmp_path / 'back'}: " in result.stdout
     for wrong in ([str(folder), str(tmp_path / "x")], [database, database]):
         assert "Name one of each" in str(RUNNER.invoke(build_app(), ["copy", *wrong]).exception)

@@ -1,4 +1,4 @@
-"""An export equals the index, replaces the previous one whole or not at all, and leaves alone what it did not make."""
+"""An export equals the index, replaces the previous export as a whole or not at all, and leaves alone what it did not make."""
 
 import json
 import signal
@@ -52,7 +52,7 @@ def schemas(dsn: str) -> set[str]:
     return {name for (name,) in rows(dsn, query)} - {"public", "extensions"}
 
 
-def refused(index: Index, dsn: str, schema: str = "modegraph") -> str:
+def refusal(index: Index, dsn: str, schema: str = "modegraph") -> str:
     """The message of a refused export, which must leave everything in the database as it was."""
     before = state(dsn)
     with pytest.raises(UserError) as caught:
@@ -67,14 +67,14 @@ def state(dsn: str) -> tuple[set[str], list[tuple[Any, ...]]]:
 
 
 def test_the_tables_equal_those_of_the_parquet_export(index: Index, database: str) -> None:
-    done = export_index(index, database)
-    assert done.maintenance_work_mem == "64MB" and schemas(database) == {"modegraph"}
+    report = export_index(index, database)
+    assert report.maintenance_work_mem == "64MB" and schemas(database) == {"modegraph"}
     for name, table in index_tables(index).items():
         columns = ", ".join(f'"{column}"' for column in TABLES[name]).replace('"vector"', "vector::text AS vector")
         stored = rows(database, f"SELECT {columns} FROM modegraph.{name}")
-        assert table.column_names == list(TABLES[name]) and len(stored) == done.rows[name] == table.num_rows
-        for read, written in zip(stored, table.to_pylist(), strict=True):
-            for (column, value), found in zip(written.items(), read, strict=True):
+        assert table.column_names == list(TABLES[name]) and len(stored) == report.rows[name] == table.num_rows
+        for stored_row, row in zip(stored, table.to_pylist(), strict=True):
+            for (column, value), found in zip(row.items(), stored_row, strict=True):
                 check_value(name, column, value, found)
     ((*about, exported_at),) = rows(database, "SELECT * FROM modegraph.export")
     assert about == [1, index.manifest.identity, "minilm", "hash-encoder"] and exported_at is not None
@@ -127,21 +127,21 @@ from graph.export.postgres import export_index
 from tests.fakes import HashEncoder
 
 def killed(index):
-    yield from list(found(index))[:3]
+    yield from list(occurrences(index))[:3]
     os.kill(os.getpid(), signal.SIGKILL)
 
-found, tables.occurrences = tables.occurrences, killed
+occurrences, tables.occurrences = tables.occurrences, killed
 export_index(open_index(sys.argv[1], lambda spec: HashEncoder()), sys.argv[2])
 """
 
 
-def test_a_killed_export_leaves_the_former(index: Index, database: str) -> None:
+def test_a_killed_export_leaves_the_previous_one(index: Index, database: str) -> None:
     export_index(index, database)
     before = state(database)
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-c", KILLED, index.folder, database], env={"PYTHONPATH": str(ROOT)}, check=False
     )
-    assert ended.returncode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
     assert export_index(index, database, "again").rows["occurrences"] > 3, "the killed process holds no lock"
     assert state(database)[1][: len(before[1])] == before[1] and schemas(database) == {"modegraph", "again"}
 
@@ -156,7 +156,7 @@ def test_a_connection_lost_half_way_leaves_the_previous_export(
         yield from ()
 
     monkeypatch.setattr("graph.export.postgres.occurrences", cut)
-    assert "terminating connection" in refused(index, database) or "closed" in refused(index, database)
+    assert "terminating connection" in refusal(index, database) or "closed" in refusal(index, database)
 
 
 def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
         first = threading.Thread(target=export_index, args=(index, database))
         first.start()
         assert begun.wait(60)
-        assert "export to schema modegraph is running. Expected one export at a time" in refused(index, database)
+        assert "export to schema modegraph is running. Expected one export at a time" in refusal(index, database)
     export_index(index, database, "other")
     end.set()
     first.join()
@@ -182,12 +182,12 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
 def test_a_recent_pgvector_is_required(index: Index, database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE pg_extension SET extversion = '0.8.3' WHERE extname = 'vector'")
-    assert "pgvector 0.8.3. Expected pgvector 0.8.4 or newer" in refused(index, database)
+    assert "pgvector 0.8.3. Expected pgvector 0.8.4 or newer" in refusal(index, database)
     with psycopg.connect(database) as connection:
         connection.execute("DROP EXTENSION vector")
     assert (
         "no pgvector. Expected pgvector 0.8.4 or newer. Run there, as a superuser: CREATE EXTENSION vector"
-        in refused(index, database)
+        in refusal(index, database)
     )
 
 
@@ -195,25 +195,25 @@ def test_schemas_not_exported_by_this_role_in_this_format_are_left_alone(index: 
     with psycopg.connect(database) as connection:
         connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.passages (id text); CREATE ROLE reader LOGIN")
     try:
-        assert "schema theirs is not an export of an index" in refused(index, database, "theirs")
+        assert "schema theirs is not an export of an index" in refusal(index, database, "theirs")
         reader = database.replace("postgres@", "reader@")
-        assert "permission denied for database one. Expected a role with that permission" in refused(index, reader)
+        assert "permission denied for database one. Expected a role with that permission" in refusal(index, reader)
         export_index(index, database)
         with psycopg.connect(database) as connection:
             connection.execute("GRANT CREATE ON DATABASE one TO reader")
-        assert "schema modegraph belongs to another role" in refused(index, reader)
+        assert "schema modegraph belongs to another role" in refusal(index, reader)
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 2")
-        assert "schema modegraph has format 2, from a newer modegraph. Expected at most format 1" in refused(
+        assert "schema modegraph has format 2, from a newer modegraph. Expected at most format 1" in refusal(
             index, database
         )
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 1")
             connection.execute("CREATE VIEW public.titles AS SELECT title FROM modegraph.documents")
-        assert "view public.titles depends on table modegraph.documents" in refused(index, database)
+        assert "view public.titles depends on table modegraph.documents" in refusal(index, database)
         with psycopg.connect(database) as connection:
             connection.execute("DROP VIEW public.titles; CREATE TABLE modegraph.mine (id text)")
-        assert "table modegraph.mine depends on schema modegraph" in refused(index, database)
+        assert "table modegraph.mine depends on schema modegraph" in refusal(index, database)
     finally:
         with psycopg.connect(database) as connection:
             connection.execute("DROP OWNED BY reader; DROP ROLE reader")
@@ -244,14 +244,14 @@ def run(*arguments: object) -> Any:
 
 
 def test_the_command_writes_into_a_schema(index: Index, database: str) -> None:
-    done = run(index.folder, "--postgres", database, "--json")
-    assert done.exit_code == 0, done.exception
-    report = json.loads(done.stdout)
+    result = run(index.folder, "--postgres", database, "--json")
+    assert result.exit_code == 0, result.exception
+    report = json.loads(result.stdout)
     assert report["schema"] == "modegraph" and report["maintenance_work_mem"] == "64MB"
     assert report["documents"] == len(index.sources()) and report["database"] == database
-    done = run(index.folder, "--postgres", database, "--schema", "mine")
-    assert done.exit_code == 0 and f"{database}, schema mine: {len(index.sources())} documents, " in done.stdout
-    assert done.stdout.rstrip().endswith("indexes built with maintenance_work_mem = 64MB")
+    result = run(index.folder, "--postgres", database, "--schema", "mine")
+    assert result.exit_code == 0 and f"{database}, schema mine: {len(index.sources())} documents, " in result.stdout
+    assert result.stdout.rstrip().endswith("indexes built with maintenance_work_mem = 64MB")
     assert schemas(database) == {"modegraph", "mine"}
 
 

@@ -54,14 +54,16 @@ def test_queries_of_each_turn_use_index_only_scans(index: Path, database: str, m
     statements: list[str] = []
     with closing(open_store(index)) as store:
         execute = store._connection.execute
-        monkeypatch.setattr(store._connection, "execute", lambda *given: statements.append(given[0]) or execute(*given))
+        monkeypatch.setattr(
+            store._connection, "execute", lambda *arguments: statements.append(arguments[0]) or execute(*arguments)
+        )
         reading_facts(store)
         store.sources_to_extract()
-    used = []
+    scans = []
     with psycopg.connect(database) as connection:
         connection.execute("SET enable_seqscan = off")
         for statement in statements:
             plan = connection.execute(f"EXPLAIN {to_psycopg(statement)}").fetchall()  # type: ignore[arg-type]
-            used += re.findall(r"Index Only Scan using (\w+) on (?:documents|passages)", str(plan))
-    dropped, _count, by_reader, waiting = used
+            scans += re.findall(r"Index Only Scan using (\w+) on (?:documents|passages)", str(plan))
+    dropped, _count, by_reader, waiting = scans
     assert (dropped, by_reader, waiting) == ("passages_by_reader", "passages_by_reader", "documents_to_extract")

@@ -1,4 +1,4 @@
-"""An index whose rows are in PostgreSQL: made with --store, found from its folder by every command, refused in one line where it cannot be used."""
+"""An index whose rows are in PostgreSQL: created with --store, used by every command through its folder, refused in one line where that is impossible."""
 
 import json
 import socket
@@ -41,7 +41,8 @@ def index(tmp_path: Path, database: str) -> Path:
     return tmp_path / "index"
 
 
-def refused(call: Any) -> str:
+def refusal(call: Any) -> str:
+    """The message of the UserError that a call raises."""
     with pytest.raises(UserError) as caught:
         call()
     return str(caught.value)
@@ -55,18 +56,18 @@ def test_every_command_finds_the_rows_from_the_folder(
     (tmp_path / "docs").mkdir()
     for document in ISLES[:4]:
         (tmp_path / "docs" / f"{document.source}.txt").write_text(document.text)
-    folder, gone = str(tmp_path / "i"), f"{ISLES[0].source}.txt"
+    folder, deleted = str(tmp_path / "i"), f"{ISLES[0].source}.txt"
 
     def run(*words: str) -> Any:
-        done = CliRunner().invoke(build_app(), [*words, "--json"])
-        assert done.exit_code == 0, done.output or done.exception
-        return json.loads(done.stdout)
+        result = CliRunner().invoke(build_app(), [*words, "--json"])
+        assert result.exit_code == 0, result.output or result.exception
+        return json.loads(result.stdout)
 
-    made = run("index", str(tmp_path / "docs"), "--out", folder, "--store", database)
-    assert made["documents"] == 4 and made["written"] == 4
+    report = run("index", str(tmp_path / "docs"), "--out", folder, "--store", database)
+    assert report["documents"] == 4 and report["written"] == 4
     assert run("index", str(tmp_path / "docs"), "--out", folder)["unchanged"] == 4
     assert run("plan", str(tmp_path / "docs"), "--out", folder)["unchanged"] == 4
-    assert run("delete", folder, gone)["documents"] == 3
+    assert run("delete", folder, deleted)["documents"] == 3
     assert run("resume", folder)["documents"] == 3 and run("verify", folder)["damage"] == []
     (next((tmp_path / "i").glob("arrays-*")) / "passage_ids.data.npy").unlink()
     (tmp_path / "i/manifest.json").unlink()
@@ -78,14 +79,14 @@ def test_every_command_finds_the_rows_from_the_folder(
     assert names == {"arrays", DATABASE, "manifest.json", "vectors"}, "no index.sqlite"
 
 
-def test_it_equals_the_index_that_sqlite_makes(index: Path, tmp_path: Path, database: str) -> None:
+def test_the_index_equals_one_in_sqlite(index: Path, tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "twin", ISLES, SETTINGS, encoder)
     assert index_status(index).identity == index_status(tmp_path / "twin").identity
     copy_to_folder(database, tmp_path / "out", encoder)
     for each in (index, tmp_path / "twin", tmp_path / "out"):
         compact_index(each, encoder)
     assert len({index_status(each).identity for each in (index, tmp_path / "twin", tmp_path / "out")}) == 1
-    assert f"its rows are in {database}" in refused(lambda: copy_to_database(index, database))
+    assert f"its rows are in {database}" in refusal(lambda: copy_to_database(index, database))
 
 
 def test_a_new_folder_can_adopt_an_index_copied_into_a_database(tmp_path: Path, database: str) -> None:
@@ -99,19 +100,19 @@ def test_a_new_folder_can_adopt_an_index_copied_into_a_database(tmp_path: Path, 
 
 
 def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_path: Path, database: str) -> None:
-    assert "Put it in PGPASSWORD" in refused(
+    assert "Put it in PGPASSWORD" in refusal(
         lambda: place_in_database(tmp_path / "new", database.replace("postgres@", "postgres:hunter2@"))
     )
     elsewhere = database.rpartition("/")[0] + "/postgres"
-    assert f"its rows are in {database}, not in {elsewhere}" in refused(lambda: place_in_database(index, elsewhere))
+    assert f"its rows are in {database}, not in {elsewhere}" in refusal(lambda: place_in_database(index, elsewhere))
     build_index(tmp_path / "file", ISLES, SETTINGS, encoder)
-    assert "its rows are not in a database" in refused(lambda: place_in_database(tmp_path / "file", database))
-    assert "does not exist" in refused(
+    assert "its rows are not in a database" in refusal(lambda: place_in_database(tmp_path / "file", database))
+    assert "does not exist" in refusal(
         lambda: place_in_database(tmp_path / "new", elsewhere.replace("/postgres", "/none"))
     )
     assert not (tmp_path / "new").exists()
     (index / DATABASE).write_text('{"postgresql": 3}')
-    assert "Write it again" in refused(lambda: index_status(index))
+    assert "Write it again" in refusal(lambda: index_status(index))
 
 
 def test_an_unreachable_database_is_reported_in_one_line_and_readers_go_on(index: Path) -> None:
@@ -121,7 +122,7 @@ def test_an_unreachable_database_is_reported_in_one_line_and_readers_go_on(index
         place = {"host": "127.0.0.1", "port": str(silent.getsockname()[1]), "dbname": "docs"}
         (index / DATABASE).write_text(json.dumps({"postgresql": place}))
         for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
-            line = refused(refuse)
+            line = refusal(refuse)
             assert (
                 "timeout" in line and "\n" not in line and line.endswith("Check the address, the role and its password")
             )
@@ -133,10 +134,10 @@ def test_another_version_of_the_schema_names_the_migration(index: Path, database
     with psycopg.connect(database) as connection:
         connection.execute("INSERT INTO modegraph_index.migrations VALUES (9999, '9999-later')")
     for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
-        assert f"migration 9999-later, from a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
+        assert f"migration 9999-later, from a newer modegraph. Expected at most {known[max(known)]}" in refusal(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations WHERE number > 1")
-    assert "migration 0002-writers has not been run. Expected every migration. Run a command that writes" in refused(
+    assert "migration 0002-writers has not been run. Expected every migration. Run a command that writes" in refusal(
         lambda: verify_index(index)
     )
 
@@ -159,5 +160,7 @@ assert verify_index(folder) == []
 print(*(name for name in sys.modules if name.startswith("graph.postgres")))
 """
     command = [sys.executable, "-P", "-c", script, str(tmp_path / "i")]
-    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    result = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == ""

@@ -31,15 +31,15 @@ def large(hashed_isles: Any) -> Index:
 
 
 @pytest.fixture(scope="module")
-def exported(large: Index, shared_database: str) -> str:
+def export_dsn(large: Index, shared_database: str) -> str:
     export_index(large, shared_database)
     return shared_database
 
 
 @pytest.fixture
-def cursor(exported: str) -> Iterator[Cursor]:
+def cursor(export_dsn: str) -> Iterator[Cursor]:
     """A cursor in a separate transaction, rolled back at the end."""
-    with psycopg.connect(exported, prepare_threshold=None) as connection, psycopg.RawCursor(connection) as cursor:
+    with psycopg.connect(export_dsn, prepare_threshold=None) as connection, psycopg.RawCursor(connection) as cursor:
         yield cursor
         connection.rollback()
 
@@ -85,7 +85,9 @@ def test_another_cast_would_not_use_the_index(cursor: Cursor) -> None:
 def test_the_filtered_query_continues_until_it_has_ten_rows(large: Index, cursor: Cursor) -> None:
     wanted, colour = '{"colour": 3}', 3
     short = [len(cursor.execute(FILTERED, [literal(question), wanted]).fetchall()) for question in QUESTIONS]
-    assert sum(short) < 5 * len(QUESTIONS), "a filter of one in twenty leaves two of forty"
+    assert sum(short) < 5 * len(QUESTIONS), (
+        "a filter that one document in twenty passes leaves two of the forty candidates"
+    )
     cursor.execute(SETTING)
     plan = scans(cursor, FILTERED, literal(QUESTIONS[0]), wanted)
     assert plan == {"p": "passages_by_vector", "d": "documents_pkey"}

@@ -1,11 +1,11 @@
-"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping one keeps nobody waiting, and none writes late."""
+"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping writer keeps nobody waiting, and none writes late."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -29,6 +29,7 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
+from tests.graph.store.test_lock import wait_for
 
 SETTINGS = IndexSettings(min_similarity=0.1)
 LEASES = "modegraph_index.leases"
@@ -43,22 +44,14 @@ def tickets(database: str) -> int:
         return connection.execute(f"SELECT count(*) FROM {LEASES}").fetchone()[0]  # type: ignore[index]
 
 
-def wait_for(true: Callable[[], object]) -> None:
-    for _ in range(6000):
-        if true():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the condition never became true")
-
-
 def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str, tmp_path: Path) -> None:
-    done: list[int] = []
+    order: list[int] = []
 
     def write(number: int) -> None:
         with writers_turn(database, tmp_path):
-            done.append(number)
+            order.append(number)
             time.sleep(0.05)
-            assert done[-1] == number
+            assert order[-1] == number
 
     with writers_turn(database, tmp_path) as first:
         threads = []
@@ -66,10 +59,10 @@ def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str,
             threads.append(Thread(target=write, args=(number,)))
             threads[-1].start()
             wait_for(lambda: tickets(database) == len(threads) + 1)
-        assert done == []
+        assert order == []
     for thread in threads:
         thread.join(60)
-    assert done == [0, 1, 2, 3] and tickets(database) == 0
+    assert order == [0, 1, 2, 3] and tickets(database) == 0
     with writers_turn(database, tmp_path) as last:
         assert last.fence == first.fence + 5, "no fence is used twice"
 
@@ -85,16 +78,16 @@ def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(datab
 
 
 @pytest.mark.parametrize("how", ["expired", "its process is gone"])
-def test_a_writer_that_is_no_more_keeps_nobody_waiting(database: str, tmp_path: Path, how: str) -> None:
+def test_an_expired_lease_and_a_dead_writer_keep_nobody_waiting(database: str, tmp_path: Path, how: str) -> None:
     with writers_turn(database, tmp_path):
         pass
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
     machine, seconds = ("another", -1) if how == "expired" else (graph.postgres.turn._machine(), 3600)
     with psycopg.connect(database) as connection:
         values = f"('w', %s, %s, now() + make_interval(secs => {seconds}))"
         statement = f"INSERT INTO {LEASES} (writer, machine, process, expires_at) VALUES {values}"
-        connection.execute(statement, (machine, gone.pid))
+        connection.execute(statement, (machine, dead.pid))
     with writers_turn(database, tmp_path, give_up=lambda: True):
         assert tickets(database) == 1
 
@@ -165,27 +158,29 @@ except UserError as problem:
 
 
 @contextmanager
-def asleep(folder: Path, at: str, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+def sleeping_writer(folder: Path, at: str, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A writer that is stopped while it encodes or just before it publishes; it continues when the block ends."""
     here, go_on = tmp_path / "here", tmp_path / "go-on"
     command = [sys.executable, "-P", "-c", WRITER, str(folder), at, str(here), str(go_on)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     wait_for(lambda: here.exists() or writer.poll() is not None)
     writer.send_signal(signal.SIGSTOP)
-    yield writer
-    go_on.touch()
-    writer.send_signal(signal.SIGCONT)
+    try:
+        yield writer
+    finally:
+        go_on.touch()
+        writer.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("at", ["encoding", "publishing"])
-def test_what_a_writer_writes_that_slept_past_its_lease_is_refused_and_nothing_is_lost(
+def test_a_writer_that_slept_past_its_lease_is_refused_and_nothing_is_lost(
     at: str, database: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "index"
     place_in_database(folder, database)
     build_index(folder, ISLES, SETTINGS, encoder)
     new = Document("new", "New", "The New of Quill was built in 1912.")
-    with asleep(folder, at, tmp_path) as writer:
+    with sleeping_writer(folder, at, tmp_path) as writer:
         build_index(folder, [new], SETTINGS, encoder)
         published = read_manifest(folder)
     output, _ = writer.communicate(timeout=60)

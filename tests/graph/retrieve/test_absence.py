@@ -1,4 +1,4 @@
-"""Absence: how likely it is that the documents hold nothing on a question, on real indexes and independent of an encoder's scale."""
+"""Absence: how likely it is that the documents do not cover a question, on real indexes and independent of an encoder's scale."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,9 +73,9 @@ def test_an_abstained_question_has_no_excerpts(isles: Index, threshold: float, a
 
 def test_a_probability_equal_to_the_threshold_abstains(isles: Index) -> None:
     (probability,) = probabilities(isles, OWN[:1])
-    judged = retrieve(isles, OWN[0], RetrieveSettings(abstain=probability)).absence
+    equal = retrieve(isles, OWN[0], RetrieveSettings(abstain=probability)).absence
     above = retrieve(isles, OWN[0], RetrieveSettings(abstain=float(np.nextafter(probability, 1)))).absence
-    assert judged is not None and judged.abstained and above is not None and not above.abstained
+    assert equal is not None and equal.abstained and above is not None and not above.abstained
 
 
 def test_questions_about_the_whole_and_summaries_alone_are_not_judged(isles: Index) -> None:
@@ -86,7 +86,7 @@ def test_questions_about_the_whole_and_summaries_alone_are_not_judged(isles: Ind
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid", "naive", "local", "global", "paths", "statements"])
-def test_every_mode_tells_own_from_foreign_questions(isles: Index, mode: str) -> None:
+def test_other_modes_tell_own_from_foreign_questions(isles: Index, mode: str) -> None:
     own, foreign = probabilities(isles, OWN[:4], mode=mode), probabilities(isles, FOREIGN, mode=mode)
     assert max(own) < min(foreign), (own, foreign)
 
@@ -100,17 +100,19 @@ def test_signs_equal_their_slow_twin(isles: Index) -> None:
 
 
 def slow_signs(index: Index, question: str, evidence: Evidence) -> list[float]:
-    """The same by one loop over words and passages, forms compared pair by pair, idf by its formula."""
+    """`signs` by one loop over words and passages, with forms compared pair by pair and idf by its formula."""
     passages = [index.passage(row) for row in range(len(index.data.passage_ids))]
-    counted = [set(terms_of(f"{each.title}\n{each.text}")) for each in passages]
+    terms = [set(terms_of(f"{each.title}\n{each.text}")) for each in passages]
     weight = {}
     for word in set(terms_of(question)) - FUNCTION_WORDS:
-        n = sum(word in each for each in counted)
+        n = sum(word in each for each in terms)
         weight[word] = np.log(1 + (len(passages) - n + 0.5) / (n + 0.5))
     texts = [terms_of(f"{found.item.title} {found.item.text}") for found in evidence.passages]
-    has = [{word for word in weight if any(same_word(stem(word), stem(other)) for other in text)} for text in texts]
+    words_found = [
+        {word for word in weight if any(same_word(stem(word), stem(other)) for other in text)} for text in texts
+    ]
     total = sum(weight.values())
-    shares = [sum(weight[word] for word in each) / total for each in (*has, set().union(*has))]
+    shares = [sum(weight[word] for word in each) / total for each in (*words_found, set().union(*words_found))]
     rows = {index.passage(row).id: row for row in range(len(passages))}
     query_D = index.encode_queries([question])[0]
     cosines = [float(index.data.passage_vectors_PD[[rows[each.item.id]]][0] @ query_D) for each in evidence.passages]
@@ -144,7 +146,7 @@ def test_a_word_that_no_passage_has_weighs_most(isles: Index) -> None:
     assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
 
 
-def test_without_words_nearness_decides_and_without_passages_nothing_is_found(isles: Index, tmp_path: Path) -> None:
+def test_without_words_nearness_decides_and_without_passages_nothing_is_found(isles: Index) -> None:
     query = Query("Who is she?", isles.encode_queries(["Who is she?"])[0])
     assert signs(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
     assert signs(isles, query, []).tolist() == [0, 1, 0]
@@ -162,7 +164,7 @@ def test_rows_match_their_passages_also_in_a_part_of_an_index(tmp_path: Path) ->
 
 
 def test_one_scale_for_all_encoders(tmp_path: Path) -> None:
-    """Vectors that all share a part, as those of E5 do, give the same probabilities."""
+    """Vectors that all share a component, as those of E5 do, give the same probabilities."""
     plain = build(tmp_path / "plain", ISLES)
     crowded = build(tmp_path / "crowded", ISLES, CrowdedEncoder("crowded"))
     questions = (*OWN, *FOREIGN)

@@ -1,4 +1,4 @@
-"""What a careless version gets wrong, in every retrieval mode (NOTES behaviours 7, 12, 18, 24, 26)."""
+"""What a careless version gets wrong, in every retrieval mode (docs/developers/behaviours.md, 7, 12, 18, 24 and 26)."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import MODES, retrieve
 from graph.shared.modes import Mode
-from graph.store.index_settings import IndexSettings
 from graph.types import Document, Evidence, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.graph.hashed import build
 
 A, B = "Who founded the yard that built the Lantern?", "From what is kelp bread baked?"
 
@@ -28,11 +27,6 @@ class Stretched(HashEncoder):
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors_ND = super().encode(texts)
         return vectors_ND * np.array([[3 + len(text) % 5] for text in texts], np.float32).reshape(-1, 1)
-
-
-def build(folder: Path, documents: Sequence[Document], encoder: HashEncoder) -> Index:
-    build_index(folder, documents, IndexSettings(min_similarity=0.1), lambda spec: encoder)
-    return open_index(folder, lambda spec: encoder)
 
 
 def ask(index: Index, question: str, mode: Mode) -> Evidence:
@@ -67,15 +61,15 @@ def test_readers_at_the_same_time_see_what_one_sees(isles: Index, mode: Mode) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_order_in_which_documents_came_does_not_show(tmp_path: Path, mode: Mode) -> None:
+def test_the_order_in_which_documents_were_added_does_not_matter(tmp_path: Path, mode: Mode) -> None:
     """Except in the last bits of scores while vectors lie in several segments."""
-    there = build(tmp_path / "a", ISLES, HashEncoder())
+    forwards = build(tmp_path / "a", ISLES, HashEncoder())
     for document in ISLES[::-1]:
-        back = build(tmp_path / "b", [document], HashEncoder())
+        backwards = build(tmp_path / "b", [document], HashEncoder())
     compact_index(tmp_path / "b", lambda spec: HashEncoder())
     compacted = open_index(tmp_path / "b", lambda spec: HashEncoder())
     for question in (A, B):
-        expected, found = ask(there, question, mode), ask(back, question, mode)
+        expected, found = ask(forwards, question, mode), ask(backwards, question, mode)
         assert ask(compacted, question, mode) == expected
         assert [each.item for each in found.passages] == [each.item for each in expected.passages]
         assert np.allclose(*([each.score for each in one.passages] for one in (found, expected)), atol=1e-6)
@@ -101,8 +95,7 @@ def test_a_pair_that_is_stated_twice_and_a_synonym_is_one_edge(tmp_path: Path) -
 
 
 def test_what_only_a_summary_says_is_found_best_first(isles: Index) -> None:
-    (row, *_) = range(len(isles.data.summary_ids))
-    text = isles.data.summary_texts[row]
+    text = isles.data.summary_texts[0]
     found = retrieve(isles, text, RetrieveSettings(mode="hierarchy", top_k=6))
     assert found.summaries[0].item.text == text and found.summaries[0].score == pytest.approx(1, abs=1e-3)
     assert found.summaries[0].score > max(passage.score for passage in found.passages)

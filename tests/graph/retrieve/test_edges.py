@@ -1,4 +1,4 @@
-"""Every mode at its edges: nothing to find, zero vectors, equal scores, filters, a model that goes away (NOTES behaviours 4, 5, 7, 14, 18, 23)."""
+"""Every mode in edge cases: nothing to find, zero vectors, equal scores, filters, a model that goes away (docs/developers/behaviours.md, 4, 5, 7, 14, 18 and 23)."""
 
 import json
 from collections.abc import Sequence
@@ -48,20 +48,20 @@ def without_propositions(folder: Path) -> Index:
 
 
 @pytest.fixture(scope="module")
-def blank(folder: Path) -> Index:
-    return build(folder / "blank", ISLES, Blank())
+def some_blank(folder: Path) -> Index:
+    return build(folder / "blank", ISLES, SomeBlank())
 
 
 @pytest.fixture(scope="module")
-def twins(folder: Path) -> Index:
+def identical(folder: Path) -> Index:
     documents = [Document(f"t{n:02}", "Notes", "The Lantern is a ferry of Port Ellery.") for n in range(24)]
     return build(folder / "twins", documents[::-1])
 
 
 def ask(index: Index, question: str, mode: Mode, model: ScriptedModel | None = None) -> Evidence:
-    """What is found, without the timings."""
-    wanted = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if model is None else "llm")
-    found = retrieve(index, question, wanted, model)
+    """The evidence, without its times."""
+    settings = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if model is None else "llm")
+    found = retrieve(index, question, settings, model)
     return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
 
 
@@ -80,27 +80,27 @@ def test_where_there_is_nothing_every_mode_finds_nothing(
         assert little.propositions == () and len(little.passages) <= 2
 
 
-class Blank(HashEncoder):
+class SomeBlank(HashEncoder):
     """Encodes some texts as rows of zeros, and others as the opposite of their usual vectors."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors_ND = super().encode(texts)
-        known = [0 if "Tarn" in text else -1 if "Marlow" in text and len(text) % 2 else 1 for text in texts]
-        return vectors_ND * np.array(known, np.float32).reshape(-1, 1)
+        factors = [0 if "Tarn" in text else -1 if "Marlow" in text and len(text) % 2 else 1 for text in texts]
+        return vectors_ND * np.array(factors, np.float32).reshape(-1, 1)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("mode", MODES)
-def test_zero_and_opposite_vectors_give_numbers(blank: Index, mode: Mode) -> None:
+def test_zero_and_opposite_vectors_give_numbers(some_blank: Index, mode: Mode) -> None:
     for question in QUESTIONS:
-        assert np.isfinite(scores(ask(blank, question, mode))).all()
+        assert np.isfinite(scores(ask(some_blank, question, mode))).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_equal_scores_go_by_source(twins: Index, mode: Mode) -> None:
-    found = retrieve(twins, "What is the Lantern of Port Ellery?", RetrieveSettings(mode=mode, top_k=24)).passages
-    places = [(-each.score, each.item.source) for each in found]
-    assert len(places) == 24 and places == sorted(places)
+def test_equal_scores_go_by_source(identical: Index, mode: Mode) -> None:
+    found = retrieve(identical, "What is the Lantern of Port Ellery?", RetrieveSettings(mode=mode, top_k=24)).passages
+    order = [(-each.score, each.item.source) for each in found]
+    assert len(order) == 24 and order == sorted(order)
 
 
 @pytest.fixture(scope="module")
@@ -113,36 +113,36 @@ def shared(folder: Path) -> Index:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_whatever_a_filter_leaves_all_that_is_found_stands_in_it_alone(shared: Index, mode: Mode) -> None:
+def test_nothing_outside_a_filter_is_found(shared: Index, mode: Mode) -> None:
     whole = [shared.summary(row) for row in range(len(shared.data.summary_ids))]
     members = {summary.id: set(summary.members) for summary in whole}
     for pattern in ("tarn", "notes", "[lm]*", "[!t]*"):
-        wanted = RetrieveSettings(mode=mode, top_k=100, where=(f"source={pattern}",))
+        settings = RetrieveSettings(mode=mode, top_k=100, where=(f"source={pattern}",))
         allowed = {source for source in shared.sources() if fnmatch(source, pattern)}
         passages = {each.id for source in allowed for each in shared.passages_of(source)}
         for question in (*QUESTIONS, "Is Tarn a village of 312 people?"):
-            found = retrieve(shared, question, wanted)
+            found = retrieve(shared, question, settings)
             assert {each.item.id for each in found.passages} <= passages
             assert {span.passage_id for each in found.propositions for span in each.item.spans} <= passages
             assert all(members[each.item.id] <= passages for each in found.summaries)
 
 
-def scripted(request: CompletionRequest) -> str:
+def scripted_reply(request: CompletionRequest) -> str:
     """A reply that depends on the request alone."""
     assert request.schema is not None
-    known = {
+    replies = {
         "selected": [2, 1],
         "answer": "",
         "next_questions": ["Where was Ada Marlow born?"],
         "questions": ["Who built the Lantern?", "Who founded the yard?"],
         "score": 50,
     }
-    return json.dumps({name: known.get(name) for name in request.schema["properties"]})
+    return json.dumps({name: replies.get(name) for name in request.schema["properties"]})
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_queries_with_a_model_do_not_meet(hashed: Index, mode: Mode) -> None:
-    model = ScriptedModel(scripted)
+def test_concurrent_queries_with_a_model_do_not_influence_each_other(hashed: Index, mode: Mode) -> None:
+    model = ScriptedModel(scripted_reply)
     a, b, again = (ask(hashed, QUESTIONS[n], mode, model) for n in (0, 1, 0))
     assert again == a and b != a
     with ThreadPoolExecutor(6) as threads:
@@ -150,8 +150,8 @@ def test_queries_with_a_model_do_not_meet(hashed: Index, mode: Mode) -> None:
     assert together == [a, b] * 4
 
 
-class Going(ScriptedModel):
-    """Answers `calls` batches, then no more."""
+class AnswersOnce(ScriptedModel):
+    """Answers one batch, then no more."""
 
     left = 1
 
@@ -164,11 +164,11 @@ class Going(ScriptedModel):
 
 def test_replies_received_before_the_model_goes_away_are_used() -> None:
     good = json.dumps({"answer": "Ada", "next_questions": []})
-    caller = Caller(Going(lambda request: good if request.messages[1].content == "one" else "hm"))
+    caller = Caller(AnswersOnce(lambda request: good if request.messages[1].content == "one" else "hm"))
     one, two = caller.ask(Verdict, "system", ["one", "two"], 9)
     assert one == Verdict(answer="Ada") and two is None and caller.spent.calls == 2
     with pytest.raises(ModelUnavailable, match="Start it"):
-        Caller(Going(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
+        Caller(AnswersOnce(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
 
 
 def test_a_usable_reply_costs_one_call() -> None:

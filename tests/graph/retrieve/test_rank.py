@@ -11,12 +11,12 @@ from graph.retrieve.parts.ranking import rank_of, top_rows
 
 @given(st.data(), st.integers(1, 400), st.integers(1, 40), st.sampled_from([1, 3, 1000]))
 def test_the_top_rows_equal_those_of_a_full_sort(data: st.DataObject, count: int, top: int, kinds: int) -> None:
-    """Few different scores, so that most are equal, or many; a sample of eight shows where to look."""
+    """Few distinct scores, so that most are equal, or many; a sample of eight scores shows where to look."""
     draws = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     scores_N = draws.integers(0, kinds, count).astype(np.float32)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ranking, "SAMPLE_SIZE", 8)
-        patched.setattr(ranking, "SPARE", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "SAMPLE_SIZE", 8)
+        patch.setattr(ranking, "SPARE", 1)
         found = top_rows(scores_N, top)
     assert found.tolist() == sorted(range(count), key=lambda row: (-scores_N[row], row))[:top]
     assert [rank_of(scores_N, int(row)) for row in found] == list(range(1, len(found) + 1))

@@ -1,4 +1,4 @@
-"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; errors for misspelt words say what to write."""
+"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; errors for misspelt options and commands say what to write."""
 
 import doctest
 
@@ -15,7 +15,7 @@ def test_doctest():
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("line", "expected"),
     [
         ("--runs A B C --data D", "--runs A --runs B --runs C --data D"),
         ("--runs A --runs B", "--runs A --runs B"),
@@ -26,8 +26,8 @@ def test_doctest():
         ("", ""),
     ],
 )
-def test_spread(given, expected):
-    assert spread(given.split(), {"--runs"}) == expected.split()
+def test_spread(line, expected):
+    assert spread(line.split(), {"--runs"}) == expected.split()
 
 
 def test_a_command_takes_several_values():
@@ -68,7 +68,7 @@ def test_misspelt_words_are_reported_with_what_to_write(words: str, message: str
     train = typer.Typer(cls=Group)
 
     @train.command(cls=Command, name="show")
-    def of_train(gguf: str = typer.Option("", "--gguf")) -> None: ...
+    def show_in_train(gguf: str = typer.Option("", "--gguf")) -> None: ...
 
     app.add_typer(train, name="train")
     with pytest.raises(UserError) as problem:

@@ -79,10 +79,10 @@ def test_a_text_setting_gets_exactly_what_was_typed(text: str) -> None:
 
 
 def test_other_settings_are_parsed_as_yaml() -> None:
-    given = load_settings(
+    settings = load_settings(
         Outer, None, ["model=a", "learning_rate=1e5", "lora=null", "named.x.model=b", "named.x.flat=yes"]
     )
-    assert (given.learning_rate, given.lora, given.named["x"].flat) == (1e5, None, True)
+    assert (settings.learning_rate, settings.lora, settings.named["x"].flat) == (1e5, None, True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""No error, message or record contains a secret that was given."""
+"""No error, message or record contains a secret."""
 
 import doctest
 import json
@@ -70,8 +70,8 @@ class Store(Settings):
 
 
 def test_a_record_of_settings_contains_no_secret() -> None:
-    given = [f"dsn=postgresql://me:{WORD}@db/x", f"api_key={WORD}", f"token={WORD}", "output=2024"]
-    record = load_settings(Store, None, given).recorded()
+    overrides = [f"dsn=postgresql://me:{WORD}@db/x", f"api_key={WORD}", f"token={WORD}", "output=2024"]
+    record = load_settings(Store, None, overrides).recorded()
     assert WORD not in json.dumps(record) and WORD not in yaml.safe_dump(record)
     assert (record["output"], record["ms_per_token"]) == ("2024", 1.0)
     assert redacted({"rows": [{"password": WORD}], "n": 3}) == {"rows": [{"password": MARK}], "n": 3}
@@ -93,17 +93,6 @@ def test_no_settings_error_echoes_a_secret(overrides: list[str]) -> None:
     assert WORD not in str(problem.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ("2024", "2024"),
-        ("true", "true"),
-        ("1e3", "1e3"),
-        ("007", "007"),
-        ("null", "null"),
-        ("2024-01-02", "2024-01-02"),
-        ("no", "no"),
-    ],
-)
-def test_what_looks_like_a_number_is_text_where_text_is_meant(given: str, read: str) -> None:
-    assert load_settings(Store, None, [f"output={given}"]).output == read
+@pytest.mark.parametrize("text", ["2024", "true", "1e3", "007", "null", "2024-01-02", "no"])
+def test_what_looks_like_another_type_is_text_where_text_is_meant(text: str) -> None:
+    assert load_settings(Store, None, [f"output={text}"]).output == text

@@ -1,4 +1,4 @@
-"""A watched folder shows which run fills it and how far it is, and a killed process leaves a stopped run."""
+"""A watched folder shows which run fills it and how far the run is, and a killed process leaves a stopped run."""
 
 import signal
 import subprocess
@@ -29,8 +29,8 @@ def test_progress_is_readable_during_the_run_and_removed_at_its_end(tmp_path: Pa
     note_progress(tmp_path, 1, 2)
     assert not (tmp_path / PROGRESS).exists()
     with report_progress(tmp_path, {"stage": "ms", "settings": {"beta": 0.1}}):
-        begun = read_progress(tmp_path)
-        assert begun is not None and (begun.alive, begun.last, begun.seconds_left) == (True, {}, None)
+        at_start = read_progress(tmp_path)
+        assert at_start is not None and (at_start.alive, at_start.last, at_start.seconds_left) == (True, {}, None)
         note_progress(tmp_path, 1, 4, {"loss": 2.0})
         note_progress(tmp_path, 2, 4, {"loss": 1.0})
         found = read_progress(tmp_path)

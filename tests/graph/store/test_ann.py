@@ -27,7 +27,7 @@ DTYPES: tuple[VectorType, ...] = ("float32", "float16")
 
 
 def clustered(rows: int, seed: int = 0) -> np.ndarray:
-    """Unit rows around centres, one for every twenty rows."""
+    """Unit rows around centres; one centre for every twenty rows."""
     draw = np.random.default_rng(seed)
     centres = draw.normal(size=(max(1, rows // 20), DIMENSIONS))
     noise = 0.4 * draw.normal(size=(rows, DIMENSIONS))
@@ -96,9 +96,9 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     assert np.allclose(cosines, exact_N[found], atol=1e-6) and (np.diff(cosines) <= 0).all()
     every, _ = nearest(vectors, query_D, rows)
     assert np.allclose(exact_N[every], exact_N[top_rows(exact_N, rows)], atol=1e-6) and len(every) == len(keep)
-    only = vectors.only(np.arange(len(keep))[::3])
-    assert only.candidates(query_D, count) is None, "a part is compared row by row"
-    assert only.segments[0].vectors_RD.dtype == dtype
+    part = vectors.only(np.arange(len(keep))[::3])
+    assert part.candidates(query_D, count) is None, "a part is compared row by row"
+    assert part.segments[0].vectors_RD.dtype == dtype
 
 
 def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path)
     vectors = in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000))
     (ann,) = [segment.ann for segment in vectors.segments]
     assert ann is not None and LEAST_RECALL <= ann.recall <= 1 and ann.probes < ann.inverted.nlist == 126
-    same = []
+    recalls = []
     noise = np.random.default_rng(1).normal(size=(50, DIMENSIONS)).astype(np.float32)
     for query_D in unit_rows(vectors_ND[::80] + 0.1 * noise):
         best = top_rows(vectors_ND @ query_D, 10)
-        same.append(len(np.intersect1d(best, nearest(vectors, query_D, 10)[0])) / 10)
-    assert np.mean(same) > 0.95
+        recalls.append(len(np.intersect1d(best, nearest(vectors, query_D, 10)[0])) / 10)
+    assert np.mean(recalls) > 0.95
     assert ann.search(vectors_ND[:3], 5)[:, 0].tolist() == [0, 1, 2]
 
 
@@ -144,8 +144,8 @@ def test_a_recall_that_falls_short_is_reported(tmp_path: Path, capsys: pytest.Ca
     exact = scattered[:200] @ scattered.T
     exact[np.arange(200), np.arange(200)] = -1
     found = ann.search(scattered[:200], 11)
-    same = [len(np.intersect1d(top_rows(row, 10), near)) / 10 for row, near in zip(exact, found, strict=True)]
-    assert abs(np.mean(same) - ann.recall) < 0.03
+    recalls = [len(np.intersect1d(top_rows(row, 10), near)) / 10 for row, near in zip(exact, found, strict=True)]
+    assert abs(np.mean(recalls) - ann.recall) < 0.03
 
 
 def test_the_same_vectors_give_the_same_file(tmp_path: Path) -> None:
@@ -166,20 +166,20 @@ def cut(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    made = build_ann(tmp_path, "v-0.segment", clustered(50))
-    damage(made.file)
+    ann = build_ann(tmp_path, "v-0.segment", clustered(50))
+    damage(ann.file)
     with pytest.raises(
         UserError, match=r"its contents have changed\. Expected a sound ANN index\. Run: modegraph repair"
     ):
-        open_ann(made.file, made.probes, made.recall).search(clustered(1), 3)
+        open_ann(ann.file, ann.probes, ann.recall).search(clustered(1), 3)
 
 
 def test_generations_that_are_open_share_an_index_and_a_closed_one_is_forgotten(tmp_path: Path) -> None:
-    made = build_ann(tmp_path, "v-0.segment", clustered(50))
-    first = open_ann(made.file, made.probes, made.recall)
-    assert open_ann(made.file, made.probes, made.recall) is first and first.inverted is first.inverted
+    ann = build_ann(tmp_path, "v-0.segment", clustered(50))
+    first = open_ann(ann.file, ann.probes, ann.recall)
+    assert open_ann(ann.file, ann.probes, ann.recall) is first and first.inverted is first.inverted
     del first
-    assert "inverted" not in vars(open_ann(made.file, made.probes, made.recall))
+    assert "inverted" not in vars(open_ann(ann.file, ann.probes, ann.recall))
 
 
 @settings(max_examples=40, deadline=None)
@@ -198,10 +198,10 @@ def test_few_vectors_lie_outside_of_ann_indexes(adds: list[int], factor: int, an
         assert outside <= ann_rows
 
 
-def test_new_nodes_of_a_large_graph_are_tied_to_what_ann_indexes_find(
+def test_new_nodes_of_a_large_graph_get_edges_to_what_ann_indexes_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same edges as among all vectors, over segments with and without an ANN index, some rows of which are gone."""
+    """The same edges as among all vectors, over segments with and without an ANN index, some of whose rows are gone."""
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 100)
     vectors_ND = clustered(900, 3)
     keep = np.delete(np.arange(900), np.arange(5, 600, 40))
@@ -213,8 +213,8 @@ def test_new_nodes_of_a_large_graph_are_tied_to_what_ann_indexes_find(
     merge = RowMap.of(len(keep), np.zeros(0, np.int64), np.full(7, len(keep)))
     known = similarity.KnownGraph(first, merge)
     found = similarity.edit_graph(joined, 6, 0.3, known)
-    with monkeypatch.context() as patched:
-        patched.setattr(Vectors, "candidates", lambda self, query_QD, count: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Vectors, "candidates", lambda self, query_QD, count: None)
         among_all = similarity.edit_graph(joined, 6, 0.3, known)
     assert found is not None and among_all is not None and len(among_all.added.row_X) >= 7
     assert found.replaced_R.tolist() == list(range(count - 7, count)) == among_all.replaced_R.tolist()

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/reference/format.md").read_text(encoding="utf-8")
 COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|vectors|array \w+) \| ([A-Z ]+) \|", PAGE, re.MULTILINE)
 
 
-def test_the_manifest_is_described(hashed_isles: Path) -> None:
+def test_the_manifest_is_described() -> None:
     described = re.findall(
         r"^\| `(\w+)` \|", PAGE.partition("## The manifest")[2].partition("## Arrays")[0], re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""The call ledger when its bytes change or are cut, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
+"""The call ledger when its bytes change or are cut off, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
 
 import shutil
 import signal
@@ -33,13 +33,13 @@ def reply(request: CompletionRequest) -> str:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A ledger of all calls, closed."""
     file = tmp_path_factory.mktemp("whole") / LEDGER
-    assert calls_again(file.parent) == CALLS
+    assert calls_needed(file.parent) == CALLS
     assert not Path(f"{file}-wal").exists()
     return file.read_bytes()
 
 
-def calls_again(folder: Path) -> int:
-    """How many calls must be repeated with the ledger there, which is then closed; all answers must be right."""
+def calls_needed(folder: Path) -> int:
+    """How many calls all requests need with the ledger of a folder, which is then closed; all answers must be right."""
     model = ScriptedModel(reply)
     ledger = Ledger(model, folder / LEDGER)
     completions = ledger.complete(REQUESTS)
@@ -48,7 +48,7 @@ def calls_again(folder: Path) -> int:
     return len(model.requests)
 
 
-def flipped(data: bytes, place: int) -> bytes:
+def flip_byte(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
 
 
@@ -56,34 +56,34 @@ def test_whatever_byte_flips_answers_are_right_and_most_calls_survive(
     whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = [20, 24, 40, 100, 103, 105, 4096, 4099, *range(4200, len(whole), len(whole) // 40)]
-    again = []
+    counts = []
     for number, place in enumerate(places):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / LEDGER).write_bytes(flipped(whole, place))
-        again.append(calls_again(folder))
+        (folder / LEDGER).write_bytes(flip_byte(whole, place))
+        counts.append(calls_needed(folder))
         message = capsys.readouterr().err
         aside = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
-        assert again[-1] == 0 or "a row has changed" in message or aside or ledger_damage(folder), place
+        assert counts[-1] == 0 or "a row has changed" in message or aside or ledger_damage(folder), place
         assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in message)
-    assert sum(count == 0 for count in again) > 5 and sum(count <= 1 for count in again) > len(places) // 2
+    assert sum(count == 0 for count in counts) > 5 and sum(count <= 1 for count in counts) > len(places) // 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.98, 0.99, 0.999])
 def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_path: Path, share: float) -> None:
-    left = whole[: int(len(whole) * share)]
-    (tmp_path / LEDGER).write_bytes(left)
-    assert calls_again(tmp_path) <= CALLS and calls_again(tmp_path) == 0
+    beginning = whole[: int(len(whole) * share)]
+    (tmp_path / LEDGER).write_bytes(beginning)
+    assert calls_needed(tmp_path) <= CALLS and calls_needed(tmp_path) == 0
     if ledger_damage(tmp_path):
         renew_ledger(tmp_path / LEDGER)
-    assert ledger_damage(tmp_path) == "" and calls_again(tmp_path) == 0
+    assert ledger_damage(tmp_path) == "" and calls_needed(tmp_path) == 0
     assert not 0.01 <= share <= 0.6 or (tmp_path / (LEDGER + DAMAGED_SUFFIX)).stat().st_size > 0
 
 
 def test_bytes_that_are_no_database_are_put_aside_as_often_as_they_come(tmp_path: Path) -> None:
     for name in (LEDGER + DAMAGED_SUFFIX, LEDGER + DAMAGED_SUFFIX + "2", LEDGER + DAMAGED_SUFFIX + "3"):
         (tmp_path / LEDGER).write_bytes(name.encode() * 400)
-        assert calls_again(tmp_path) == CALLS
+        assert calls_needed(tmp_path) == CALLS
         assert (tmp_path / name).read_bytes() == name.encode() * 400
 
 
@@ -106,7 +106,7 @@ ledger_file.renew_ledger(Path(sys.argv[1]))
 
 @pytest.mark.parametrize("moves", [0, 1])
 def test_killed_while_a_ledger_is_put_aside_nothing_is_deleted(whole: bytes, tmp_path: Path, moves: int) -> None:
-    damaged = flipped(whole, 0)
+    damaged = flip_byte(whole, 0)
     (tmp_path / LEDGER).write_bytes(damaged)
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / LEDGER), str(moves)],
@@ -117,8 +117,8 @@ def test_killed_while_a_ledger_is_put_aside_nothing_is_deleted(whole: bytes, tmp
     assert child.stdout is not None and child.stdout.readline() == b"here\n"
     child.send_signal(signal.SIGKILL)
     child.wait()
-    calls_again(tmp_path)
-    assert calls_again(tmp_path) == 0 and ledger_damage(tmp_path) == ""
+    calls_needed(tmp_path)
+    assert calls_needed(tmp_path) == 0 and ledger_damage(tmp_path) == ""
     assert damaged in [file.read_bytes() for file in tmp_path.glob(f"*{DAMAGED_SUFFIX}*")]
 
 
@@ -133,7 +133,7 @@ def encoder(spec: str) -> HashEncoder:
 
 
 def build(folder: Path, server: ChatServer) -> int:
-    """Index all documents; return how many calls that took."""
+    """Index all documents; return how many calls reached the model."""
     server.requests.clear()
     settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", infer_domain=False)
     build_index(folder, MANY, settings, encoder, open_model)
@@ -156,7 +156,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory, server: ChatServer) -> P
     return folder
 
 
-def changed_row(data: bytes) -> bytes:
+def change_row(data: bytes) -> bytes:
     """Change one row, and any old copy of it that SQLite left in a page's free space."""
     assert b"Ship 13 was built" in data
     return data.replace(b"Ship 13 was built", b"Ship 14 was built")
@@ -166,12 +166,12 @@ def changed_row(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "problem", "fewest", "most"),
     [
-        (changed_row, "changed rows: 1", 1, 1),
-        (lambda data: flipped(data, 0), "SQLite cannot read it", len(MANY) - 1, len(MANY) - 1),
+        (change_row, "changed rows: 1", 1, 1),
+        (lambda data: flip_byte(data, 0), "SQLite cannot read it", len(MANY) - 1, len(MANY) - 1),
         (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(MANY) - 1),
     ],
 )
-def test_damage_to_the_ledger_of_an_index_is_named_and_mended_or_met_on_the_way(
+def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_repaired_or_not(
     forgetful: Path,
     server: ChatServer,
     tmp_path: Path,
@@ -192,9 +192,9 @@ def test_damage_to_the_ledger_of_an_index_is_named_and_mended_or_met_on_the_way(
 
 
 def test_a_ledger_is_set_aside_together_with_its_log(tmp_path: Path) -> None:
-    open_still = Ledger(ScriptedModel(reply), tmp_path / "a" / LEDGER)
-    open_still.complete(REQUESTS)
+    ledger = Ledger(ScriptedModel(reply), tmp_path / "a" / LEDGER)
+    ledger.complete(REQUESTS)
     for suffix in ("", "-wal"):
         shutil.copy(tmp_path / "a" / (LEDGER + suffix), tmp_path / (LEDGER + suffix))
     assert "its 60 sound calls" in renew_ledger(tmp_path / LEDGER)
-    assert (tmp_path / (LEDGER + DAMAGED_SUFFIX + "-wal")).exists() and calls_again(tmp_path) == 0
+    assert (tmp_path / (LEDGER + DAMAGED_SUFFIX + "-wal")).exists() and calls_needed(tmp_path) == 0

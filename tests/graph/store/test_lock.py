@@ -1,4 +1,4 @@
-"""Writers take turns in the order in which they came, from whatever process; one that dies keeps nobody waiting."""
+"""Writers take turns in the order in which they came, from whatever process; a writer that dies keeps nobody waiting."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ with writer_lock(folder):
 
 
 def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[bytes]":
-    """A process that has drawn its ticket, and writes its name when its turn comes."""
+    """A process that has drawn its ticket and writes its name when its turn comes."""
     tickets = len(list(folder.glob("*.ticket")))
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(folder), name, str(seconds)], stderr=subprocess.DEVNULL
@@ -35,9 +35,10 @@ def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[b
     return process
 
 
-def wait_for(true: Callable[[], object]) -> None:
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait a minute or more for a condition to become true."""
     for _ in range(6000):
-        if true():
+        if condition():
             return
         time.sleep(0.01)
     raise AssertionError("the condition never became true")
@@ -65,12 +66,12 @@ def test_a_writer_that_dies_writing_or_waiting_keeps_nobody_waiting(tmp_path: Pa
 
 
 def test_threads_of_one_process_write_one_at_a_time(tmp_path: Path) -> None:
-    inside, most = list[int](), list[int]()
+    inside, counts = list[int](), list[int]()
 
     def write(number: int) -> None:
         with writer_lock(tmp_path):
             inside.append(number)
-            most.append(len(inside))
+            counts.append(len(inside))
             time.sleep(0.01)
             inside.remove(number)
 
@@ -79,7 +80,7 @@ def test_threads_of_one_process_write_one_at_a_time(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert most == [1] * 8
+    assert counts == [1] * 8
 
 
 def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(tmp_path: Path) -> None:

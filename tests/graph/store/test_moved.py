@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries
 from graph.store.columns.moved import (
-    MovedBlock,
     assembled,
     cells,
     find_ids,
@@ -24,7 +23,7 @@ from graph.store.columns.strings import Strings, id_bytes
 EDITS = st.integers(1, 4)
 
 
-def drawn_merge(data: st.DataObject, count: int) -> RowMap:
+def draw_merge(data: st.DataObject, count: int) -> RowMap:
     stays = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
     before = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
     return RowMap.of(count, np.flatnonzero(~stays), np.array(before, np.int64))
@@ -33,35 +32,35 @@ def drawn_merge(data: st.DataObject, count: int) -> RowMap:
 @pytest.mark.parametrize("runs", [0, 200])
 @given(data=st.data())
 def test_insertions_equal_those_in_a_list_run_by_run_and_at_once(runs: int, data: st.DataObject) -> None:
-    merge = drawn_merge(data, data.draw(st.integers(0, 8)))
+    merge = draw_merge(data, data.draw(st.integers(0, 8)))
     old, new = [f"{row}" for row in range(merge.previous_count)], [f"+{row}" for row in range(len(merge.inserted_K))]
-    left = iter(new)
-    expected = [old[last] if last >= 0 else next(left) for last in merge.previous_rows(np.arange(len(merge))).tolist()]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("graph.store.columns.row_map.RUNS", runs)
+    rest = iter(new)
+    expected = [old[last] if last >= 0 else next(rest) for last in merge.previous_rows(np.arange(len(merge))).tolist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graph.store.columns.row_map.RUNS", runs)
         assert merge.apply(np.array(old, "U3"), np.array(new, "U3")).tolist() == expected
 
 
 @given(st.data(), EDITS)
 def test_successive_merges_equal_one_described_by_removed_and_new_rows(data: st.DataObject, edits: int) -> None:
     first = data.draw(st.integers(0, 6))
-    named, total = [f"0.{row}" for row in range(first)], RowMap.of_previous(np.arange(first), first)
-    original = list(named)
+    names, total = [f"0.{row}" for row in range(first)], RowMap.of_previous(np.arange(first), first)
+    original = list(names)
     for edit in range(edits):
-        merge = drawn_merge(data, len(named))
+        merge = draw_merge(data, len(names))
         new = iter(f"{edit + 1}.{number}" for number in range(9))
-        named = [named[last] if last >= 0 else next(new) for last in merge.previous_N.tolist()]
+        names = [names[last] if last >= 0 else next(new) for last in merge.previous_N.tolist()]
         total = total.then(merge)
-        assert total.previous_N.tolist() == [original.index(name) if name in original else -1 for name in named]
-        assert total.current_L.tolist() == [named.index(name) if name in named else -1 for name in original]
-        assert total.previous_rows(np.arange(len(named))).tolist() == total.previous_N.tolist()
-        assert [total.origin(row)[0] for row in range(len(named))] == total.previous_N.tolist()
+        assert total.previous_N.tolist() == [original.index(name) if name in original else -1 for name in names]
+        assert total.current_L.tolist() == [names.index(name) if name in names else -1 for name in original]
+        assert total.previous_rows(np.arange(len(names))).tolist() == total.previous_N.tolist()
+        assert [total.origin(row)[0] for row in range(len(names))] == total.previous_N.tolist()
         assert total.current_rows(np.arange(-1, first)).tolist() == [-1, *total.current_L.tolist()]
         stands_before = [
             next((last for last in total.previous_N[row:].tolist() if last >= 0), first)
-            for row in range(len(named) + 1)
+            for row in range(len(names) + 1)
         ]
-        assert total.previous_or_next(np.arange(len(named) + 1)).tolist() == stands_before
+        assert total.previous_or_next(np.arange(len(names) + 1)).tolist() == stands_before
     again = RowMap.of(first, total.deleted_G, total.before_K)
     assert (
         again.previous_N.tolist() == total.previous_N.tolist() and again.current_L.tolist() == total.current_L.tolist()
@@ -74,15 +73,15 @@ def test_texts_after_edits_equal_an_edited_list(data: st.DataObject, edits: int)
     texts = data.draw(st.lists(text, max_size=6))
     column = Strings.of(texts)
     for _ in range(edits):
-        merge = drawn_merge(data, len(texts))
+        merge = draw_merge(data, len(texts))
         count = len(merge.inserted_K)
         new = data.draw(st.lists(text, min_size=count, max_size=count))
-        left = iter(new)
-        texts = [texts[last] if last >= 0 else next(left) for last in merge.previous_N.tolist()]
+        rest = iter(new)
+        texts = [texts[last] if last >= 0 else next(rest) for last in merge.previous_N.tolist()]
         column = moved_strings(column, merge, Strings.of(new))
         assert len(column) == len(texts) and [column[row] for row in range(len(texts))] == texts
-        sought = column.rows_with(lambda data: data >= 0x80).tolist()
-        assert sought == [row for row, each in enumerate(texts) if not each.isascii()]
+        found = column.rows_with(lambda data: data >= 0x80).tolist()
+        assert found == [row for row, each in enumerate(texts) if not each.isascii()]
     assert list(column) == list(assembled(column)) == texts
     assert assembled(column).data.tobytes() == Strings.of(texts).data.tobytes()
 
@@ -96,10 +95,10 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
     count = rows * columns
     filled = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
     twin = np.array(filled, np.float32).reshape(rows, columns)
-    block, lazy = sp.csr_array(twin), False
+    block = sp.csr_array(twin)
     for _ in range(edits):
-        by_row = drawn_merge(data, twin.shape[0])
-        by_column = by_row if both_ways else drawn_merge(data, twin.shape[1])
+        by_row = draw_merge(data, twin.shape[0])
+        by_column = by_row if both_ways else draw_merge(data, twin.shape[1])
         row_N, column_D = by_row.previous_N, by_column.previous_N
         padded = np.pad(twin, ((0, 1), (0, 1)))
         twin = padded[row_N][:, column_D]
@@ -121,7 +120,6 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
         block = moved_block(
             block, by_row, by_column, Entries.ones(places[:, 0], places[:, 1]), np.flatnonzero(replaced_N), both_ways
         )
-        lazy |= isinstance(block, MovedBlock)
         assert block.shape == twin.shape and np.array_equal(assembled(block).toarray(), twin)
         requested = np.array(
             data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64

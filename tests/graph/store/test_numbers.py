@@ -16,7 +16,7 @@ from graph.store.columns.moved import (
     rows_with_numbers,
 )
 from graph.store.columns.row_map import RowMap, in_order
-from tests.graph.store.test_moved import drawn_merge
+from tests.graph.store.test_moved import draw_merge
 
 EDITS = st.integers(1, 4)
 
@@ -24,22 +24,24 @@ EDITS = st.integers(1, 4)
 @settings(max_examples=200)
 @given(st.data(), EDITS)
 def test_a_column_of_row_numbers_matches_a_list_when_the_rows_move(data: st.DataObject, edits: int) -> None:
-    """A sorted column, such as the document number of each passage: when a thing goes, the rows with its number go too."""
+    """A sorted column, such as the document number of each passage: when a thing is removed, so are the rows with its number."""
     things = data.draw(st.integers(1, 5))
     column: Numbers = np.array(sorted(data.draw(st.lists(st.integers(0, things - 1), max_size=8))), np.int64)
     numbers = column.tolist()
     for _ in range(edits):
-        of = drawn_merge(data, things)
-        gone = [row for row, number in enumerate(numbers) if of.current_L[number] < 0]
+        things_merge = draw_merge(data, things)
+        gone = [row for row, number in enumerate(numbers) if things_merge.current_L[number] < 0]
         new = sorted(
-            data.draw(st.lists(st.sampled_from(of.inserted_K.tolist()), max_size=3)) if len(of.inserted_K) else []
+            data.draw(st.lists(st.sampled_from(things_merge.inserted_K.tolist()), max_size=3))
+            if len(things_merge.inserted_K)
+            else []
         )
-        stay = [int(of.current_L[number]) for number in numbers if of.current_L[number] >= 0]
-        before = numbers_below(column, of.previous_or_next(np.array(new, np.int64)))
+        stay = [int(things_merge.current_L[number]) for number in numbers if things_merge.current_L[number] >= 0]
+        before = numbers_below(column, things_merge.previous_or_next(np.array(new, np.int64)))
         column = moved_numbers(
-            column, RowMap.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), of
+            column, RowMap.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), things_merge
         )
-        numbers, things = sorted([*stay, *new]), len(of)
+        numbers, things = sorted([*stay, *new]), len(things_merge)
         assert_same(data, column, numbers, things)
 
 
@@ -62,11 +64,11 @@ def test_numbers_that_are_not_rows_can_be_counted_and_changed(data: st.DataObjec
     column: Numbers = np.array(data.draw(st.lists(st.integers(0, 20), max_size=6)), np.int64)
     numbers = column.tolist()
     for edit in range(edits):
-        merge = drawn_merge(data, len(numbers))
+        merge = draw_merge(data, len(numbers))
         end = 100 * (edit + 1)
         new = end + np.array(data.draw(st.permutations(range(len(merge.inserted_K)))), np.int64)
-        left = iter(new.tolist())
-        numbers = [numbers[last] if last >= 0 else next(left) for last in merge.previous_N.tolist()]
+        rest = iter(new.tolist())
+        numbers = [numbers[last] if last >= 0 else next(rest) for last in merge.previous_N.tolist()]
         column = moved_numbers(column, merge, new)
         assert assembled_numbers(column).tolist() == numbers
         for least in (0, 7, end):

@@ -25,7 +25,7 @@ def ids_of(numbers: list[int]) -> np.ndarray:
 
 @settings(max_examples=40, deadline=None)
 @given(batches=st.lists(numbers, max_size=5), adopted=numbers, requested=numbers, dtype=st.sampled_from(["<f4", "<f2"]))
-def test_pending_vectors_are_those_that_were_put(
+def test_pending_vectors_are_those_that_were_put_in(
     batches: list[list[int]],
     adopted: list[int],
     requested: list[int],
@@ -37,8 +37,8 @@ def test_pending_vectors_are_those_that_were_put(
     for batch in batches:
         pending.put(ids_of(batch), vectors_of(batch))
     if adopted:
-        written = save_vectors(folder, "v", Vectors.of(vectors_of(adopted), ids_of(adopted)), 8)
-        pending.adopt(folder / "vectors" / written.segments[0].name)
+        saved = save_vectors(folder, "v", Vectors.of(vectors_of(adopted), ids_of(adopted)), 8)
+        pending.adopt(folder / "vectors" / saved.segments[0].name)
     stored = {*adopted, *(number for batch in batches for number in batch)}
     for each in (pending, PendingVectors(folder)):
         assert each.ids == {content_id(str(number)) for number in stored}

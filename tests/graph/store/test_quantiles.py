@@ -11,9 +11,9 @@ from graph.store.vectors import QUANTILE_LEVELS_Z, SAMPLED_PAIRS, Vectors, cosin
 
 def rows(count: int, shift: float = 0.0) -> np.ndarray:
     """Unit vectors in 8 dimensions; the higher `shift`, the more they point one way."""
-    made = np.random.default_rng(count).normal(size=(count, 8)).astype(np.float32)
-    made[:, 0] += shift
-    return unit_rows(made)
+    vectors_ND = np.random.default_rng(count).normal(size=(count, 8)).astype(np.float32)
+    vectors_ND[:, 0] += shift
+    return unit_rows(vectors_ND)
 
 
 def in_segments(vectors: np.ndarray, ends: Sequence[int]) -> Vectors:

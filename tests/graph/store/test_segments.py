@@ -27,7 +27,7 @@ def in_memory(ids: list[str]) -> Vectors:
 
 
 def of_ids(known: Vectors, ids: list[str]) -> Vectors:
-    """Vectors of these ids in this order, from `known` if they are there and otherwise from memory."""
+    """Vectors of these ids in this order, from `known` if it has them and otherwise from memory."""
     row_of = {each.decode(): row for row, each in enumerate(known.ids(np.arange(len(known))).tolist())}
     new = [each for each in ids if each not in row_of]
     joined = Vectors.join([known, in_memory(new)]) if new else known
@@ -36,19 +36,19 @@ def of_ids(known: Vectors, ids: list[str]) -> Vectors:
 
 
 numbers = st.lists(st.integers(0, 40), max_size=12, unique=True)
-lives = st.lists(numbers, min_size=1, max_size=8)
+histories = st.lists(numbers, min_size=1, max_size=8)
 """What the index contains after each edit, by number."""
 
 
 @settings(max_examples=60, deadline=None)
-@given(life=lives, factor=st.integers(2, 4), seed=st.integers(0, 99))
+@given(history=histories, factor=st.integers(2, 4), seed=st.integers(0, 99))
 def test_segments_equal_one_matrix_and_compacting_equals_writing_at_once(
-    life: list[list[int]], factor: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+    history: list[list[int]], factor: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, draw = tmp_path_factory.mktemp("segments"), np.random.default_rng(seed)
     vectors = save_vectors(folder, "v", in_memory([]), factor)
-    for held in life:
-        ids = sorted(content_id(str(number)) for number in held)
+    for present in history:
+        ids = sorted(content_id(str(number)) for number in present)
         vectors = save_vectors(folder, "v", of_ids(vectors, ids), factor)
         vectors = open_vectors(folder, [segment.name for segment in vectors.segments], vectors.row_N)
         matrix_ND, query_D = np.array([vector_of(each) for each in ids]).reshape(-1, DIMENSIONS), vector_of("5" * 8)
@@ -75,15 +75,15 @@ def test_segments_equal_one_matrix_and_compacting_equals_writing_at_once(
 @given(adds=st.lists(st.integers(1, 5), min_size=1, max_size=300), factor=st.integers(2, 8))
 def test_segments_stay_few_and_each_row_is_written_a_few_times(adds: list[int], factor: int) -> None:
     rows: list[int] = []
-    written = 0
+    rows_written = 0
     for added in adds:
         every = [*rows, added]
         again = {len(rows), *segments_to_merge(every, every, {len(rows)}, factor)}
-        written += sum(every[place] for place in again)
+        rows_written += sum(every[place] for place in again)
         rows = [each for place, each in enumerate(every) if place not in again] + [sum(every[each] for each in again)]
         orders = 1 + math.log(sum(rows), factor)
         assert len(rows) <= (factor - 1) * orders + 1
-    assert sum(rows) == sum(adds) and written <= sum(adds) * (2 + math.log(sum(adds), factor))
+    assert sum(rows) == sum(adds) and rows_written <= sum(adds) * (2 + math.log(sum(adds), factor))
 
 
 def test_a_segment_is_written_again_when_more_than_half_of_it_is_gone(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
 )
 def test_an_array_is_written_as_numpy_does_and_a_full_disk_is_reported(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
     np.save(tmp_path / "twin.npy", array)
-    with (tmp_path / "a.npy").open("wb") as opened:
-        write_array(opened, array)
+    with (tmp_path / "a.npy").open("wb") as file:
+        write_array(file, array)
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "twin.npy").read_bytes()
     with pytest.raises(OSError, match="No space left"), Path("/dev/full").open("wb") as full:
         write_array(full, array)

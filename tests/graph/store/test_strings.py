@@ -30,8 +30,8 @@ def test_a_column_is_read_in_blocks_even_if_it_is_part_of_another(
 def test_a_spliced_column_equals_one_built_from_all_its_texts(column: list[str], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(-1, len(column) - 1), max_size=12))
     new = data.draw(st.lists(st.text(max_size=3), min_size=rows.count(-1), max_size=rows.count(-1)))
-    left = iter(new)
-    expected = Strings.of([column[row] if row >= 0 else next(left) for row in rows])
+    rest = iter(new)
+    expected = Strings.of([column[row] if row >= 0 else next(rest) for row in rows])
     spliced = Strings.of(column).splice(np.array(rows, np.int64), Strings.of(new))
     assert list(spliced) == list(expected)
     assert spliced.data.tobytes() == expected.data.tobytes() and spliced.starts.tolist() == expected.starts.tolist()

@@ -1,4 +1,4 @@
-"""index.sqlite sealed by blocks: an edit reads only what it writes, damage elsewhere is still reported, damage where it writes is refused."""
+"""index.sqlite sealed by blocks: an edit reads only the blocks that it writes, damage elsewhere is still reported, and an edit of damaged blocks is refused."""
 
 import os
 import shutil
@@ -10,8 +10,7 @@ from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, verify_index
 from graph.build.stores import open_for_writing
 from graph.errors import UserError
-from graph.store import seal as sums
-from graph.store import sqlite
+from graph.store import seal, sqlite
 from graph.store.index_settings import IndexSettings
 from graph.store.seal import BlockSums
 from graph.types import Document
@@ -34,8 +33,7 @@ def put(folder: Path, documents: list[Document]) -> None:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sums, "BLOCK_BYTES", 4_096)
-    monkeypatch.setattr("graph.store.seal.BLOCK_BYTES", 4_096)
+    monkeypatch.setattr(seal, "BLOCK_BYTES", 4_096)
     put(tmp_path / "i", DOCUMENTS)
     return tmp_path / "i"
 
@@ -49,7 +47,7 @@ def flip(file: Path, place: int) -> None:
 
 
 def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: Path) -> None:
-    file, block = tmp_path / "file", sums.BLOCK_BYTES
+    file, block = tmp_path / "file", seal.BLOCK_BYTES
     file.write_bytes(os.urandom(3 * block + 5))
     before = BlockSums.of(file)
     assert len(before.blocks) == 4 and BlockSums.read(before.text) == before
@@ -59,7 +57,7 @@ def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: 
     assert not before.match(file, [1]) and before.match(file, [0, 2, 3, 9])
     assert before.updated(file, [1]) == BlockSums.of(file) != before.updated(file, [])
     os.truncate(file, block // 2)
-    assert before.updated(file, []) == before.updated(file, [0]) == BlockSums.of(file) or not before.match(file, [0])
+    assert before.updated(file, [0]) == BlockSums.of(file) and not before.match(file, [0])
     damaged = before.text.replace(before.blocks[2], before.blocks[1])
     assert BlockSums.read(damaged) is None and BlockSums.read("x1\nx1") is None
 
@@ -71,8 +69,8 @@ def test_after_edits_the_seal_matches_the_whole_file(
     """However often the write-ahead log was written into the file in between."""
     monkeypatch.setattr(sqlite, "MOST_LOGGED_BYTES", most_logged)
     read: list[int] = []
-    sum_of = sums._block_sum
-    monkeypatch.setattr(sums, "_block_sum", lambda file, block, most: read.append(block) or sum_of(file, block, most))
+    sum_of = seal._block_sum
+    monkeypatch.setattr(seal, "_block_sum", lambda file, block, most: read.append(block) or sum_of(file, block, most))
     put(index, [NEW])
     delete_documents(index, [DOCUMENTS[7].source], encoder)
     blocks = len(BlockSums.of(index / "index.sqlite").blocks)
@@ -82,7 +80,7 @@ def test_after_edits_the_seal_matches_the_whole_file(
     assert verify_index(index) == []
 
 
-def test_damage_where_an_edit_does_not_write_stays_and_where_it_writes_is_refused(index: Path) -> None:
+def test_damage_where_an_edit_does_not_write_stays_reported_and_where_it_writes_is_refused(index: Path) -> None:
     file, twin = index / "index.sqlite", index.parent / "twin"
     shutil.copytree(index, twin)
     put(twin, [NEW])
@@ -91,10 +89,12 @@ def test_damage_where_an_edit_does_not_write_stays_and_where_it_writes_is_refuse
         [block for block, each in enumerate(before) if (after[block] == each) is unchanged]
         for unchanged in (True, False)
     )
-    untouched, touched = (blocks[len(blocks) // 2] * sums.BLOCK_BYTES + 2_000 for blocks in (same, other))
+    untouched, touched = (blocks[len(blocks) // 2] * seal.BLOCK_BYTES + 2_000 for blocks in (same, other))
     flip(file, untouched)
     put(index, [NEW])
-    assert [found.file for found in verify_index(index)] == ["index.sqlite"], "an edit elsewhere does not hide it"
+    assert [found.file for found in verify_index(index)] == ["index.sqlite"], (
+        "an edit elsewhere does not hide the damage"
+    )
     flip(file, untouched)
     assert verify_index(index) == []
     shutil.rmtree(twin)
@@ -106,7 +106,7 @@ def test_damage_where_an_edit_does_not_write_stays_and_where_it_writes_is_refuse
 
 
 def test_a_writer_that_changes_nothing_leaves_the_seal(index: Path) -> None:
-    seal = (index / "index.sqlite.seal").read_text()
+    before = (index / "index.sqlite.seal").read_text()
     with pytest.raises(KeyError), open_for_writing(index):
         raise KeyError
-    assert (index / "index.sqlite.seal").read_text() == seal and verify_index(index) == []
+    assert (index / "index.sqlite.seal").read_text() == before and verify_index(index) == []

@@ -91,9 +91,9 @@ def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch)
     apart = [of_terms.sum([row]) for row in range(3)]
     assert list(of_terms._cached) == [2]
     assert np.array_equal(of_terms.sum([0, 1, 1, 2]), apart[0] + apart[1] + apart[1] + apart[2])
-    worked: list[int] = []
-    monkeypatch.setattr(TermScores, "_add", lambda self, row, scores_P: worked.append(row))
-    assert np.array_equal(of_terms.sum([2]), apart[2]) and worked == []
+    added: list[int] = []
+    monkeypatch.setattr(TermScores, "_add", lambda self, row, scores_P: added.append(row))
+    assert np.array_equal(of_terms.sum([2]), apart[2]) and added == []
 
 
 def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:

@@ -1,4 +1,4 @@
-"""Foreign text in prompts."""
+"""Text from outside, such as that of documents, quoted in prompts."""
 
 import unicodedata
 

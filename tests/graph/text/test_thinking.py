@@ -1,4 +1,4 @@
-"""Thinking is cut from a whole text exactly where the form's splitter ends it."""
+"""Thinking is cut from a whole text exactly where `split_form` ends it."""
 
 import pytest
 from hypothesis import example, given
@@ -15,10 +15,10 @@ from tests.graph.answer.test_form import TEXTS
 @example(f"{END_OF_THINKING}{THINK}a")
 @example(f"{END_OF_THINKING} ")
 def test_cutting_leaves_what_the_splitter_leaves(text: str) -> None:
-    """White space apart, which a text without markers keeps, even alone."""
-    left = [part.text.strip() for part in split_form(text) if part.kind != "thinking"]
+    """Apart from white space, which a text without markers keeps even if it is nothing else."""
+    expected = [part.text.strip() for part in split_form(text) if part.kind != "thinking"]
     cut = [part.text.strip() for part in split_form(without_thinking(text))]
-    assert [each for each in cut if each] == [each for each in left if each]
+    assert [each for each in cut if each] == [each for each in expected if each]
 
 
 def test_a_json_reply_is_what_follows_the_thinking() -> None:

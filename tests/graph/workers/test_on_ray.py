@@ -24,7 +24,7 @@ from graph.build.lifecycle import compact_index, index_status, resume_build
 from graph.errors import UserError
 from graph.models.encoder import encoder_folder, open_encoder
 from graph.store.index_settings import IndexSettings
-from graph.types import CompletionRequest, Floats, Message, OpenModel, Workers
+from graph.types import CompletionRequest, Floats, Message, Workers
 from graph.workers.on_ray import Pool, RayWorkers, Slot, encoder_slots, fetch_result
 from graph.workers.open import THIS_PROCESS
 from modegraph.cli import open_model
@@ -52,19 +52,19 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
     workers.close()
 
 
-def doubled_slowly(number: int) -> tuple[int, int]:
+def double_slowly(number: int) -> tuple[int, int]:
     time.sleep(0.2 / number)
     return 2 * number, os.getpid()
 
 
-def failing(number: int) -> int:
+def fail_at_3(number: int) -> int:
     if number == 3:
         raise UserError(f"number {number}", "another", "")
     return number
 
 
-def killed(folder: Path, times: int, number: int) -> int:
-    """Kills its own process at the number 2, `times` times."""
+def kill_itself(folder: Path, times: int, number: int) -> int:
+    """Kill the calling process at the number 2, in all `times` times."""
     deaths = len(list(folder.iterdir()))
     if number == 2 and deaths < times:
         (folder / str(deaths)).touch()
@@ -72,17 +72,17 @@ def killed(folder: Path, times: int, number: int) -> int:
     return number
 
 
-def in_company(folder: Path, number: int) -> int:
-    """Waits until two processes have a batch."""
+def wait_for_company(folder: Path, number: int) -> int:
+    """Wait until two processes have a batch."""
     (folder / str(os.getpid())).touch()
     for _ in range(3000):
         if len(list(folder.iterdir())) > 1:
             return number
         time.sleep(0.02)
-    raise AssertionError("one process has them all")
+    raise AssertionError("one process has all batches")
 
 
-def sleeping(seconds: float) -> float:
+def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
 
@@ -91,14 +91,14 @@ def test_batches_wait_for_a_starting_worker_and_do_not_queue_behind_each_other(
     workers: RayWorkers, tmp_path: Path
 ) -> None:
     """The first test of the file: the second worker starts here."""
-    assert list(workers.map(partial(in_company, tmp_path), range(4))) == list(range(4))
+    assert list(workers.map(partial(wait_for_company, tmp_path), range(4))) == list(range(4))
 
 
 def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_first(workers: RayWorkers) -> None:
     taken: list[int] = []
-    found = workers.map(doubled_slowly, (taken.append(number) or number for number in range(1, 31)))
+    found = workers.map(double_slowly, (taken.append(number) or number for number in range(1, 31)))
     first, _ = next(found)
-    assert first == 2 and len(taken) < 30, "no more batches are taken than there is room for"
+    assert first == 2 and len(taken) < 30, "only as many batches are taken as there is room for"
     rest = list(found)
     assert [number for number, _ in rest] == list(range(4, 61, 2))
     processes = {process for _, process in rest}
@@ -106,16 +106,16 @@ def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_firs
 
 
 def test_what_a_worker_raises_reaches_the_driver(workers: RayWorkers) -> None:
-    found = workers.map(failing, range(5))
+    found = workers.map(fail_at_3, range(5))
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(UserError, match=r"^number 3\. Expected another$"):
         next(found)
     with pytest.raises(TypeError):
-        next(workers.map(doubled_slowly, ["x"]))  # type: ignore[list-item]
+        next(workers.map(double_slowly, ["x"]))  # type: ignore[list-item]
 
 
 def test_a_batch_whose_worker_was_killed_is_done_again(workers: RayWorkers, tmp_path: Path) -> None:
-    assert list(workers.map(partial(killed, tmp_path, 1), range(5))) == list(range(5))
+    assert list(workers.map(partial(kill_itself, tmp_path, 1), range(5))) == list(range(5))
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -125,7 +125,7 @@ def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
     monkeypatch.setattr("graph.workers.on_ray.MAX_LOSSES", 0)
     pool = Pool(workers._cluster, [Slot({"num_cpus": 0})])
     with pytest.raises(UserError, match="lost its worker 1 times"):
-        fetch_result(workers._cluster, pool.send(pool.put_function(partial(killed, tmp_path, 9)), 2))
+        fetch_result(workers._cluster, pool.send(pool.put_function(partial(kill_itself, tmp_path, 9)), 2))
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -134,26 +134,26 @@ def test_ctrl_c_interrupts_while_workers_are_busy(workers: RayWorkers) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        list(workers.map(sleeping, [1.5, 0.0]))
+        list(workers.map(sleep, [1.5, 0.0]))
     signal.signal(signal.SIGINT, before)
-    assert list(workers.map(sleeping, [0.0])) == [0.0]
+    assert list(workers.map(sleep, [0.0])) == [0.0]
 
 
-def together(folder: Path, number: int) -> tuple[int, int]:
-    """Waits until three batches run at once, in whatever processes."""
+def wait_for_three(folder: Path, number: int) -> tuple[int, int]:
+    """Wait until three batches run at once, in whatever processes."""
     (folder / str(number)).touch()
     for _ in range(3000):
         if len(list(folder.iterdir())) > 2:
             return os.getpid(), threading.get_ident()
         time.sleep(0.02)
-    raise AssertionError("not at once")
+    raise AssertionError("the batches do not run at once")
 
 
 def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: Path) -> None:
-    """Three processors get one slot; a model that every worker loads for itself gets no threads."""
+    """Three processors get one slot, of three threads."""
     [slot] = encoder_slots(workers._cluster)
     assert slot.threads == 3 and slot.options["num_cpus"] == 0
-    found = list(workers.map(partial(together, tmp_path), range(3), needs="encoder"))
+    found = list(workers.map(partial(wait_for_three, tmp_path), range(3), needs="encoder"))
     assert len({process for process, _ in found}) == 1 and len({thread for _, thread in found}) == 3
     encoder = open_encoder("minilm")
     texts = [[f"ferry {number} of {batch}" for number in range(20)] for batch in range(12)]
@@ -161,7 +161,7 @@ def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: 
     assert all(np.array_equal(one, encoder.encode(batch)) for one, batch in zip(shared, texts, strict=True))
 
 
-def heard_at(variable: bytes) -> set[str]:
+def listening_addresses(variable: bytes) -> set[str]:
     """The addresses, in the kernel's notation, at which processes with this variable in their environment listen."""
     sockets: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
@@ -176,7 +176,7 @@ def heard_at(variable: bytes) -> set[str]:
 def test_the_cluster_listens_on_this_machine_only_and_sends_no_statistics(workers: RayWorkers) -> None:
     from ray._common.usage import usage_lib
 
-    own = heard_at(b"RAY_AUTH_TOKEN=" + os.environ["RAY_AUTH_TOKEN"].encode())
+    own = listening_addresses(b"RAY_AUTH_TOKEN=" + os.environ["RAY_AUTH_TOKEN"].encode())
     assert own and {address[-8:] for address in own} == {"0100007F"}, "127.0.0.1 only"
     assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert ray._private.worker.get_dashboard_url() in (None, "")
@@ -192,7 +192,7 @@ def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: p
 def test_a_process_that_uses_ray_itself_keeps_its_connection(workers: RayWorkers) -> None:
     with pytest.raises(UserError, match="already connected"):
         RayWorkers(ray.get_runtime_context().gcs_address)
-    assert list(workers.map(sleeping, [0.0])) == [0.0]
+    assert list(workers.map(sleep, [0.0])) == [0.0]
 
 
 def test_an_encoder_that_differs_on_the_worker_is_refused(workers: RayWorkers, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_an_encoder_that_differs_on_the_worker_is_refused(workers: RayWorkers, t
         list(workers.map(here.count_tokens, ["a ferry"]))
 
 
-class Keeping(HashEncoder):
+class CachingEncoder(HashEncoder):
     """Writes what it encodes to a file on the worker's machine, as the caches of models do."""
 
     def __init__(self, file: Path) -> None:
@@ -228,9 +228,9 @@ def test_a_full_disk_on_a_worker_is_reported_in_one_line_and_the_run_goes_on(
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
     message = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with free space\. Make room there, "
     with pytest.raises(UserError, match=message):
-        build_index(folder, ISLES, settings, lambda spec: Keeping(Path("/dev/full")), workers=workers)
+        build_index(folder, ISLES, settings, lambda spec: CachingEncoder(Path("/dev/full")), workers=workers)
     assert index_status(folder).unfinished
-    resume_build(folder, lambda spec: Keeping(tmp_path / "texts"), workers=workers)
+    resume_build(folder, lambda spec: CachingEncoder(tmp_path / "texts"), workers=workers)
     assert (tmp_path / "texts").exists() and index_status(folder).unfinished == ""
     build_index(tmp_path / "whole", ISLES, settings, lambda spec: HashEncoder())
     assert_same(folder, tmp_path / "whole")
@@ -242,14 +242,14 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph.store.embedding_cache, "BATCH_TEXTS", 16)
 
 
-def built(folder: Path, workers: Workers, settings: IndexSettings, opening: OpenModel = open_model) -> Path:
+def build(folder: Path, workers: Workers, settings: IndexSettings) -> Path:
     documents = [*ISLES, *guild_documents(), *DOCUMENTS]
-    build_index(folder, documents, settings, lambda spec: HashEncoder(), partial(opening, workers=workers), workers)
+    build_index(folder, documents, settings, lambda spec: HashEncoder(), partial(open_model, workers=workers), workers)
     return folder
 
 
 def rows_of(folder: Path) -> list[str]:
-    """Every row of the store with its key, except the names of the generations."""
+    """Every row of the store, as SQL."""
     with sqlite3.connect(folder / "index.sqlite") as database:
         return list(database.iterdump())
 
@@ -263,13 +263,14 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 def assert_same(one: Path, other: Path) -> None:
     assert rows_of(one) == rows_of(other)
-    assert bytes_of(one) == bytes_of(other) and len(bytes_of(one)) > 10
+    files = bytes_of(one)
+    assert files == bytes_of(other) and len(files) > 10
 
 
 def test_an_index_is_the_same_to_the_byte(workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_batches(monkeypatch)
     settings = IndexSettings(max_passage_tokens=20, max_chunk_tokens=60)
-    assert_same(built(tmp_path / "local", THIS_PROCESS, settings), built(tmp_path / "ray", workers, settings))
+    assert_same(build(tmp_path / "local", THIS_PROCESS, settings), build(tmp_path / "ray", workers, settings))
 
 
 def test_a_model_in_the_workers_gives_the_same_completions(workers: RayWorkers, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from graph.workers.open import THIS_PROCESS, open_workers
 def test_local_is_this_process_and_takes_a_batch_only_when_its_result_is_needed() -> None:
     with open_workers("local") as workers:
         assert workers is THIS_PROCESS
-        given = iter(range(3))
-        found = workers.map(str, given)
-        assert next(found) == "0" and next(given) == 1
+        batches = iter(range(3))
+        found = workers.map(str, batches)
+        assert next(found) == "0" and next(batches) == 1
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_malformed_address_is_refused(address: str) -> None:
         pass
 
 
-def test_an_address_where_nothing_is_and_one_where_something_else_is() -> None:
+def test_an_address_where_nothing_or_another_service_listens_is_reported() -> None:
     pytest.importorskip("ray")
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -62,11 +62,11 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 def answer_by_http2(listening: socket.socket) -> None:
     """Serve one client by gRPC's protocol, without knowing any of Ray's calls."""
     client, _ = listening.accept()
-    with client, client.makefile("rb") as heard, suppress(OSError):
-        heard.read(PREFACE_BYTES)
+    with client, client.makefile("rb") as received, suppress(OSError):
+        received.read(PREFACE_BYTES)
         client.sendall(frame(SETTINGS, 0, 0) + frame(SETTINGS, ACKNOWLEDGED, 0))
-        while head := heard.read(HEAD_BYTES):
-            payload = heard.read(int.from_bytes(head[:3], "big"))
+        while head := received.read(HEAD_BYTES):
+            payload = received.read(int.from_bytes(head[:3], "big"))
             if head[3] == PING and not head[4] & ACKNOWLEDGED:
                 client.sendall(frame(PING, ACKNOWLEDGED, 0, payload))
             if head[3] == HEADERS:
@@ -78,7 +78,7 @@ def test_another_service_of_the_same_protocol_is_reported_in_our_words_alone(cap
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
-            listening.accept()[0].close()  # The check whether anything answers.
+            listening.accept()[0].close()  # The check whether anything listens.
             answer_by_http2(listening)
 
         serving = threading.Thread(target=serve, daemon=True)

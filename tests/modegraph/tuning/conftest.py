@@ -1,4 +1,4 @@
-"""A world that a tiny model can learn: every ship was built in the same year and place, so that a tuned model that tells "when" from "where" gets the questions about other ships right."""
+"""A world that a tiny model can learn: every ship was built in the same year and place, so a tuned model that tells "when" from "where" gets the questions about other ships right."""
 
 from pathlib import Path
 from typing import Any

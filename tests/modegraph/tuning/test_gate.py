@@ -1,4 +1,4 @@
-"""The gate on answers made by hand: better ones, chance, more refusals, and lost knowledge."""
+"""The gate on answers made by hand: better answers, chance, more refusals, and lost knowledge."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def pair(
     tasks = [
         ReadingTask(
             ReadingQuestion(
-                f"q{n}", question, (numbered(gold, n),) if n < answerable else (), ("p",), (), (), "", "test"
+                f"q{n}", question, (about_isle(gold, n),) if n < answerable else (), ("p",), (), (), "", "test"
             ),
             (Excerpt("p", "", "It is in Tarn."),),
         )
@@ -26,13 +26,13 @@ def pair(
     ]
     return AnswerPair(
         *(
-            [score_text(task, numbered(text, n)) for n, (task, text) in enumerate(zip(tasks, texts, strict=True))]
+            [score_text(task, about_isle(text, n)) for n, (task, text) in enumerate(zip(tasks, texts, strict=True))]
             for texts in (untuned, tuned)
         )
     )
 
 
-def numbered(text: str, number: int) -> str:
+def about_isle(text: str, number: int) -> str:
     """The text about the isle of this number, so that no constant answer is right twice."""
     return text.replace("Tarn", f"Tarn{number}").replace("Quill", f"Quill{number}")
 

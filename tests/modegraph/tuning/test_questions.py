@@ -113,13 +113,13 @@ def reply_from_the_passage(request: CompletionRequest) -> str:
 def test_a_teachers_questions_go_to_the_part_of_their_document(tmp_path: Path) -> None:
     index = mg.index(guild_documents(), tmp_path / "index").current()
     settings = TuneSettings(least_test=1, test_share=0.4)
-    taught = teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 60)
-    made_up = [row for row in taught if isinstance(row, Dropped) and row.why == NOT_VERBATIM]
-    assert made_up and any(not isinstance(row, Dropped) for row in taught)
-    found = split_questions(index, settings, taught)
-    written = [row for row in found.rows if row["writer"] == "scripted"]
-    assert written and found.left_out[NOT_VERBATIM] == len(made_up)
-    assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in written)
+    rows = teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 60)
+    made_up = [row for row in rows if isinstance(row, Dropped) and row.why == NOT_VERBATIM]
+    assert made_up and any(not isinstance(row, Dropped) for row in rows)
+    found = split_questions(index, settings, rows)
+    by_teacher = [row for row in found.rows if row["writer"] == "scripted"]
+    assert by_teacher and found.left_out[NOT_VERBATIM] == len(made_up)
+    assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in by_teacher)
     assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules are there too"
     assert teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 0) == [], "no time, no questions"
 
@@ -147,10 +147,10 @@ def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path:
 
 def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
     """Not the document that retrieval finds first, which may be in the other part."""
-    quoted = [{"id": row["gold_ids"][0], "quote": DOCUMENTS[int(row["gold_ids"][0][5:])].text} for row in QUESTIONS]
+    quotes = [{"id": row["gold_ids"][0], "quote": DOCUMENTS[int(row["gold_ids"][0][5:])].text} for row in QUESTIONS]
     bare = [
         {"id": row["id"], "question": "When was the ferry built?", "answers": row["answers"], "evidence": [quote]}
-        for row, quote in zip(QUESTIONS, quoted, strict=True)
+        for row, quote in zip(QUESTIONS, quotes, strict=True)
     ]
     found = split(tmp_path, DOCUMENTS, [row | {"question": f"{row['id']}: {row['question']}"} for row in bare])
     assert len(found.rows) == len(bare)

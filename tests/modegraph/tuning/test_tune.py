@@ -1,4 +1,4 @@
-"""A tune end to end with a real, tiny model: a verdict that follows the answers, steps that are done once, and refusals by name."""
+"""A tune end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and what cannot work is refused."""
 
 import contextlib
 import json
@@ -62,10 +62,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def poison(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Change every training row after it is written."""
-    written = steps.write_rows
+    write_rows = steps.write_rows
 
     def write_poisoned(tuning: steps.Tuning, folder: Path) -> None:
-        written(tuning, folder)
+        write_rows(tuning, folder)
         rows = [change(row) for _, row in read_jsonl(folder / "train.jsonl")]
         write_jsonl(folder / "train.jsonl", rows)
 
@@ -150,10 +150,10 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
 ) -> None:
     """Killed while the responses are drawn: the folder of the round is there, and the step is not done."""
     quick |= {"ms_prompts": 3}
-    drawn = rounds.sample
+    sample = rounds.sample
 
     def draw_and_die(*arguments: Any) -> Any:
-        drawn(*arguments)
+        sample(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -181,10 +181,10 @@ def test_a_tune_interrupted_after_any_step_ends_with_the_same_files(
 ) -> None:
     quick |= {"epochs": 2}
     mg.tune(DOCUMENTS, tmp_path / "whole", **quick)
-    run_step, ran = steps.run_step, []
+    run_step, names = steps.run_step, []
 
     def run_and_die(name: str, tuning: steps.Tuning) -> None:
-        ran.append(name)
+        names.append(name)
         run_step(name, tuning)
         raise KeyboardInterrupt
 
@@ -193,9 +193,9 @@ def test_a_tune_interrupted_after_any_step_ends_with_the_same_files(
         with pytest.raises(KeyboardInterrupt):
             mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
         assert [found.state for found in find_runs(tmp_path / "cut") if found.name == "."] == ["stopped"]
-        assert ran[-1] == name and not (tmp_path / "cut/recommended.json").exists()
+        assert names[-1] == name and not (tmp_path / "cut/recommended.json").exists()
     tuned = mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
-    assert ran == list(ORDER)
+    assert names == list(ORDER)
     whole, cut = (contents(tmp_path / name) for name in ("whole", "cut"))
     assert whole.keys() == cut.keys() and len(whole) == 5
     differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]
@@ -210,14 +210,14 @@ def test_a_tune_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any],
     settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
-        begun = time.monotonic()
+        start = time.monotonic()
         child = subprocess.Popen([sys.executable, "-P", "-c", CHILD, str(tmp_path), name, settings], cwd=ROOT)
         try:
             assert child.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-        return time.monotonic() - begun
+        return time.monotonic() - start
 
     whole_s, start_s = seconds_of("whole"), seconds_of("whole")
     moments = random.Random(os.getpid())
@@ -295,7 +295,7 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
 
 
 def test_a_passage_that_answers_a_training_question_is_no_distractor_in_the_test(tmp_path: Path) -> None:
-    """The same question is trained on: the tested one is never one to refuse, and the training document's passage is not among its excerpts."""
+    """The question is also trained on, with another answer: the test expects no refusal, and its excerpts lack the training document's passage."""
     texts = [
         "The master of the ferry is Ida Corrow.",
         "The master of the ferry is Bram Oakes.",
@@ -348,6 +348,22 @@ def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path)
     assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
 
 
+def test_refusals_are_anchored_where_the_model_has_learned_to_refuse(learner: Path, tmp_path: Path) -> None:
+    """By default for an adapter; a setting decides otherwise."""
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    anchored = {
+        (model.name, choice): sft_settings(
+            TuneSettings(model=str(model), anchor_refusals=choice), tmp_path, tmp_path / "run"
+        ).anchor_refusals
+        for model in (learner, adapter)
+        for choice in (None, True, False)
+    }
+    assert [anchored["adapter", choice] for choice in (None, True, False)] == [True, True, False]
+    assert [anchored[learner.name, choice] for choice in (None, True, False)] == [False, True, False]
+
+
 @pytest.mark.slow
 def test_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Path) -> None:
     assert serves([*short_tune(learner, tmp_path), "--serve"], "http://127.0.0.1:8080/health")
@@ -365,7 +381,7 @@ def short_tune(model: Path, folder: Path) -> list[str]:
 
 
 def serves(words: list[str], address: str) -> bool:
-    """Whether a command answers at an address within four minutes; ends it."""
+    """Whether a command answers at an address within four minutes; the command is stopped afterwards."""
     process = subprocess.Popen([sys.executable, "-P", "-m", "modegraph", *words])
     deadline = time.monotonic() + 240
     try:
@@ -406,9 +422,9 @@ def test_the_halves_of_a_general_set_have_no_text_in_common() -> None:
 
 
 def test_rows_are_made_as_the_settings_of_the_tune_say() -> None:
-    given = {"answer_words": 7, "context_words": 90, "without_gold": 0.3, "paired": 0.4, "seed": 5}
-    made = steps.row_settings(TuneSettings(**given)).model_dump()
-    assert {name: made[name] for name in given} == given and made["own_words"]
+    values = {"answer_words": 7, "context_words": 90, "without_gold": 0.3, "paired": 0.4, "seed": 5}
+    settings = steps.row_settings(TuneSettings(**values)).model_dump()
+    assert {name: settings[name] for name in values} == values and settings["own_words"]
     assert steps.row_settings(TuneSettings()).without_gold == 0.1
 
 

@@ -1,4 +1,4 @@
-"""A span collector on a free port of this machine: it receives OTLP over HTTP and stores it, as bytes and as spans."""
+"""A span collector on a free port of this machine: it receives OTLP over HTTP, stores the bytes and reads spans from them."""
 
 import threading
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Collector:
             for span in scope.spans
         ]
 
-    def named(self, name: str) -> list[Span]:
+    def spans_named(self, name: str) -> list[Span]:
         return [span for span in self.spans if span.name == name]
 
 

@@ -18,7 +18,7 @@ from tests.serve.http.running import Running, serving
 
 SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"
 QUESTIONS = ("Who built the Lantern of Tarn?", f"What of {SEA.title()}, {HILL.title()} and {MOOR.title()}?")
-SAID = "###Reason: It says so [1] [2] [3]. ###Answer: so [1], so [2], so [3] and [4]"
+REPLY = "###Reason: It says so [1] [2] [3]. ###Answer: so [1], so [2], so [3] and [4]"
 
 
 def documents(word: str, folder: str, **metadata: Any) -> list[Document]:
@@ -31,7 +31,7 @@ def documents(word: str, folder: str, **metadata: Any) -> list[Document]:
     return [Document(f"{folder}/{key}", f"{key.title()} {name}", text, metadata) for key, text in texts.items()]
 
 
-HOUSE = {
+COLLECTIONS = {
     "isles": documents(SEA, "sea", team="sea") + documents(HILL, "hill", team="hill"),
     "moors": documents(MOOR, "moor"),
 }
@@ -39,15 +39,14 @@ HOUSE = {
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a key: the words that it must never receive, a document of its own, and documents hidden from it."""
+    """The holder of a key: the word in its own documents, the words that it must never receive, and documents hidden from it."""
 
     headers: dict[str, str]
     collection: str
     own: str
     foreign: tuple[str, ...]
-    own_source: str
     hidden: tuple[tuple[str, str], ...]
-    """Collection and source of documents that exist but are hidden from it."""
+    """Collection and source of documents that exist but are hidden from the holder."""
 
 
 @dataclass(frozen=True)
@@ -60,32 +59,28 @@ class House:
 
 
 @contextmanager
-def living_in(folder: Path) -> Iterator[House]:
-    """The house, served from a folder until the block ends."""
-    for name, held in HOUSE.items():
-        build_index(folder / name, held, SETTINGS, lambda spec: HashEncoder())
+def serving_house(folder: Path) -> Iterator[House]:
+    """Build the collections in a folder and serve them until the block ends."""
+    for name, contents in COLLECTIONS.items():
+        build_index(folder / name, contents, SETTINGS, lambda spec: HashEncoder())
     rights: dict[str, dict[str, Any]] = {
         "label": {"scopes": ("read",), "collections": ("isles",), "where": ("team=sea",)},
         "writer": {"scopes": ("read", "write"), "collections": ("isles",), "where": ("source=hill/*",)},
         "collection": {"scopes": ("read",), "collections": ("moors",)},
     }
-    made = {name: make_key(name, **fields) for name, fields in rights.items()}
-    change_keys(folder / "keys.json", lambda keys: [key for key, _ in made.values()])
-    headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in made.items()}
+    new_keys = {name: make_key(name, **fields) for name, fields in rights.items()}
+    change_keys(folder / "keys.json", lambda keys: [key for key, _ in new_keys.values()])
+    headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in new_keys.items()}
     holders = {
-        "label": Holder(
-            headers["label"], "isles", SEA, (HILL, MOOR), "sea/ada", (("isles", "hill/ada"), ("moors", "moor/ada"))
-        ),
-        "writer": Holder(
-            headers["writer"], "isles", HILL, (SEA, MOOR), "hill/ada", (("isles", "sea/ada"), ("moors", "moor/ada"))
-        ),
+        "label": Holder(headers["label"], "isles", SEA, (HILL, MOOR), (("isles", "hill/ada"), ("moors", "moor/ada"))),
+        "writer": Holder(headers["writer"], "isles", HILL, (SEA, MOOR), (("isles", "sea/ada"), ("moors", "moor/ada"))),
         "collection": Holder(
-            headers["collection"], "moors", MOOR, (SEA, HILL), "moor/ada", (("isles", "sea/ada"), ("isles", "hill/ada"))
+            headers["collection"], "moors", MOOR, (SEA, HILL), (("isles", "sea/ada"), ("isles", "hill/ada"))
         ),
     }
     with (
         collecting() as collector,
-        chat_server(lambda body, number: SAID) as upstream,
+        chat_server(lambda body, number: REPLY) as upstream,
         serving(
             [folder / "isles", folder / "moors"],
             f"openai:tiny@{upstream.url}",
@@ -99,23 +94,31 @@ def living_in(folder: Path) -> Iterator[House]:
         yield House(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
 
 
-def refusals(house: House, holder: Holder, collection: str, source: str) -> list[Callable[[], httpx2.Response]]:
-    """Every kind of request that names a collection or document, none of which the holder may see."""
+def elsewhere(holder: Holder) -> str:
+    """The collection that the holder may not see."""
+    (found,) = COLLECTIONS.keys() - {holder.collection}
+    return found
+
+
+def requests_to_refuse(
+    house: House, holder: Holder, collection: str, source: str
+) -> list[Callable[[], httpx2.Response]]:
+    """A request of every kind that names a collection or a document; the holder may see neither."""
     running, headers = house.running, holder.headers
-    at, here = f"?collection={collection}", f"?collection={holder.collection}"
+    there, here = f"?collection={collection}", f"?collection={holder.collection}"
     turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}
     search = {"type": "file_search", "vector_store_ids": [collection]}
     vote = {"kind": "vote", "user": "reader-0001", "consent": True, "question": "Who?", "rating": "up"}
     vote["answer"] = {"model": "tiny", "text": "so"}
     return [
-        lambda: running.get(f"/v1/documents/{source}{at}", headers=headers),
+        lambda: running.get(f"/v1/documents/{source}{there}", headers=headers),
         lambda: running.get(f"/v1/documents/{source}{here}", headers=headers),
         lambda: running.get(f"/v1/graph/neighbourhood{here}&kind=document&id={source}", headers=headers),
-        lambda: running.get(f"/v1/graph/entities{at}", headers=headers),
+        lambda: running.get(f"/v1/graph/entities{there}", headers=headers),
         lambda: running.get(f"/v1/models/tiny@{collection}", headers=headers),
         lambda: running.get(f"/v1/vector_stores/{collection}", headers=headers),
         lambda: running.post(f"/v1/vector_stores/{collection}/search", json={"query": "Who?"}, headers=headers),
-        lambda: running.post(f"/v1/retrieve{at}", json={"query": "Who?"}, headers=headers),
+        lambda: running.post(f"/v1/retrieve{there}", json={"query": "Who?"}, headers=headers),
         lambda: running.post(
             f"/v1/retrieve{here}", json={"query": "Who?", "where": [f"source={source}"]}, headers=headers
         ),
@@ -128,8 +131,8 @@ def refusals(house: House, holder: Holder, collection: str, source: str) -> list
             f"/v1/documents{here}", json={"documents": [{"source": source, "text": "x"}]}, headers=headers
         ),
         lambda: running.delete(f"/v1/documents/{source}{here}", headers=headers),
-        lambda: running.delete(f"/v1/documents/{source}{at}", headers=headers),
-        lambda: running.post(f"/v1/feedback{at}", json=vote, headers=headers),
-        lambda: running.get(f"/v1/feedback/reader-0001{at}", headers=headers),
-        lambda: running.delete(f"/v1/feedback/reader-0001{at}", headers=headers),
+        lambda: running.delete(f"/v1/documents/{source}{there}", headers=headers),
+        lambda: running.post(f"/v1/feedback{there}", json=vote, headers=headers),
+        lambda: running.get(f"/v1/feedback/reader-0001{there}", headers=headers),
+        lambda: running.delete(f"/v1/feedback/reader-0001{there}", headers=headers),
     ]

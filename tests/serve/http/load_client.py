@@ -1,6 +1,6 @@
 """Sends a server many requests at once, over plain sockets that are open before the first request; prints [[status, seconds], …].
 
-Run: python load_client.py URL CONCURRENT. A request is timed from the moment it is written to the first byte of its answer.
+Run: python load_client.py URL CONCURRENT. A request is timed from the moment it is written to the first line of its answer.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "Wh
 
 
 async def main(url: str, concurrent: int) -> None:
-    """Send all requests at once."""
+    """Open all connections, send all requests at once and print the results."""
     parts = urlsplit(url)
-    open_now = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(concurrent)]
-    print(json.dumps(await asyncio.gather(*(ask(reader, writer) for reader, writer in open_now))))
+    connections = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(concurrent)]
+    print(json.dumps(await asyncio.gather(*(ask(reader, writer) for reader, writer in connections))))
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, float]:

@@ -23,11 +23,11 @@ from tests.fakes import HashEncoder
 ENCODER = HashEncoder()
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    """Waits until `true()` holds; fails if it does not in time."""
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait until `condition()` holds; fail if it does not within `seconds`."""
     end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not so after {seconds} s"
+    while not condition():
+        assert time.monotonic() < end, f"the condition does not hold after {seconds} s"
         time.sleep(0.02)
 
 
@@ -39,8 +39,8 @@ class Running:
     server: uvicorn.Server
 
     def client(self, key: str = "none") -> openai.OpenAI:
-        plain = openai.DefaultHttpx2Client(verify=False)
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, http_client=plain)
+        http_client = openai.DefaultHttpx2Client(verify=False)
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, http_client=http_client)
 
     def get(self, path: str, **options: object) -> httpx2.Response:
         return self._request("GET", path, **options)
@@ -52,11 +52,11 @@ class Running:
         return self._request("DELETE", path, **options)
 
     def _request(self, method: str, path: str, **options: object) -> httpx2.Response:
-        """Each request has its own connection. It is plain HTTP: loading all certificates, only to verify none, takes longer than most answers."""
+        """Send a request on its own connection. The server speaks plain HTTP: loading all certificates, only to verify none, takes longer than most answers."""
         return httpx2.request(method, self.url + path, timeout=30, verify=False, **options)  # type: ignore[arg-type]
 
     def metric(self, line: str) -> float:
-        """The value of a line of /metrics; 0 when it is not there."""
+        """The value of a line of /metrics; 0 if there is no such line."""
         for each in self.get("/metrics").text.splitlines():
             name, _, value = each.rpartition(" ")
             if name == line:
@@ -64,11 +64,12 @@ class Running:
         return 0.0
 
 
-def listening(port: int = 0) -> socket.socket:
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(("127.0.0.1", port))
-    return made
+def bound_socket() -> socket.socket:
+    """A TCP socket on a free port of this machine that does not listen yet."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    return bound
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def serving(
         [index] if isinstance(index, Path) else index, open_backend(spec, adapters, vllm), settings, open_encoder
     )
     server = server_of(build_app(services), services)
-    socket_here = listening()
+    socket_here = bound_socket()
     port = socket_here.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket_here]}, daemon=True)
     thread.start()

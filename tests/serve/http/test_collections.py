@@ -36,14 +36,14 @@ def test_each_model_is_offered_for_each_collection(two: Running) -> None:
     client = two.client()
     assert [each.id for each in client.models.list().data] == ["tiny@isles", "tiny@moors"]
     assert client.models.retrieve("tiny@moors").id == "tiny@moors"
-    for model, page in (("tiny@isles", "isles"), ("tiny@moors", "moors")):
+    for model, collection in (("tiny@isles", "isles"), ("tiny@moors", "moors")):
         messages = [{"role": "user", "content": QUESTION}]
-        made = client.chat.completions.create(
+        completion = client.chat.completions.create(
             model=model, messages=messages, extra_body={"retrieval": {"k": 1, "mode": "dense"}}
         )  # type: ignore[call-overload]
-        cited = made.choices[0].message.citations[0]
-        assert ("inn" in cited["text"]) == (page == "moors")
-        assert made.choices[0].message.annotations[0].url_citation.url.startswith(f"{two.url}/?collection={page}#read/")
+        message = completion.choices[0].message
+        assert ("inn" in message.citations[0]["text"]) == (collection == "moors")
+        assert message.annotations[0].url_citation.url.startswith(f"{two.url}/?collection={collection}#read/")
     for model in ("tiny@nowhere", "other@isles", "tiny@", "@isles"):
         with pytest.raises(openai.NotFoundError, match="available: tiny@isles, tiny@moors"):
             client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
@@ -64,19 +64,19 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
     ):
         client.vector_stores.search("nowhere", query=QUESTION)
 
-    def answered(model: str, *stores: str) -> str:
+    def results_text(model: str, *stores: str) -> str:
         search = {"type": "file_search", "vector_store_ids": list(stores)}
-        made = client.responses.create(
+        response = client.responses.create(
             model=model, input=QUESTION, tools=[search], include=["file_search_call.results"]
         )  # type: ignore[list-item, call-overload]
-        return " ".join(each.text for each in made.output[0].results)
+        return " ".join(each.text for each in response.output[0].results)
 
-    assert "inn" in answered("tiny", "moors") and "inn" not in answered("tiny", "isles")
-    assert "inn" in answered("tiny@moors", "moors")
+    assert "inn" in results_text("tiny", "moors") and "inn" not in results_text("tiny", "isles")
+    assert "inn" in results_text("tiny@moors", "moors")
     with pytest.raises(openai.BadRequestError, match="model and vector_store_id name different collections"):
-        answered("tiny@isles", "moors")
+        results_text("tiny@isles", "moors")
     with pytest.raises(openai.BadRequestError, match="only one store can be searched"):
-        answered("tiny", "isles", "moors")
+        results_text("tiny", "isles", "moors")
 
 
 def test_every_other_route_names_its_collection(two: Running) -> None:

@@ -1,4 +1,4 @@
-"""Idle connections: they are closed soon, and block nobody until then."""
+"""Idle connections: the server closes them soon, and they block nobody until then."""
 
 import resource
 import socket
@@ -18,13 +18,13 @@ PATIENCE = {"idle_timeout_s": 0.4}
 
 
 @contextmanager
-def opened(running: Running, number: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
+def open_connections(running: Running, number: int, data: bytes = b"") -> Iterator[list[socket.socket]]:
     with ExitStack() as exits:
-        made = []
+        connections = []
         for _ in range(number):
-            made.append(exits.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10)))
-            made[-1].sendall(sent)
-        yield made
+            connections.append(exits.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10)))
+            connections[-1].sendall(data)
+        yield connections
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -39,10 +39,10 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_silent_connections_keep_nobody_out(stack: Stack, sent: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_silent_connections_keep_nobody_out(stack: Stack, data: bytes) -> None:
     running, _ = stack(max_connections=SILENT)
-    with opened(running, SILENT, sent):
+    with open_connections(running, SILENT, data):
         time.sleep(0.1)
         for _ in range(3):
             assert running.get("/v1/models").status_code == 200
@@ -50,7 +50,7 @@ def test_silent_connections_keep_nobody_out(stack: Stack, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [
         b"",
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
@@ -59,23 +59,23 @@ def test_silent_connections_keep_nobody_out(stack: Stack, sent: bytes) -> None:
         b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea",
     ],
 )
-def test_a_client_that_sends_nothing_more_is_disconnected(stack: Stack, sent: bytes) -> None:
-    """Before a request, within its head, and after the answer to one whose body never comes; the client gives no key."""
+def test_a_client_that_sends_nothing_more_is_disconnected(stack: Stack, data: bytes) -> None:
+    """Before a request, within the head of the first or second request, and after the answer to a request whose body never comes; the client gives no key."""
     running, _ = stack(api_key="k", **PATIENCE)
-    with opened(running, 1, sent) as (connection,):
+    with open_connections(running, 1, data) as (connection,):
         assert is_closed(connection)
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
         b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
     ],
 )
-def test_a_trickle_buys_no_time(stack: Stack, sent: bytes) -> None:
+def test_a_trickle_buys_no_time(stack: Stack, data: bytes) -> None:
     running, _ = stack(api_key="k", **PATIENCE)
-    with opened(running, 1, sent) as (connection,), pytest.raises(OSError):
+    with open_connections(running, 1, data) as (connection,), pytest.raises(OSError):
         for _ in range(100):
             time.sleep(0.05)
             connection.sendall(b"x")

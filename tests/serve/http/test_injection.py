@@ -26,9 +26,9 @@ from tests.serve.injection import CONTROL_TOKENS, Case, cases
 
 K = 5
 CASES = cases()
-USUAL = ("auto",)
+DEFAULT_MODE = "auto"
 STRIDE = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 7
-"""Modes other than the default are tested with every seventh case, with all kinds of attack; with MODEGRAPH_ALL_CASES set, with every case."""
+"""Modes other than the default are tested with every seventh case, which covers all kinds of attack; with MODEGRAPH_ALL_CASES set, with every case."""
 LINK = re.compile(r"\[\d+\](?:\(|:)")
 
 
@@ -52,8 +52,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer of bytes and the special tokens of all chat templates in use, with ChatML as its template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    core = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[]))
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     template = (ROOT / "train/prompts/tiny_chat_template.txt").read_text(encoding="utf-8")
@@ -69,12 +69,12 @@ def shown_by(client: httpx2.Client, case: Case, mode: str, stream: bool) -> tupl
         "messages": [{"role": "user", "content": case.question}],
         "retrieval": {"mode": mode, "abstain": 1},
     }
-    made = client.post("/v1/chat/completions", json={**body, "stream": stream})
-    assert made.status_code == 200, made.text
+    response = client.post("/v1/chat/completions", json={**body, "stream": stream})
+    assert response.status_code == 200, response.text
     if not stream:
-        message = made.json()["choices"][0]["message"]
+        message = response.json()["choices"][0]["message"]
         return f"{message['reasoning_content']}\n{message['content']}", message
-    chunks = [json.loads(event[6:]) for event in made.text.strip().split("\n\n")[:-1]]
+    chunks = [json.loads(event[6:]) for event in response.text.strip().split("\n\n")[:-1]]
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
     fields = ("reasoning_content", "content")
     return "\n".join("".join(delta.get(name) or "" for delta in deltas) for name in fields), deltas[-1]
@@ -91,22 +91,22 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
     running, upstream = world
     special = set(tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS)))
     found: Counter[str] = Counter()
-    met = CASES if mode in USUAL else CASES[::STRIDE]
+    selected = CASES if mode == DEFAULT_MODE else CASES[::STRIDE]
     with httpx2.Client(base_url=running.url, timeout=30) as client:
-        for number, case in enumerate(met):
+        for number, case in enumerate(selected):
             upstream.requests.clear()
             text, extra = shown_by(client, case, mode, stream=bool(number % 2))
-            (sent,) = upstream.requests
-            ids = tokenizer.apply_chat_template(sent["messages"], add_generation_prompt=True, return_dict=True)[
+            (request,) = upstream.requests
+            ids = tokenizer.apply_chat_template(request["messages"], add_generation_prompt=True, return_dict=True)[
                 "input_ids"
             ]
-            # Only the begin and end of the system and user turns and the begin of the assistant's are special tokens.
+            # Five special tokens belong there: the start and end of the system and user turns, and the start of the assistant's.
             found["special tokens"] += sum(token in special for token in ids) - 5
-            excerpts = sent["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
+            excerpts = request["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
             assert [line.split(" ")[0] for line in excerpts] == [f"[{n}]" for n in range(1, len(excerpts) + 1)]
             citations = {each["number"]: each for each in extra["citations"]}
-            for written in ANY_CITATION.findall(text):
-                numbers = [int(digits) for digits in re.findall(r"\d+", written)]
+            for citation in ANY_CITATION.findall(text):
+                numbers = [int(digits) for digits in re.findall(r"\d+", citation)]
                 found["forged citations shown"] += any(each not in citations for each in numbers)
             for each in citations.values():
                 assert letters(each["text"])[:40] in letters(excerpts[each["number"] - 1])
@@ -116,10 +116,10 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
             )
             found["order repeated by the obedient model"] += "PWNED" in text
             found["foreign address repeated by it"] += "evil.example" in text
-    print(f"injection, {mode}: {len(met)} cases: {dict(found)}")
+    print(f"injection, {mode}: {len(selected)} cases: {dict(found)}")
     assert len(CASES) >= 100
     assert found["special tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
-    if mode in USUAL:
-        assert found["hostile passage in the prompt"] > len(met) // 2, (
-            "the attacks must arrive for this to mean something"
+    if mode == DEFAULT_MODE:
+        assert found["hostile passage in the prompt"] > len(selected) // 2, (
+            "otherwise the test would show nothing: too few attacks reach the prompt"
         )

@@ -1,4 +1,4 @@
-"""Keys: made, listed and revoked by the command line, known to a running server at once, each with its own rights."""
+"""Keys: created, listed and revoked on the command line, known to a running server at once, each with its own rights."""
 
 import json
 import logging
@@ -28,39 +28,40 @@ ASK = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
 NEW = {"source": "notes/gull", "text": "Gull Rock is a lighthouse."}
 
 
-def keys(*words: object) -> str:
-    done = CliRunner().invoke(build_app(), ["keys", *map(str, words)], catch_exceptions=False)
-    return done.stdout
+def run_keys(*words: object) -> str:
+    """What `modegraph keys` prints."""
+    result = CliRunner().invoke(build_app(), ["keys", *map(str, words)], catch_exceptions=False)
+    return result.stdout
 
 
-def added(file: Path, *words: object) -> str:
+def new_key(file: Path, *words: object) -> str:
     """The text of a new key."""
-    return keys("add", file, "--name", "sales", *words).strip()
+    return run_keys("add", file, "--name", "sales", *words).strip()
 
 
 def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-class Asking:
+class GuardedServer:
     """A server with a key file, and the status codes of its answers to a key."""
 
     def __init__(self, running: Running, file: Path) -> None:
         self.running, self.file = running, file
 
     def status(self, key: str, path: str, **body: Any) -> int:
-        made = self.running.post(path, json=body, headers=bearer(key)) if body else self.get(key, path)
-        return made.status_code
+        response = self.running.post(path, json=body, headers=bearer(key)) if body else self.get(key, path)
+        return response.status_code
 
     def get(self, key: str, path: str) -> httpx2.Response:
         return self.running.get(path, headers=bearer(key))
 
 
 @pytest.fixture
-def asking(tmp_path: Path) -> Iterator[Asking]:
+def guarded(tmp_path: Path) -> Iterator[GuardedServer]:
     build_index(tmp_path / "isles", ISLES, SETTINGS, lambda spec: HashEncoder())
     file = tmp_path / "keys.json"
-    added(file, "--scope", "metrics")
+    new_key(file, "--scope", "metrics")
     with (
         chat_server(lambda body, number: "1911 [1]") as upstream,
         serving(
@@ -72,26 +73,26 @@ def asking(tmp_path: Path) -> Iterator[Asking]:
             audit_log=str(tmp_path / "audit.jsonl"),
         ) as running,
     ):
-        yield Asking(running, file)
+        yield GuardedServer(running, file)
 
 
 def test_a_key_file_contains_only_hashes_and_is_private_to_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    text = added(file, "--scope", "read", "--scope", "write", "--where", "source=sales/*", "--rate", 60)
+    text = new_key(file, "--scope", "read", "--scope", "write", "--where", "source=sales/*", "--rate", 60)
     assert text.startswith("mg_") and len(text) > 40 and text not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (key,) = read_keys(file)
     assert (key.sha256, key.id) == (hash_of(text), hash_of(text)[:8])
     assert (key.name, key.scopes, key.rate, key.where) == ("sales", ("read", "write"), 60, ("source=sales/*",))
-    listing = keys("list", file)
+    listing = run_keys("list", file)
     since = f"since {key.created:%Y-%m-%d}"
     assert listing == f"{key.id}  sales  read+write; all collections; where source=sales/*; 60 a minute; {since}\n"
-    (row,) = json.loads(keys("list", file, "--json"))
+    (row,) = json.loads(run_keys("list", file, "--json"))
     assert row["id"] == key.id and "sha256" not in row
-    keys("revoke", file, key.id)
+    run_keys("revoke", file, key.id)
     assert read_keys(file) == []
     with pytest.raises(UserError, match="not in"):
-        keys("revoke", file, key.id)
+        run_keys("revoke", file, key.id)
 
 
 @pytest.mark.parametrize(
@@ -106,16 +107,16 @@ def test_a_key_file_contains_only_hashes_and_is_private_to_its_owner(tmp_path: P
 )
 def test_an_invalid_key_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        added(tmp_path / "keys.json", *words)
+        new_key(tmp_path / "keys.json", *words)
     assert not (tmp_path / "keys.json").exists()
 
 
 @pytest.mark.parametrize(
-    "held", ["", "[]", '{"keys": 3}', '{"keys": [3]}', '{"keys": {"a": 1}}', '{"keys": [{"name": "x"}]}', "\0"]
+    "content", ["", "[]", '{"keys": 3}', '{"keys": [3]}', '{"keys": {"a": 1}}', '{"keys": [{"name": "x"}]}', "\0"]
 )
-def test_a_file_that_is_no_key_file_is_refused(tmp_path: Path, held: str) -> None:
+def test_a_file_that_is_no_key_file_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "keys.json"
-    file.write_text(held)
+    file.write_text(content)
     with pytest.raises(UserError):
         read_keys(file)
     before = file.read_text()
@@ -129,9 +130,9 @@ def test_a_key_file_allows_serving_other_machines(tmp_path: Path) -> None:
     assert parse_settings(ServerSettings, values, "serve").api_key is None
 
 
-def test_each_scope_opens_only_its_own_routes(asking: Asking) -> None:
-    reader, writer = added(asking.file), added(asking.file, "--scope", "write")
-    metrics, operator = added(asking.file, "--scope", "metrics"), "operator"
+def test_each_scope_opens_only_its_own_routes(guarded: GuardedServer) -> None:
+    reader, writer = new_key(guarded.file), new_key(guarded.file, "--scope", "write")
+    metrics, operator = new_key(guarded.file, "--scope", "metrics"), "operator"
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/retrieve", {"query": QUESTION}, "read"),
         ("/v1/chat/completions", ASK, "read"),
@@ -144,89 +145,95 @@ def test_each_scope_opens_only_its_own_routes(asking: Asking) -> None:
     for path, body, scope in requests:
         for key, holder in ((reader, "read"), (writer, "write"), (metrics, "metrics"), (operator, scope)):
             expected = 200 if holder == scope else 403
-            assert asking.status(key, path, **body) == expected, (path, holder)
+            assert guarded.status(key, path, **body) == expected, (path, holder)
     for key in (reader, writer, metrics, operator):
-        assert asking.status(key, "/docs") == asking.status(key, "/openapi.json") == 200
-    refused = asking.get(reader, "/metrics").json()["error"]
-    assert (refused["code"], refused["type"]) == ("not_allowed", "permission_error")
+        assert guarded.status(key, "/docs") == guarded.status(key, "/openapi.json") == 200
+    refusal = guarded.get(reader, "/metrics").json()["error"]
+    assert (refusal["code"], refusal["type"]) == ("not_allowed", "permission_error")
     accepts = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    assert asking.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
-    called = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW}}
-    response = asking.running.post("/mcp", json=called, headers=bearer(reader) | accepts).json()
+    assert guarded.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
+    call = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW}}
+    response = guarded.running.post("/mcp", json=call, headers=bearer(reader) | accepts).json()
     assert "no tool 'add_document'" in response["result"]["content"][0]["text"]
 
 
-def test_a_key_works_at_once_and_is_revoked_at_once(asking: Asking) -> None:
-    assert asking.status("mg_never-made", "/v1/models") == 401
-    first = added(asking.file)
-    second = added(asking.file)
-    assert asking.status(first, "/v1/models") == asking.status(second, "/v1/models") == 200
-    keys("revoke", asking.file, hash_of(first)[:8])
-    assert asking.status(first, "/v1/models") == 401 and asking.status(second, "/v1/models") == 200
-    response = asking.get(first, "/v1/models").json()
-    assert response == asking.get("mg_never-made", "/v1/models").json(), "nobody learns that there was such a key"
+def test_a_key_works_at_once_and_is_revoked_at_once(guarded: GuardedServer) -> None:
+    assert guarded.status("mg_never-made", "/v1/models") == 401
+    first = new_key(guarded.file)
+    second = new_key(guarded.file)
+    assert guarded.status(first, "/v1/models") == guarded.status(second, "/v1/models") == 200
+    run_keys("revoke", guarded.file, hash_of(first)[:8])
+    assert guarded.status(first, "/v1/models") == 401 and guarded.status(second, "/v1/models") == 200
+    response = guarded.get(first, "/v1/models").json()
+    assert response == guarded.get("mg_never-made", "/v1/models").json(), "nobody learns that there was such a key"
 
 
-def test_a_damaged_file_lets_nobody_in_but_the_operator(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
-    key = added(asking.file)
-    before = asking.file.read_text()
+def test_a_damaged_file_lets_nobody_in_but_the_operator(
+    guarded: GuardedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = new_key(guarded.file)
+    before = guarded.file.read_text()
     caplog.set_level(logging.ERROR)
-    for damage in (lambda: asking.file.write_text(before[:-9]), asking.file.unlink):
+    for damage in (lambda: guarded.file.write_text(before[:-9]), guarded.file.unlink):
         damage()
-        assert asking.status(key, "/v1/models") == asking.status(key, "/v1/models") == 401
-        assert asking.status("operator", "/v1/models") == 200
+        assert guarded.status(key, "/v1/models") == guarded.status(key, "/v1/models") == 401
+        assert guarded.status("operator", "/v1/models") == 200
     assert [each.message.count("no keys are loaded") for each in caplog.records] == [1, 1]
-    asking.file.write_text(before)
-    assert asking.status(key, "/v1/models") == 200
+    guarded.file.write_text(before)
+    assert guarded.status(key, "/v1/models") == 200
 
 
 def test_a_key_expires_at_its_time(tmp_path: Path) -> None:
     now = datetime.now(UTC)
-    over, texts = [], []
+    stored, texts = [], []
     for hours in (-1, 1):
         key, text = make_key("x", scopes=("read",), expires=now + timedelta(hours=hours))
-        over.append(key)
+        stored.append(key)
         texts.append(text)
     file = tmp_path / "keys.json"
-    change_keys(file, lambda keys: [*keys, *over])
+    change_keys(file, lambda keys: [*keys, *stored])
     ring = KeyRing(file)
-    assert ring.find(texts[0]) is None and ring.find(texts[1]) == over[1]
-    assert over[1].is_expired(now + timedelta(hours=1)) and not over[1].is_expired(now + timedelta(minutes=59))
-    assert added(tmp_path / "other.json", "--expires", "2027-01-31") and "2027-01-31 00:00 UTC" in keys(
+    assert ring.find(texts[0]) is None and ring.find(texts[1]) == stored[1]
+    assert stored[1].is_expired(now + timedelta(hours=1)) and not stored[1].is_expired(now + timedelta(minutes=59))
+    assert new_key(tmp_path / "other.json", "--expires", "2027-01-31") and "2027-01-31 00:00 UTC" in run_keys(
         "list", tmp_path / "other.json"
     )
 
 
-def test_a_key_is_limited_to_its_rate(asking: Asking) -> None:
-    slow, other = added(asking.file, "--rate", 3), added(asking.file)
-    found = [asking.get(slow, "/v1/models") for _ in range(5)]
+def test_a_key_is_limited_to_its_rate(guarded: GuardedServer) -> None:
+    slow, other = new_key(guarded.file, "--rate", 3), new_key(guarded.file)
+    found = [guarded.get(slow, "/v1/models") for _ in range(5)]
     assert [each.status_code for each in found] == [200, 200, 200, 429, 429]
     assert 1 <= int(found[-1].headers["retry-after"]) <= 20 and found[-1].json()["error"]["code"] == "too_often"
-    assert asking.status(other, "/v1/models") == 200, "other keys still work"
-    assert asking.get(slow, "/ready").status_code == 200
+    assert guarded.status(other, "/v1/models") == 200, "other keys still work"
+    assert guarded.get(slow, "/ready").status_code == 200
 
 
-def test_metrics_and_log_name_the_key_and_never_show_it(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_and_log_name_the_key_and_never_show_it(
+    guarded: GuardedServer, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
-    key = added(asking.file)
-    assert asking.status(key, "/v1/chat/completions", **ASK) == 200
-    stream = asking.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
-    assert stream.status_code == 200 and asking.status(key, "/metrics") == 403
-    metrics = asking.get("operator", "/metrics").text
+    key = new_key(guarded.file)
+    assert guarded.status(key, "/v1/chat/completions", **ASK) == 200
+    stream = guarded.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
+    assert stream.status_code == 200 and guarded.status(key, "/metrics") == 403
+    metrics = guarded.get("operator", "/metrics").text
     assert 'modegraph_key_requests_total{key="sales",status="200"} 2.0' in metrics
     assert 'modegraph_key_requests_total{key="sales",status="403"} 1.0' in metrics
     assert 'modegraph_key_tokens_total{key="sales",kind="prompt"} 14.0' in metrics
     assert "key sales" in caplog.text and key not in caplog.text and key not in metrics
 
 
-def test_the_audit_log_has_every_attempt_to_write(asking: Asking, tmp_path: Path) -> None:
-    writer = added(asking.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
-    assert asking.status(writer, "/v1/documents", documents=[NEW]) == 200
-    assert asking.status(writer, "/v1/documents", documents=[{**NEW, "source": "tarn"}]) == 403
-    deleted = [f"{asking.running.url}/v1/documents/{source}" for source in ("notes/gull", "tarn")]
-    assert [httpx2.delete(url, headers=bearer(writer)).status_code for url in deleted] == [200, 404]
-    assert asking.status("operator", "/v1/documents", documents=[NEW]) == 200
+def test_the_audit_log_has_every_attempt_to_write(guarded: GuardedServer, tmp_path: Path) -> None:
+    writer = new_key(guarded.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
+    assert guarded.status(writer, "/v1/documents", documents=[NEW]) == 200
+    assert guarded.status(writer, "/v1/documents", documents=[{**NEW, "source": "tarn"}]) == 403
+    deletions = [
+        guarded.running.delete(f"/v1/documents/{source}", headers=bearer(writer)) for source in ("notes/gull", "tarn")
+    ]
+    assert [each.status_code for each in deletions] == [200, 404]
+    assert guarded.status("operator", "/v1/documents", documents=[NEW]) == 200
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [(each["key"], each["action"], each["sources"], each["outcome"]) for each in lines] == [
         ("sales", "add", ["notes/gull"], "done"),
@@ -238,8 +245,8 @@ def test_the_audit_log_has_every_attempt_to_write(asking: Asking, tmp_path: Path
     assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
 
 
-def test_without_a_key_the_state_reveals_nothing_about_the_collections(asking: Asking) -> None:
-    state = asking.running.get("/ready").json()
+def test_without_a_key_the_state_reveals_nothing_about_the_collections(guarded: GuardedServer) -> None:
+    state = guarded.running.get("/ready").json()
     assert state == {
         "status": "ready",
         "index": None,
@@ -252,4 +259,4 @@ def test_without_a_key_the_state_reveals_nothing_about_the_collections(asking: A
         "feedback": False,
         "runs": False,
     }
-    assert asking.get(added(asking.file), "/ready").json()["documents"] == len(ISLES)
+    assert guarded.get(new_key(guarded.file), "/ready").json()["documents"] == len(ISLES)

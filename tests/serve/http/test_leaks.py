@@ -1,7 +1,7 @@
 """Three keys, two collections, two labels: no route shows a key's holder what it may not see.
 
-Every document contains a word of its own part of the house (SEA, HILL, MOOR): whatever a key receives, and whatever the model is sent
-on its behalf, is searched for the words of the other parts. An operator asks everything first, so that all caches are filled.
+Every document contains the word of its group (SEA, HILL or MOOR): whatever a key receives, and whatever the model is sent on its behalf,
+is searched for the words of the other groups. An operator asks everything first, so that all caches are filled.
 """
 
 import json
@@ -15,18 +15,29 @@ from mcp.shared.exceptions import MCPError
 
 from graph.feedback import read_feedback
 from graph.retrieve.retrieve import MODES
-from tests.serve.http.house import HILL, HOUSE, MOOR, QUESTIONS, SEA, Holder, House, living_in, refusals
+from tests.serve.http.house import (
+    COLLECTIONS,
+    HILL,
+    MOOR,
+    QUESTIONS,
+    SEA,
+    Holder,
+    House,
+    elsewhere,
+    requests_to_refuse,
+    serving_house,
+)
 from tests.serve.http.running import until
 from tests.serve.mcp.clients import VERSIONS, called, with_client
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with living_in(tmp_path_factory.mktemp("house")) as house:
+    with serving_house(tmp_path_factory.mktemp("house")) as house:
         yield house
 
 
-def everything(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
+def searches(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
     """What every searching route answers to one key in a mode, as (request, text)."""
     post, name = house.running.post, f"tiny@{collection}"
     for question in QUESTIONS:
@@ -47,9 +58,9 @@ def everything(house: House, headers: dict[str, str], collection: str, mode: str
         for path, body in bodies.items():
             if mode != "auto" and ("responses" in path or "vector_stores" in path):
                 continue  # They have no mode of their own.
-            made = post(path, json=body, headers=headers)
-            assert made.status_code == 200, (path, made.text)
-            yield f"{path} {mode}", made.text
+            response = post(path, json=body, headers=headers)
+            assert response.status_code == 200, (path, response.text)
+            yield f"{path} {mode}", response.text
         request_body = {"query": question, "mode": mode, "k": 20, "use_model": True}
         yield (
             f"use_model {mode}",
@@ -59,7 +70,7 @@ def everything(house: House, headers: dict[str, str], collection: str, mode: str
         yield f"stream {mode}", post("/v1/chat/completions", json=streamed, headers=headers).text
 
 
-def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
+def browse(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
     """What the routes that do not search answer to one key."""
     at = f"collection={collection}"
     paths = [
@@ -81,8 +92,8 @@ def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[
             f"/v1/graph/entities?{at}&q={word}",
             f"/v1/graph/neighbourhood?{at}&kind=entity&id=ada%20{word}&limit=500",
         ]
-    listed = house.running.get(f"/v1/documents?{at}", headers=headers).json()["documents"]
-    paths += [f"/v1/graph/neighbourhood?{at}&kind=document&id={quote(each['source'])}&limit=500" for each in listed]
+    documents = house.running.get(f"/v1/documents?{at}", headers=headers).json()["documents"]
+    paths += [f"/v1/graph/neighbourhood?{at}&kind=document&id={quote(each['source'])}&limit=500" for each in documents]
     entities = house.running.get(f"/v1/graph/entities?{at}&limit=500", headers=headers).json()
     for each in entities:
         paths.append(f"/v1/graph/neighbourhood?{at}&kind=entity&id={quote(each['id'])}&limit=500")
@@ -99,76 +110,75 @@ def visible_text(text: str) -> str:
 
 
 def foreign_in(text: str, holder: Holder) -> list[str]:
-    """The words of other parts in a text."""
+    """The words of other groups in a text."""
     return [word for word in holder.foreign if word in visible_text(text)]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_mode_finds_what_is_not_for_the_key(house: House, mode: str) -> None:
-    for collection in HOUSE:
-        assert all(text for _, text in everything(house, house.operator, collection, mode))
+    for collection in COLLECTIONS:
+        assert all(text for _, text in searches(house, house.operator, collection, mode))
     for name, holder in house.holders.items():
         before = len(house.upstream.requests)
-        met = 0
-        for request_body, text in everything(house, holder.headers, holder.collection, mode):
+        own_answers = 0
+        for request_body, text in searches(house, holder.headers, holder.collection, mode):
             assert foreign_in(text, holder) == [], (name, request_body)
-            met += holder.own in visible_text(text)
-        assert met > 0, "the key finds its own documents"
+            own_answers += holder.own in visible_text(text)
+        assert own_answers > 0, "the key finds its own documents"
         for body in house.upstream.requests[before:]:
             assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
 
 def test_browsing_shows_nothing_of_others(house: House) -> None:
     for name, holder in house.holders.items():
-        met = 0
-        for path, text in browsed(house, holder.headers, holder.collection):
-            named = [word for word in foreign_in(text, holder) if word not in path]
-            assert named == [], (name, path)
-            met += holder.own in visible_text(text)
-        assert met > 3
+        own_answers = 0
+        for path, text in browse(house, holder.headers, holder.collection):
+            leaked = [word for word in foreign_in(text, holder) if word not in path]
+            assert leaked == [], (name, path)
+            own_answers += holder.own in visible_text(text)
+        assert own_answers > 3
     listed = house.running.get("/v1/vector_stores", headers=house.holders["label"].headers).json()["data"]
     assert [(each["id"], each["file_counts"]["total"]) for each in listed] == [("isles", 3)]
     ready = house.running.get("/ready", headers=house.holders["label"].headers).json()
     assert (ready["documents"], ready["collections"], ready["models"]) == (3, ["isles"], ["tiny"])
 
 
-@pytest.mark.parametrize("mode", VERSIONS)
-def test_mcp_shows_nothing_of_others(house: House, mode: str) -> None:
-    async def shown(client: Client) -> list[str]:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mcp_shows_nothing_of_others(house: House, version: str) -> None:
+    async def texts_shown(client: Client) -> list[str]:
         texts = [str(await client.list_tools()), str(await client.list_resources())]
         for question in QUESTIONS:
-            for way in MODES:
-                texts.append(str(await called(client, "search", query=question, mode=way, k=20)))
+            for mode in MODES:
+                texts.append(str(await called(client, "search", query=question, mode=mode, k=20)))
             texts.append(str(await called(client, "explain", question=question, mode="hops", k=20)))
             texts.append(str(await called(client, "ask", question=question, k=20)))
         return texts
 
     for name, holder in house.holders.items():
-        texts = with_client(house.running, mode, shown, holder.headers)
+        texts = with_client(house.running, version, texts_shown, holder.headers)
         assert [foreign_in(text, holder) for text in texts] == [[]] * len(texts), name
         assert sum(holder.own in visible_text(text) for text in texts) > 10
 
 
 def refusals_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
     """Status and text of every refusal for a collection and a document, with both names masked."""
-    made = [ask() for ask in refusals(house, holder, collection, source)]
-    return [(each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in made]
+    responses = [ask() for ask in requests_to_refuse(house, holder, collection, source)]
+    return [
+        (each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in responses
+    ]
 
 
 def test_foreign_documents_are_refused_like_absent_ones(house: House) -> None:
     for name, holder in house.holders.items():
-        for collection, source in holder.hidden:
-            where = (
-                collection if collection != holder.collection else "moors" if holder.collection == "isles" else "isles"
-            )
-            foreign = refusals_of(house, holder, where, source)
+        for _, source in holder.hidden:
+            foreign = refusals_of(house, holder, elsewhere(holder), source)
             absent = refusals_of(house, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
             assert foreign == absent, name
             assert all(status >= 400 for status, _ in foreign), (name, foreign)
 
 
-@pytest.mark.parametrize("mode", VERSIONS)
-def test_mcp_refuses_foreign_documents_like_absent_ones(house: House, mode: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mcp_refuses_foreign_documents_like_absent_ones(house: House, version: str) -> None:
     async def refusals(client: Client, collection: str, source: str) -> list[str]:
         texts = []
         for tool, arguments in (
@@ -178,26 +188,26 @@ def test_mcp_refuses_foreign_documents_like_absent_ones(house: House, mode: str)
             ("ask", {"question": "Who?", "collection": collection}),
             ("ask", {"question": "Who?", "model": f"tiny@{collection}"}),
         ):
-            made = await client.call_tool(tool, arguments)
-            assert made.is_error
-            texts.append(made.content[0].text)  # type: ignore[union-attr]
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error
+            texts.append(result.content[0].text)  # type: ignore[union-attr]
         for uri in (f"modegraph://{collection}/{source}", f"modegraph://isles/{source}"):
-            with pytest.raises(MCPError) as refused:
+            with pytest.raises(MCPError) as refusal:
                 await client.read_resource(uri)
-            texts.append(str(refused.value))
+            texts.append(str(refusal.value))
         return [text.replace(source, "SOURCE").replace(collection, "COLLECTION") for text in texts]
 
     label = house.holders["label"]
-    foreign = with_client(house.running, mode, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
-    absent = with_client(house.running, mode, lambda client: refusals(client, "zz9z", "nix/ada"), label.headers)
+    foreign = with_client(house.running, version, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
+    absent = with_client(house.running, version, lambda client: refusals(client, "zz9z", "nix/ada"), label.headers)
     assert foreign == absent
 
 
 def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(house: House) -> None:
     writer, label = house.holders["writer"], house.holders["label"]
     new = {"documents": [{"source": "hill/new", "text": f"{HILL.title()} has a new mill."}]}
-    made = house.running.post("/v1/documents", json=new, headers=writer.headers)
-    assert made.status_code == 200 and made.json()["report"] == {
+    response = house.running.post("/v1/documents", json=new, headers=writer.headers)
+    assert response.status_code == 200 and response.json()["report"] == {
         "written": 1,
         "unchanged": 0,
         "documents": 4,
@@ -205,29 +215,29 @@ def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(house
     }
     assert house.running.get("/v1/documents/hill/new", headers=label.headers).status_code == 404
     assert house.running.get("/v1/documents/hill/new", headers=writer.headers).status_code == 200
-    gone = house.running.delete("/v1/documents/hill/new", headers=writer.headers)
-    assert gone.json()["report"] == {"deleted": "hill/new", "documents": 3, "passages": 3}
+    deletion = house.running.delete("/v1/documents/hill/new", headers=writer.headers)
+    assert deletion.json()["report"] == {"deleted": "hill/new", "documents": 3, "passages": 3}
     upload = {"files": ("sea-ada.txt", b"Hello.")}
     assert house.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
 
 
 def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
     """All keys use one user's name and give feedback on answers and passages of their own."""
-    users = {name: house.holders[name] for name in ("label", "writer", "collection")}
+    users = house.holders
     for holder in users.values():
         request_body = {"query": f"Who taught {holder.own.title()}?", "k": 1}
         at = f"?collection={holder.collection}"
         found = house.running.post(f"/v1/retrieve{at}", json=request_body, headers=holder.headers).json()["passages"][0]
         entry = {"user": "reader-0001", "consent": True, "question": request_body["query"], "kind": "passage"}
         entry |= {"passage_id": found["id"], "shown_ids": [found["id"]]}
-        made = house.running.post(f"/v1/feedback{at}", json=entry, headers=holder.headers)
-        assert made.status_code == 200, made.text
+        response = house.running.post(f"/v1/feedback{at}", json=entry, headers=holder.headers)
+        assert response.status_code == 200, response.text
         answer = {"model": "tiny", "text": f"so says {found['text']}"}
         vote = {**entry, "kind": "vote", "answer": answer, "rating": "up"}
         del vote["passage_id"], vote["shown_ids"]
         assert house.running.post(f"/v1/feedback{at}", json=vote, headers=holder.headers).status_code == 200
     for name, holder in users.items():
-        for other in HOUSE:
+        for other in COLLECTIONS:
             for user in ("reader-0001", *(f"{key}/reader-0001" for key in users)):
                 text = house.running.get(f"/v1/feedback/{user}?collection={other}", headers=holder.headers).text
                 assert foreign_in(text, holder) == [], (name, other, user)
@@ -237,23 +247,25 @@ def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
         )
         others = [key for key in users if key != name]
         for user in (f"{key}/reader-0001" for key in others):
-            gone = house.running.delete(f"/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers)
-            assert gone.json() == {"deleted": 0}
+            deletion = house.running.delete(
+                f"/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers
+            )
+            assert deletion.json() == {"deleted": 0}
     at = "?collection=isles"
     assert house.running.get(f"/v1/feedback/reader-0001{at}", headers=house.operator).json() == {"entries": []}
     labelled = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
     assert len(labelled) == 2, "a key for all documents can read all feedback on them"
-    gone = house.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
-    assert gone.json() == {"deleted": 2}
+    deletion = house.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
+    assert deletion.json() == {"deleted": 2}
     stored = read_feedback(house.running.services.collections.live["isles"].folder)
     assert [each.user for each in stored] == ["writer/reader-0001"] * 2
 
 
 def test_traces_have_no_word_of_any_document(house: House) -> None:
-    """This is the last test of the file, after many requests; spans are sent every few seconds, all that have ended by then."""
+    """The last test of the file, after many requests; every few seconds, all spans that have ended are sent."""
     before = len(house.collector.bodies)
     house.running.get("/v1/models", headers=house.operator)
     until(lambda: len(house.collector.bodies) > before)
-    sent = b"".join(house.collector.bodies).lower()
+    sent_bytes = b"".join(house.collector.bodies).lower()
     for word in (SEA, HILL, MOOR, "lantern", "isles", "moors", "reader-0001"):
-        assert word.encode() not in sent
+        assert word.encode() not in sent_bytes

@@ -22,7 +22,7 @@ from graph.types import Document
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.conftest import Stack
-from tests.serve.http.running import listening, serving, until
+from tests.serve.http.running import bound_socket, serving, until
 
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "content": "A"}, *ASK["messages"]]}
@@ -33,9 +33,9 @@ def test_without_the_engine_answers_are_refused_at_once_and_search_works(shared_
     with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
         for body in (ASK, {**ASK, "stream": True}, TALK, {**ASK, "retrieval": {"mode": "global", "use_model": True}}):
             started = time.perf_counter()
-            made = running.post("/v1/chat/completions", json=body)
-            assert made.status_code == 503 and made.headers["retry-after"] and time.perf_counter() - started < 2
-            assert made.json()["error"]["code"] == "model_gone"
+            response = running.post("/v1/chat/completions", json=body)
+            assert response.status_code == 503 and response.headers["retry-after"] and time.perf_counter() - started < 2
+            assert response.json()["error"]["code"] == "model_gone"
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         assert running.get("/health").status_code == 200 and running.get("/ready").status_code == 503
         assert running.metric('modegraph_errors_total{kind="model_gone"}') == 5
@@ -61,18 +61,18 @@ def completion(**changes: object) -> str:
     return json.dumps({"id": "1", "object": "chat.completion", "created": 0, "choices": [choice], **changes})
 
 
-ODD = {
+MALFORMED = {
     "no choices": completion(choices=[]),
-    "a choice that is none": completion(choices=[None]),
+    "a choice that is null": completion(choices=[None]),
     "a choice without a message": completion(choices=[{"index": 0}]),
     "a message that is a text": completion(choices=[{"index": 0, "message": "Hal"}]),
-    "parts of a text": completion(choices=[{"index": 0, "message": {"content": ["Hal"]}}]),
-    "an index of another kind": completion(choices=[{"index": "a", "message": {"content": "Hal"}}]),
-    "less than no tokens": completion(usage={"prompt_tokens": 7, "completion_tokens": -1}),
+    "a content that is a list": completion(choices=[{"index": 0, "message": {"content": ["Hal"]}}]),
+    "an index that is a text": completion(choices=[{"index": "a", "message": {"content": "Hal"}}]),
+    "a negative number of tokens": completion(usage={"prompt_tokens": 7, "completion_tokens": -1}),
     "tokens in words": completion(usage={"prompt_tokens": "many"}),
     "a usage that is a list": completion(usage=[1]),
-    "depth": completion(more=json.loads("[" * 400 + "]" * 400)),
-    "more depth": completion().replace('"choices"', '"a": ' + "[" * 9000 + "]" * 9000 + ', "choices"'),
+    "deep nesting": completion(more=json.loads("[" * 400 + "]" * 400)),
+    "deeper nesting": completion().replace('"choices"', '"a": ' + "[" * 9000 + "]" * 9000 + ', "choices"'),
     "a list": "[]",
     "no JSON": "<html>",
 }
@@ -84,16 +84,22 @@ def test_a_malformed_engine_answer_is_reported_as_such(shared_isles: Path) -> No
         chat_server(lambda body, number: (200, replies[-1])) as upstream,
         serving(shared_isles, f"openai:tiny@{upstream.url}") as running,
     ):
-        for what, text in ODD.items():
+        for kind, text in MALFORMED.items():
             for retrieval in (True, False):
                 replies.append(text)
                 body = {**ASK, "retrieval": {"enabled": retrieval}}
-                made = running.post("/v1/chat/completions", json=body)
-                assert (made.status_code, made.json()["error"]["code"]) == (502, "odd_answer"), (what, made.text)
+                response = running.post("/v1/chat/completions", json=body)
+                assert (response.status_code, response.json()["error"]["code"]) == (502, "odd_answer"), (
+                    kind,
+                    response.text,
+                )
                 replies.append(f"data: {text.replace('message', 'delta')}\n\ndata: [DONE]\n\n")
-                made = running.post("/v1/chat/completions", json={**body, "stream": True})
-                if what not in ("no choices", "a choice without a message"):
-                    assert '"odd_answer"' in made.text and made.text.endswith("data: [DONE]\n\n"), (what, made.text)
+                response = running.post("/v1/chat/completions", json={**body, "stream": True})
+                if kind not in ("no choices", "a choice without a message"):
+                    assert '"odd_answer"' in response.text and response.text.endswith("data: [DONE]\n\n"), (
+                        kind,
+                        response.text,
+                    )
         replies.append(completion(usage={"prompt_tokens": 7}))
         assert running.post("/v1/chat/completions", json=ASK).status_code == 200
 
@@ -108,10 +114,12 @@ def test_a_stream_that_the_engine_does_not_end_is_reported_as_truncated(stack: S
 def test_an_engine_that_refuses_the_servers_key_is_reported_as_such(stack: Stack, status: int) -> None:
     running, _ = stack(lambda body, number: (status, json.dumps({"error": {"message": "wrong key sk-123"}})))
     for body in (ASK, {**ASK, "stream": True}):
-        made = running.post("/v1/chat/completions", json=body)
-        error = made.json()["error"]
-        assert (made.status_code, error["code"]) == (502, "model_refuses_key")
-        assert str(status) in error["message"] and "OPENAI_API_KEY" in error["message"] and "sk-123" not in made.text
+        response = running.post("/v1/chat/completions", json=body)
+        error = response.json()["error"]
+        assert (response.status_code, error["code"]) == (502, "model_refuses_key")
+        assert (
+            str(status) in error["message"] and "OPENAI_API_KEY" in error["message"] and "sk-123" not in response.text
+        )
         assert "does not answer" not in error["message"]
 
 
@@ -127,10 +135,10 @@ def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> Non
 
 
 @contextmanager
-def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
-    """The engine's address, and the number of chats on each connection that had any; it closes the first one at its second chat, unanswered."""
-    made = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(made)
+def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
+    """An engine's address, and the number of chats on each connection that had any; the engine closes the first of these at its second chat, unanswered."""
+    body = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     counts: list[int] = []
 
     class Handler(socketserver.StreamRequestHandler):
@@ -146,7 +154,7 @@ def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
                     counts[number] += 1
                     if number == 0 and counts[0] == 2:
                         return
-                self.wfile.write(head + made)
+                self.wfile.write(head + body)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -156,21 +164,20 @@ def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
 
 
 def test_a_pooled_connection_that_the_engine_closed_costs_no_answer(shared_isles: Path) -> None:
-    with an_engine_that_lets_go() as (url, counts), serving(shared_isles, f"openai:tiny@{url}") as running:
+    with engine_that_closes_a_connection() as (url, counts), serving(shared_isles, f"openai:tiny@{url}") as running:
         responses = [running.post("/v1/chat/completions", json=ASK) for _ in range(2)]
-    assert [made.status_code for made in responses] == [200, 200]
+    assert [each.status_code for each in responses] == [200, 200]
     assert counts == [2, 1]
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_takes_its_request_to_the_engine_along(stack: Stack, stream: bool) -> None:
-    running, upstream = stack(LONG, seconds_a_word=0.02, capacity=1, queue=0)
-    if not stream:
-        # Nothing is streamed to a client that waits for the whole answer; its connection is closed all the same.
-        released = threading.Event()
-        running, upstream = stack(
-            lambda body, number: "x" if released.wait(5 * (number == 1)) else "y", capacity=1, queue=0
-        )
+    released = threading.Event()
+    if stream:
+        running, upstream = stack(LONG, seconds_a_word=0.02, capacity=1, queue=0)
+    else:
+        # The engine answers long after the server must have given up the request.
+        running, upstream = stack(lambda body, number: str(released.wait(60)), capacity=1, queue=0)
     with httpx2.Client(timeout=0.4) as client, pytest.raises(httpx2.ReadTimeout):
         if stream:
             with client.stream("POST", f"{running.url}/v1/chat/completions", json={**ASK, "stream": True}) as answer:
@@ -181,6 +188,7 @@ def test_a_client_that_leaves_takes_its_request_to_the_engine_along(stack: Stack
         until(lambda: upstream.cut_off == 1)
     until(lambda: running.metric("modegraph_requests_running") == 0)
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+    released.set()
 
 
 def test_a_request_that_waits_is_forgotten_when_its_client_leaves(stack: Stack) -> None:
@@ -198,20 +206,20 @@ def test_a_request_that_waits_is_forgotten_when_its_client_leaves(stack: Stack) 
 def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "So [1].") as upstream,
-        serving(isles, f"openai:tiny@{upstream.url}", queue=8) as on,
+        serving(isles, f"openai:tiny@{upstream.url}", queue=8) as running,
     ):
         stop = threading.Event()
         observed: list[tuple[int, int]] = []
 
         def load(number: int) -> None:
-            client = httpx2.Client(base_url=on.url, timeout=30)
+            client = httpx2.Client(base_url=running.url, timeout=30)
             while not stop.is_set():
-                made = client.post("/v1/retrieve", json={"query": f"Gull Rock {number} {len(observed)}", "k": 20})
-                answered = client.post("/v1/chat/completions", json=ASK)
-                generation = made.json()["generation"] if made.status_code == 200 else -1
-                passages = len(made.json().get("passages", ()))
+                search = client.post("/v1/retrieve", json={"query": f"Gull Rock {number} {len(observed)}", "k": 20})
+                chat = client.post("/v1/chat/completions", json=ASK)
+                generation = search.json()["generation"] if search.status_code == 200 else -1
+                passages = len(search.json().get("passages", ()))
                 assert passages == 4 + generation, "every search reads one whole generation"
-                observed.append((generation, answered.status_code))
+                observed.append((generation, chat.status_code))
 
         with ThreadPoolExecutor() as pool:
             loads = [pool.submit(load, number) for number in range(4)]
@@ -223,13 +231,13 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
                     read_settings(isles),
                     lambda spec: HashEncoder(),
                 )
-                until(lambda number=number: on.metric('modegraph_index_generation{collection="index"}') == number)  # type: ignore[misc]
+                until(lambda number=number: running.metric('modegraph_index_generation{collection="index"}') == number)  # type: ignore[misc]
             until(lambda: any(generation == 4 for generation, _ in observed))
             stop.set()
             for each in loads:
                 each.result()
     assert {generation for generation, _ in observed} >= {1, 4} and {status for _, status in observed} == {200}
-    assert on.port and len(observed) > 20
+    assert running.port and len(observed) > 20
 
 
 def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> None:
@@ -250,9 +258,8 @@ COMMAND = """
 import sys
 from pathlib import Path
 from graph.config import parse_settings
-from serve.app import build_app, make_services
+from serve.app import build_app, make_services, server_of
 from serve.engines.open_backend import VllmOptions, open_backend
-from serve.app import server_of
 from serve.http.settings import ServerSettings
 from tests.fakes import HashEncoder
 settings = parse_settings(ServerSettings, {"port": int(sys.argv[3]), "drain_s": float(sys.argv[4])}, "test")
@@ -266,8 +273,8 @@ server_of(build_app(services), services).run()
 def streaming_while_it_stops(
     index: Path, seconds_a_word: float, drain_s: float
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Yield the whole text of a stream whose server is stopped after the first words, and the server's process."""
-    with listening() as free:
+    """The whole text of a stream whose server is stopped after its first words, and the server's process."""
+    with bound_socket() as free:
         port = free.getsockname()[1]
     with chat_server(lambda body, number: LONG, seconds_a_word) as upstream:
         arguments = [str(index), f"openai:tiny@{upstream.url}", str(port), str(drain_s)]

@@ -23,10 +23,10 @@ def p95(values: list[float]) -> float:
 
 def ask(url: str, concurrent: int) -> list[tuple[int, float]]:
     """Status and seconds of `concurrent` simultaneous requests, sent by a client in a separate process."""
-    made = subprocess.run(
+    client = subprocess.run(
         [sys.executable, str(CLIENT), url, str(concurrent)], capture_output=True, text=True, timeout=120, check=True
     )
-    return [(int(status), float(seconds)) for status, seconds in json.loads(made.stdout)]
+    return [(int(status), float(seconds)) for status, seconds in json.loads(client.stdout)]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
-"""Almost valid bodies: every JSON route gets mutated ones over one connection, which must stay open, and none causes a 5xx.
+"""Almost valid bodies: every JSON route gets mutated ones; none causes a 5xx, and the server drops no connection unannounced.
 
 Half of the mutations change the value (a field removed, of another type, nested, repeated), half change the bytes. A run sends CASES
-bodies, which are 5,000 with MODEGRAPH_ALL_CASES set.
+bodies, 5,000 with MODEGRAPH_ALL_CASES set.
 """
 
 import json
@@ -46,7 +46,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
     ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}),
     ("/mcp", {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": {}}}),
 ]
-"""A valid body for each route; the one for documents fails only the last check, so that no index is written."""
+"""Valid bodies for each route; the one for documents fails only the last check, so that no index is written."""
 ODD: list[Any] = [
     *(
         None,
@@ -80,57 +80,59 @@ def parts_of(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from parts_of(value[key])
 
 
-def other_value(chance: Random, body: dict[str, Any]) -> bytes:
+def mutate_value(chance: Random, body: dict[str, Any]) -> bytes:
     """The body with one to three of its values removed, repeated, renamed, replaced or deeply nested."""
-    made = json.loads(json.dumps(body))
+    mutated = json.loads(json.dumps(body))
     for _ in range(chance.randint(1, 3)):
-        places = list(parts_of(made))
+        places = list(parts_of(mutated))
         if not places:
             break
-        held, key = chance.choice(places)
+        container, key = chance.choice(places)
         way = chance.randrange(6)
         if way == 0:
-            del held[key]
+            del container[key]
         elif way == 1:
-            held[key] = [deepcopy(held[key]) for _ in range(chance.choice([1, 2, 300]))]
-        elif way == 2 and isinstance(held, dict):
-            held[chance.choice(["", key.upper(), f"{key}s", "retrieval", "__proto__", "\ud800"])] = held.pop(key)
+            container[key] = [deepcopy(container[key]) for _ in range(chance.choice([1, 2, 300]))]
+        elif way == 2 and isinstance(container, dict):
+            container[chance.choice(["", key.upper(), f"{key}s", "retrieval", "__proto__", "\ud800"])] = container.pop(
+                key
+            )
         elif way == 3:
             other, where = chance.choice(places)
             if where in other if isinstance(other, dict) else where < len(other):
-                held[key] = json.loads(json.dumps(other[where]))
+                container[key] = json.loads(json.dumps(other[where]))
         elif way == 4 and chance.random() < 0.2:
-            text = json.dumps(made)
+            text = json.dumps(mutated)
             deep = "[" * DEEP + "]" * DEEP
-            return text.replace(json.dumps(held[key]), deep, 1).encode()
+            return text.replace(json.dumps(container[key]), deep, 1).encode()
         else:
-            held[key] = deepcopy(chance.choice(ODD))
-    return json.dumps(made).encode()
+            container[key] = deepcopy(chance.choice(ODD))
+    return json.dumps(mutated).encode()
 
 
-def other_bytes(chance: Random, body: dict[str, Any]) -> bytes:
+def mutate_bytes(chance: Random, body: dict[str, Any]) -> bytes:
     """The body with bytes inserted, deleted, changed, repeated or appended."""
-    made = bytearray(json.dumps(body).encode())
+    mutated = bytearray(json.dumps(body).encode())
     for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(made) + 1)
+        place = chance.randrange(len(mutated) + 1)
         way = chance.randrange(5)
         if way == 0:
-            made[place:place] = chance.choice(
+            mutated[place:place] = chance.choice(
                 [b'"', b"{", b"}", b"[", b",", b":", b"\\", b"\\ud800", b"\xff", b"\0", b"NaN"]
             )
         elif way == 1:
-            del made[place : place + chance.choice([1, 1, 1, 5, 50])]
-        elif way == 2 and place < len(made):
-            made[place] = chance.randrange(256)
+            del mutated[place : place + chance.choice([1, 1, 1, 5, 50])]
+        elif way == 2 and place < len(mutated):
+            mutated[place] = chance.randrange(256)
         elif way == 3:
-            end = chance.randrange(len(made) + 1)
-            made[place:place] = made[min(place, end) : max(place, end)]
+            end = chance.randrange(len(mutated) + 1)
+            mutated[place:place] = mutated[min(place, end) : max(place, end)]
         else:
-            made += chance.choice([b"", bytes(made[:place]), b" " * 1000, b"\n{}"])
-    return bytes(made)
+            mutated += chance.choice([b"", bytes(mutated[:place]), b" " * 1000, b"\n{}"])
+    return bytes(mutated)
 
 
-MUTATIONS: list[Callable[[Random, dict[str, Any]], bytes]] = [other_value, other_bytes]
+MUTATIONS: list[Callable[[Random, dict[str, Any]], bytes]] = [mutate_value, mutate_bytes]
 
 
 @pytest.fixture(scope="module")
@@ -139,19 +141,19 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
     with (
         chat_server(lambda body, number: "So [1] [9].") as upstream,
-        serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True) as on,
+        serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True) as server,
     ):
-        yield on
+        yield server
 
 
 def headers_for(path: str) -> dict[str, str]:
     """The headers that a client of the route sends."""
-    more = (
+    mcp_headers = (
         {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
         if path == "/mcp"
         else {}
     )
-    return {"Content-Type": "application/json", **more}
+    return {"Content-Type": "application/json", **mcp_headers}
 
 
 @pytest.mark.parametrize(("path", "body"), BODIES)

@@ -22,9 +22,9 @@ def function() -> ModuleType:
     """The file, loaded as a module."""
     spec = importlib.util.spec_from_file_location("open_webui_modegraph", ROOT / "deploy/open-webui/modegraph.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(function: ModuleType, url: str, key: str = "", **options: Any) -> tuple[str, list[dict[str, Any]]]:
@@ -48,8 +48,8 @@ def test_sources_are_numbered_as_the_text_numbers_them(function: ModuleType, sta
     assert text == "😀 It was [1][2], in `a[3]`, in 1911 [1] and [3]."
     assert [event["type"] for event in events] == ["source"] * 3
     request_body = {"model": "tiny", "messages": REQUEST["messages"]}
-    cited = running.post("/v1/chat/completions", json=request_body).json()["choices"][0]["message"]["citations"]
-    by_number = {each["number"]: each for each in cited}
+    citations = running.post("/v1/chat/completions", json=request_body).json()["choices"][0]["message"]["citations"]
+    by_number = {each["number"]: each for each in citations}
     for event, number in zip(events, (3, 1, 2), strict=True):
         data = event["data"]
         assert set(data) == {"source", "document", "metadata"}

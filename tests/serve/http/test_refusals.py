@@ -4,7 +4,6 @@ Every function of ours that the server runs for a request is counted; benchmarks
 """
 
 import inspect
-import json
 import sys
 import threading
 import time
@@ -19,15 +18,13 @@ import pytest
 
 from serve.server import collections
 from tests.places import ROOT
-from tests.serve.http.house import Holder, House, living_in, refusals
+from tests.serve.http.house import Holder, House, elsewhere, requests_to_refuse, serving_house
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
 """Code that runs per connection, before a request is read, in the thread that sends traces, or in the loop that waits to stop."""
 RESUMED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 """Code that is counted once, however often it resumes as pieces of a request arrive."""
-
-
 LOGGED_S = 0.02
 """How long the server may keep working after an answer, to log it."""
 
@@ -66,7 +63,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, C
         patch.setattr(collections, "POLL_S", 3600.0)
         threading.setprofile(calls)
         try:
-            with living_in(tmp_path_factory.mktemp("watched")) as house:
+            with serving_house(tmp_path_factory.mktemp("watched")) as house:
                 yield house, calls
         finally:
             threading.setprofile(None)  # type: ignore[arg-type]
@@ -81,15 +78,9 @@ def assert_same_calls(
     """Both requests of each pair get the same status by the same calls."""
     for number, (one, other) in enumerate(zip(foreign, absent, strict=True)):
         assert one().status_code == other().status_code, number
-        counted = calls.of(one), calls.of(other)
-        assert counted[0] == counted[1], (number, counted[0] - counted[1], counted[1] - counted[0])
-        assert sum(counted[0].values()) > 10, "the server's threads are watched"
-
-
-def elsewhere(holder: Holder) -> str:
-    """A collection that exists and that the holder may not see."""
-    (found,) = {"isles", "moors"} - {holder.collection}
-    return found
+        counts = calls.of(one), calls.of(other)
+        assert counts[0] == counts[1], (number, counts[0] - counts[1], counts[1] - counts[0])
+        assert sum(counts[0].values()) > 10, "the server's threads are watched"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,8 +90,8 @@ def test_what_is_foreign_is_refused_by_the_same_calls_as_what_is_absent(
     house, calls = watched
     holder = house.holders[name]
     source = holder.hidden[0][1]
-    foreign = refusals(house, holder, elsewhere(holder), source)
-    absent = refusals(house, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
+    foreign = requests_to_refuse(house, holder, elsewhere(holder), source)
+    absent = requests_to_refuse(house, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
     assert_same_calls(calls, foreign, absent)
 
 
@@ -110,10 +101,10 @@ def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Call
     accepted = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 
     def ask() -> httpx2.Response:
-        made = house.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
-        response = made.json()
-        assert "error" in response or response["result"]["isError"], response
-        return made
+        response = house.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
+        answer = response.json()
+        assert "error" in answer or answer["result"]["isError"], answer
+        return response
 
     return ask
 
@@ -173,7 +164,7 @@ def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
         names = (reader, f"{other}/{reader}")
         return [partial(way, f"/v1/feedback/{each}{at}", headers=holder.headers) for way in ways for each in names]
 
-    assert all(json.loads(each().text) in ({"entries": []}, {"deleted": 0}) for each in calls_of(f"reader-{other}"))
+    assert all(each().json() in ({"entries": []}, {"deleted": 0}) for each in calls_of(f"reader-{other}"))
     assert_same_calls(calls, calls_of(f"reader-{other}"), calls_of("reader-nobody"))
 
 
@@ -181,19 +172,19 @@ def test_opening_a_resource_before_refusing_it_is_detected(
     watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checks the test itself, with a server that opens an existing collection before it refuses."""
-    from serve.server.collections import Collections
-
     house, calls = watched
     holder = house.holders["collection"]
-    resolve_name = Collections.resolve_name
+    resolve_name = collections.Collections.resolve_name
 
-    def slower(self: Collections, access: object, name: str | None, field: str = "collection") -> str:
+    def opening_first(
+        self: collections.Collections, access: object, name: str | None, field: str = "collection"
+    ) -> str:
         if name in self.live:
             self.live[name].current.metadata("sea/ada")
         return resolve_name(self, access, name, field)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Collections, "resolve_name", slower)
-    foreign, absent = (refusals(house, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
+    monkeypatch.setattr(collections.Collections, "resolve_name", opening_first)
+    foreign, absent = (requests_to_refuse(house, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
     foreign(), absent()
     assert calls.of(foreign) != calls.of(absent)
     assert sys.getprofile() is None

@@ -36,14 +36,14 @@ def test_a_set_key_is_required_on_all_but_health_and_ready(stack: Stack, caplog:
     caplog.set_level(logging.DEBUG)
     running, upstream = stack(api_key=KEY)
     for path in PATHS:
-        for given in (
+        for authorization in (
             "",
             KEY,
             "Bearer",
             *(f"Bearer {key}" for key in ("wrong", "ü", KEY[:-1], f"{KEY}s", KEY.upper())),
         ):
-            made = running.get(path, headers={"Authorization": given.encode()} if given else {})
-            assert made.status_code == 401 and made.headers["www-authenticate"] == "Bearer", path
+            response = running.get(path, headers={"Authorization": authorization.encode()} if authorization else {})
+            assert response.status_code == 401 and response.headers["www-authenticate"] == "Bearer", path
         for bad in ("", "wrong", "ü", KEY[:-1], f"{KEY}s", f"Bearer {KEY}"):
             assert running.get(path, headers={"X-Api-Key": bad.encode()}).status_code == 401, (path, bad)
         both = {"Authorization": "Bearer wrong", "X-Api-Key": KEY}
@@ -88,24 +88,29 @@ def test_pages_of_other_origins_cannot_add_documents_but_ours_and_programs_can(i
     """By a form with a file, which browsers send to other origins without asking first."""
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
     ):
         files = {"files": ("planted.md", b"The Lantern was built by nobody.")}
         for page, headers in FOREIGN.items():
-            headers = {name: value.replace("PORT", str(on.port)) for name, value in headers.items()}
-            assert on.post("/v1/documents/files", files=files, headers=headers).status_code == 403, page
-            assert "planted.md" not in on.get("/v1/documents").text
-        for headers in (browser(on.url, site="same-origin"), browser(on.url), browser(site="same-origin"), {}):
-            assert on.post("/v1/documents/files", files=files, headers=headers).status_code == 200, headers
-        assert on.get("/", headers=browser(site="cross-site", mode="navigate")).status_code == 200
-        assert on.get("/v1/graph/entities", headers=browser(site="same-site", mode="no-cors")).status_code == 403
+            headers = {name: value.replace("PORT", str(running.port)) for name, value in headers.items()}
+            assert running.post("/v1/documents/files", files=files, headers=headers).status_code == 403, page
+            assert "planted.md" not in running.get("/v1/documents").text
+        for headers in (
+            browser(running.url, site="same-origin"),
+            browser(running.url),
+            browser(site="same-origin"),
+            {},
+        ):
+            assert running.post("/v1/documents/files", files=files, headers=headers).status_code == 200, headers
+        assert running.get("/", headers=browser(site="cross-site", mode="navigate")).status_code == 200
+        assert running.get("/v1/graph/entities", headers=browser(site="same-site", mode="no-cors")).status_code == 403
 
 
 def chat(**changes: object) -> bytes:
     return json.dumps({**ASK, **changes}).encode()
 
 
-def asking(question: str) -> bytes:
+def question_body(question: str) -> bytes:
     return chat(messages=[{"role": "user", "content": question}])
 
 
@@ -116,9 +121,9 @@ BAD = {
     "empty body": (b"", 422, ""),
     "unknown model": (chat(model="gpt-9"), 404, "'gpt-9' is not served"),
     "no messages": (chat(messages=[]), 422, "messages"),
-    "empty question": (asking("  \n "), 400, "question is empty"),
-    "1 MB question": (asking("w" * 1_000_000), 400, "1,000,000 characters; the limit is 8,000"),
-    "2 MB body": (asking("w" * 2_000_000), 413, "longer than 1,048,576 bytes"),
+    "empty question": (question_body("  \n "), 400, "question is empty"),
+    "1 MB question": (question_body("w" * 1_000_000), 400, "1,000,000 characters; the limit is 8,000"),
+    "2 MB body": (question_body("w" * 2_000_000), 413, "longer than 1,048,576 bytes"),
     "k = 10^9": (chat(retrieval={"k": 10**9}), 422, "retrieval.k: Input should be less than or equal to 100"),
     "k = 0": (chat(retrieval={"k": 0}), 422, "retrieval.k"),
     "unknown mode": (chat(retrieval={"mode": "magic"}), 422, "retrieval.mode"),
@@ -141,12 +146,12 @@ def shared_server(shared_isles) -> Iterator[Running]:  # type: ignore[no-untyped
         yield running
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_nonsense_gets_a_clear_answer(shared_server: Running, what: str) -> None:
-    body, status, message = BAD[what]
-    made = shared_server.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
-    assert made.status_code == status, made.text
-    error = made.json()["error"]
+@pytest.mark.parametrize("case", BAD)
+def test_nonsense_gets_a_clear_answer(shared_server: Running, case: str) -> None:
+    body, status, message = BAD[case]
+    response = shared_server.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
     assert message in error["message"] and set(error) == {"message", "type", "param", "code"}
     assert shared_server.get("/health").status_code == 200
 
@@ -174,9 +179,9 @@ ILL_FORMED = [
 
 @pytest.mark.parametrize(("path", "body", "place"), ILL_FORMED)
 def test_an_error_names_the_place_and_no_internals(shared_server: Running, path: str, body: object, place: str) -> None:
-    made = shared_server.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
-    error = made.json()["error"]
-    assert (made.status_code, error["param"]) == (422, place)
+    response = shared_server.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (422, place)
     message = error["message"].lower()
     assert not [
         word for word in ("function", "partial", "0x", "class", "instance", "dict", "[", "extract") if word in message
@@ -185,10 +190,10 @@ def test_an_error_names_the_place_and_no_internals(shared_server: Running, path:
 
 def test_an_upload_without_a_file_is_refused(shared_server: Running) -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="files"\r\n\r\nx\r\n--b--\r\n'
-    made = shared_server.post(
+    response = shared_server.post(
         "/v1/documents/files", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}
     )
-    assert (made.status_code, made.json()["error"]["message"]) == (422, "files: expected a file")
+    assert (response.status_code, response.json()["error"]["message"]) == (422, "files: expected a file")
 
 
 def test_other_addresses_and_methods(shared_server: Running) -> None:
@@ -210,13 +215,13 @@ def test_other_addresses_and_methods(shared_server: Running) -> None:
         assert shared_server.get(path).status_code == 404, path
 
 
-def raw(running: Running, head: str) -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", running.port), timeout=10)
-    made.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode())
-    return made
+def begin_request(running: Running, head: str) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", running.port), timeout=10)
+    connection.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode())
+    return connection
 
 
-def whole(connection: socket.socket) -> str:
+def read_to_end(connection: socket.socket) -> str:
     """Everything until the server closes the connection, as it does after a body that it did not read to its end."""
     parts = []
     while part := connection.recv(4096):
@@ -226,34 +231,34 @@ def whole(connection: socket.socket) -> str:
 
 def test_the_server_gives_up_on_a_slow_body(stack: Stack) -> None:
     running, _ = stack(body_timeout_s=0.3)
-    slow = raw(running, "POST /v1/retrieve")
+    slow = begin_request(running, "POST /v1/retrieve")
     slow.sendall(b"Content-Length: 100\r\n\r\n{")
-    answer = whole(slow)
+    answer = read_to_end(slow)
     assert answer.startswith("HTTP/1.1 408") and "within 0.3 s" in answer
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
 
 
 def test_a_body_without_a_length_is_refused_at_the_limit(stack: Stack) -> None:
     running, _ = stack(max_body_bytes=2048)
-    long = raw(running, "POST /v1/retrieve")
+    long = begin_request(running, "POST /v1/retrieve")
     long.sendall(b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n")
     long.sendall(b"800\r\n" + b" " * 2048 + b"\r\n")
     assert long.recv(4096).decode().startswith("HTTP/1.1 413")
-    lying = raw(running, "POST /v1/retrieve")
-    lying.sendall(b"Content-Length: 99999999999999999999999999\r\n\r\n")
-    assert lying.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
+    huge = begin_request(running, "POST /v1/retrieve")
+    huge.sendall(b"Content-Length: 99999999999999999999999999\r\n\r\n")
+    assert huge.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
 
 
-def test_a_client_that_sends_too_much_can_read_the_refusal(stack: Stack, patient: float) -> None:
+def test_a_client_that_sends_too_much_can_read_the_refusal(stack: Stack, linger_s: float) -> None:
     """If the connection ended with the answer, the client would be cut off while it sends, and never read the answer."""
     running, _ = stack(max_body_bytes=2048)
     for framing in ("Content-Length: 3145728\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"):
-        sender = raw(running, "POST /v1/retrieve")
+        sender = begin_request(running, "POST /v1/retrieve")
         sender.sendall(framing.encode())
         for _ in range(3):
             sender.sendall(b"100000\r\n" * framing.startswith("T") + b" " * 1048576 + b"\r\n" * framing.startswith("T"))
             time.sleep(0.05)
-        assert whole(sender).startswith("HTTP/1.1 413")
+        assert read_to_end(sender).startswith("HTTP/1.1 413")
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
 
 
@@ -267,23 +272,23 @@ def test_a_length_that_is_given_in_two_ways_is_refused(shared_server: Running, v
         connection.sendall(
             head.encode() + b'13\r\n{"query": "Lantern"}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
         )
-        answer = whole(connection)
+        answer = read_to_end(connection)
     assert answer.startswith("HTTP/1.1 400") and answer.count("HTTP/1.1") == 1
 
 
 WAITING = "modegraph_requests_waiting"
 
 
-def alone_inside(running: Running) -> socket.socket:
+def occupying_request(running: Running) -> socket.socket:
     """A request that occupies the server's only slot: its body never arrives."""
-    first = raw(running, "POST /v1/retrieve")
+    first = begin_request(running, "POST /v1/retrieve")
     first.sendall(b"Content-Length: 10\r\n\r\n")
     until(lambda: running.metric(WAITING) == 1)
     return first
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> float:
+def linger_s(monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds after which a refused connection ends, enough for a client on a busy machine to have sent everything."""
     monkeypatch.setattr(connections, "LINGER_S", 4.0)
     return connections.LINGER_S
@@ -291,11 +296,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> float:
 
 def test_a_request_over_capacity_is_refused_before_its_body_is_read(stack: Stack) -> None:
     running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
-    first = alone_inside(running)
-    second = raw(running, "POST /v1/retrieve")
+    first = occupying_request(running)
+    second = begin_request(running, "POST /v1/retrieve")
     started = time.perf_counter()
     second.sendall(b"Content-Length: 500000\r\n\r\n")
-    answer = whole(second)
+    answer = read_to_end(second)
     assert answer.startswith("HTTP/1.1 429") and "retry-after: 1" in answer.lower()
     assert time.perf_counter() - started < 10, "half of the body's timeout"
     first.close()
@@ -308,41 +313,41 @@ def test_a_request_over_capacity_is_refused_before_its_body_is_read(stack: Stack
     "rest", [b"", b"Content-Length: 3145728\r\n\r\n" + b" " * 3145728], ids=["the head", "a long body"]
 )
 def test_a_client_refused_at_its_first_line_can_read_why_whatever_it_sends_next(
-    stack: Stack, rest: bytes, patient: float
+    stack: Stack, rest: bytes, linger_s: float
 ) -> None:
     """The rest of the head, and the body, arrive after the answer has been written."""
     running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
-    first = alone_inside(running)
-    second = raw(running, "POST /v1/retrieve")
+    first = occupying_request(running)
+    second = begin_request(running, "POST /v1/retrieve")
     until(lambda: running.metric('modegraph_errors_total{kind="full"}') == 1)
     second.sendall(rest or b"Content-Length: 10\r\n\r\n")
     time.sleep(0.1)
-    assert whole(second).startswith("HTTP/1.1 429")
+    assert read_to_end(second).startswith("HTTP/1.1 429")
     first.close()
 
 
 @pytest.mark.parametrize("head", ["POST /v1/retrieve HTTP/1.0\r\nTransfer-Encoding: chunked", "nonsense"])
 def test_a_client_refused_for_its_head_can_read_why_while_sending(
-    shared_server: Running, head: str, patient: float
+    shared_server: Running, head: str, linger_s: float
 ) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as sender:
         sender.sendall(f"{head}\r\nHost: localhost\r\n\r\n".encode())
         for _ in range(3):
             time.sleep(0.05)
             sender.sendall(b" " * 1048576)
-        assert whole(sender).startswith("HTTP/1.1 400")
+        assert read_to_end(sender).startswith("HTTP/1.1 400")
 
 
-def test_a_refused_connection_ends_though_its_client_stays(stack: Stack, patient: float) -> None:
-    """After a while; at once if the whole request was read."""
+def test_a_refused_connection_ends_though_its_client_stays(stack: Stack, linger_s: float) -> None:
+    """The connection ends after a while, or at once if the whole request was read."""
     running, _ = stack(max_body_bytes=2048)
-    stays, done = raw(running, "POST /v1/retrieve"), raw(running, "GET /health")
-    stays.sendall(b"Content-Length: 5000\r\n\r\n")
-    done.sendall(b"Connection: close\r\n\r\n")
-    assert whole(stays).startswith("HTTP/1.1 413") and whole(done).startswith("HTTP/1.1 200")
-    until(lambda: is_reset_or_closed(done), patient / 2)
-    assert not is_reset_or_closed(stays)
-    until(lambda: is_reset_or_closed(stays), 3 * patient)
+    unread, complete = begin_request(running, "POST /v1/retrieve"), begin_request(running, "GET /health")
+    unread.sendall(b"Content-Length: 5000\r\n\r\n")
+    complete.sendall(b"Connection: close\r\n\r\n")
+    assert read_to_end(unread).startswith("HTTP/1.1 413") and read_to_end(complete).startswith("HTTP/1.1 200")
+    until(lambda: is_reset_or_closed(complete), linger_s / 2)
+    assert not is_reset_or_closed(unread)
+    until(lambda: is_reset_or_closed(unread), 3 * linger_s)
 
 
 def is_reset_or_closed(connection: socket.socket) -> bool:
@@ -362,14 +367,16 @@ def test_the_server_gives_up_on_an_answer_that_takes_too_long(stack: Stack) -> N
         return "x"
 
     running, _ = stack(late, request_timeout_s=0.3)
-    made = running.post("/v1/chat/completions", json=ASK)
-    assert made.status_code == 504 and "0.3 s" in made.json()["error"]["message"]
+    response = running.post("/v1/chat/completions", json=ASK)
+    assert response.status_code == 504 and "0.3 s" in response.json()["error"]["message"]
 
 
-def test_secrets_of_the_upstream_are_not_revealed(stack: Stack, caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
+def test_secrets_of_the_upstream_are_not_revealed(caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
     caplog.set_level(logging.DEBUG, logger="modegraph")
     with serving(shared_isles, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
-        made = running.post("/v1/chat/completions", json=ASK)
-        response = running.post("/v1/retrieve", json={"query": "Lantern", "mode": "local", "use_model": True})
-    assert made.status_code == response.status_code == 503
-    assert "hidden-word" not in made.text + response.text + caplog.text and "127.0.0.1:9" not in made.text
+        chat_response = running.post("/v1/chat/completions", json=ASK)
+        search = running.post("/v1/retrieve", json={"query": "Lantern", "mode": "local", "use_model": True})
+    assert chat_response.status_code == search.status_code == 503
+    assert (
+        "hidden-word" not in chat_response.text + search.text + caplog.text and "127.0.0.1:9" not in chat_response.text
+    )

@@ -1,7 +1,7 @@
 """Valid and invalid requests that schemathesis generates from the OpenAPI description, with keys of three scopes.
 
-None causes a 5xx, and the status, type and form of every answer are as described. A run sends CASES requests for each route and key;
-with MODEGRAPH_ALL_CASES set these are 45, more than 3,000 in all.
+None causes a 5xx, and the status, type and form of every answer are as described. A run sends CASES requests for each route and key:
+with MODEGRAPH_ALL_CASES set, 45, which makes more than 3,000.
 """
 
 import os
@@ -86,9 +86,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
     with (
         chat_server(lambda body, number: "So [1] [9].") as upstream,
-        serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True, capacity=4) as on,
+        serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True, capacity=4) as server,
     ):
-        yield on
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A server that requires keys."""
     folder = tmp_path_factory.mktemp("guarded")
     build_index(folder / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
-    made = {name: make_key(name, **rights) for name, rights in RIGHTS.items()}
-    change_keys(folder / "keys.json", lambda keys: [key for key, _ in made.values()])
+    new_keys = {name: make_key(name, **rights) for name, rights in RIGHTS.items()}
+    change_keys(folder / "keys.json", lambda keys: [key for key, _ in new_keys.values()])
     with (
         chat_server(lambda body, number: "So [1] [9].") as upstream,
         serving(
@@ -107,16 +107,15 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             writable=True,
             feedback=True,
             capacity=4,
-        ) as on,
+        ) as running,
     ):
-        keys = {name: text for name, (_, text) in made.items()}
-        headers = {name: {"Authorization": f"Bearer {text}"} for name, text in keys.items()}
-        described = on.get("/openapi.json", headers=headers["read"]).json()
-        yield Guarded(on, schemathesis.openapi.from_dict(described), headers)
+        headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in new_keys.items()}
+        description = running.get("/openapi.json", headers=headers["read"]).json()
+        yield Guarded(running, schemathesis.openapi.from_dict(description), headers)
 
 
 @pytest.fixture(scope="module")
-def counted() -> Iterator[Counter[tuple[str, int]]]:
+def status_counts() -> Iterator[Counter[tuple[str, int]]]:
     """How often each key got each status; printed at the end."""
     statuses: Counter[tuple[str, int]] = Counter()
     yield statuses
@@ -128,7 +127,7 @@ def counted() -> Iterator[Counter[tuple[str, int]]]:
 @pytest.mark.parametrize("key", RIGHTS)
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_every_answer_matches_its_description(
-    guarded: Guarded, counted: Counter[tuple[str, int]], label: str, key: str
+    guarded: Guarded, status_counts: Counter[tuple[str, int]], label: str, key: str
 ) -> None:
     url, headers = guarded.running.url, guarded.headers[key]
     (operation,) = [found.ok() for found in guarded.schema.get_all_operations() if found.ok().label == label]
@@ -138,7 +137,7 @@ def test_every_answer_matches_its_description(
     @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     def ask(case: schemathesis.Case) -> None:
         answer = case.call(base_url=url, headers=headers, timeout=30)
-        counted[key, answer.status_code] += 1
+        status_counts[key, answer.status_code] += 1
         assert answer.status_code < 500, (case.as_curl_command(), answer.text[:500])
         assert answer.status_code != 401, "its key is known"
         case.validate_response(answer, checks=CHECKS, headers=headers)
@@ -168,13 +167,13 @@ def test_keys_grant_what_their_scopes_say(guarded: Guarded) -> None:
 
 def test_no_route_is_left_out(running: Running) -> None:
     paths = running.get("/openapi.json").json()["paths"]
-    described = {f"{method.upper()} {path}" for path, each in paths.items() for method in each}
-    assert described == set(OPERATIONS)
+    routes = {f"{method.upper()} {path}" for path, each in paths.items() for method in each}
+    assert routes == set(OPERATIONS)
 
 
 def test_every_route_is_described(running: Running) -> None:
-    described = running.get("/openapi.json").json()
-    paths = described["paths"]
+    description = running.get("/openapi.json").json()
+    paths = description["paths"]
     assert {"/v1/chat/completions", "/v1/retrieve", "/v1/models", "/v1/documents", "/v1/documents/{source}"} <= set(
         paths
     )
@@ -185,29 +184,34 @@ def test_every_route_is_described(running: Running) -> None:
         for path in paths.values()
         for each in path.values()
     )
-    assert set(described["components"]["schemas"]["ErrorDetail"]["properties"]) == {"message", "type", "param", "code"}
+    assert set(description["components"]["schemas"]["ErrorDetail"]["properties"]) == {
+        "message",
+        "type",
+        "param",
+        "code",
+    }
 
 
 def test_the_key_and_the_streams_are_described(running: Running) -> None:
-    described = running.get("/openapi.json").json()
-    assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
-    assert described["components"]["securitySchemes"]["x-api-key"]["name"] == "X-Api-Key"
-    assert described["security"] == [{}, {"bearer": []}, {"x-api-key": []}]
-    assert described["paths"]["/health"]["get"]["security"] == []
+    description = running.get("/openapi.json").json()
+    assert description["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert description["components"]["securitySchemes"]["x-api-key"]["name"] == "X-Api-Key"
+    assert description["security"] == [{}, {"bearer": []}, {"x-api-key": []}]
+    assert description["paths"]["/health"]["get"]["security"] == []
     for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
-        content = described["paths"][path]["post"]["responses"]["200"]["content"]
+        content = description["paths"][path]["post"]["responses"]["200"]["content"]
         assert set(content) == {"application/json", "text/event-stream"}
 
 
 def test_with_a_key_set_the_description_requires_it(stack: Stack) -> None:
     running, _ = stack(api_key="k")
-    described = running.get("/openapi.json", headers={"Authorization": "Bearer k"}).json()
-    assert described["security"] == [{"bearer": []}, {"x-api-key": []}]
-    assert [described["paths"][path]["get"]["security"] for path in ("/health", "/ready")] == [[], []]
+    description = running.get("/openapi.json", headers={"Authorization": "Bearer k"}).json()
+    assert description["security"] == [{"bearer": []}, {"x-api-key": []}]
+    assert [description["paths"][path]["get"]["security"] for path in ("/health", "/ready")] == [[], []]
 
 
 def test_a_refused_method_names_the_allowed_ones(running: Running) -> None:
-    for path, taken in {
+    for path, allowed in {
         "/health": "GET",
         "/": "GET, HEAD",
         "/v1/documents": "GET, POST",
@@ -215,5 +219,5 @@ def test_a_refused_method_names_the_allowed_ones(running: Running) -> None:
         "/v1/documents/files": "GET, POST, DELETE",
         "/v1/chat/completions": "POST",
     }.items():
-        made = httpx2.request("PATCH", running.url + path)
-        assert (made.status_code, made.headers["allow"]) == (405, taken), path
+        response = httpx2.request("PATCH", running.url + path)
+        assert (response.status_code, response.headers["allow"]) == (405, allowed), path

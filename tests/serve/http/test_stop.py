@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from serve.http.connections import accept_pending
-from tests.serve.http.running import Running, listening, serving, until
+from tests.serve.http.running import Running, bound_socket, serving, until
 
 BODY = json.dumps({"query": "Lantern", "mode": "lexical"}).encode()
 HEAD = (
@@ -30,13 +30,13 @@ def is_refused(running: Running) -> bool:
     return False
 
 
-def answer_on(connection: socket.socket, head: bytes = HEAD) -> bytes:
-    """The response to a search on a connection, up to its end or the end of its JSON."""
+def answer_on(connection: socket.socket) -> bytes:
+    """Send a search on a connection; the response, up to the end of its JSON or of the connection."""
     connection.settimeout(30)
-    connection.sendall(head + b"\r\n" + BODY)
+    connection.sendall(HEAD + b"\r\n" + BODY)
     received = b""
-    while not received.endswith(b"}") and (more := connection.recv(65536)):
-        received += more
+    while not received.endswith(b"}") and (data := connection.recv(65536)):
+        received += data
     return received
 
 
@@ -53,7 +53,7 @@ def test_a_stopping_server_says_so_and_answers_as_long_as_it_listens(shared_isle
         until(lambda: is_refused(running))
 
 
-def test_by_default_it_stops_listening_at_once(shared_isles: Path) -> None:
+def test_by_default_the_server_stops_listening_at_once(shared_isles: Path) -> None:
     with serving(shared_isles, None) as running:
         assert not is_refused(running)
         running.server.should_exit = True
@@ -74,24 +74,24 @@ def test_on_a_stop_a_fresh_connection_may_still_ask_and_an_idle_one_is_closed(sh
 
 
 def test_pending_connections_of_a_listener_are_accepted_when_it_closes() -> None:
-    with listening() as listener:
+    with bound_socket() as listener:
         listener.listen(8)
         address = listener.getsockname()
         waiting = [socket.create_connection(address) for _ in range(3)]
         duplicate = listener.dup()
     for each in waiting:
         each.sendall(b"hello")
-    taken = accept_pending(duplicate)
-    assert [each.recv(9) for each in taken] == [b"hello"] * 3
+    accepted = accept_pending(duplicate)
+    assert [each.recv(9) for each in accepted] == [b"hello"] * 3
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)
-    for each in (*waiting, *taken):
+    for each in (*waiting, *accepted):
         each.close()
 
 
 @pytest.mark.slow
 def test_clients_who_come_while_it_stops_are_answered_or_refused(shared_isles: Path) -> None:
-    """Without the wait for new connections, two in three stops cut a client off. One in eight may: it happened once, for an unknown reason."""
+    """Without the wait for new connections, two in three stops cut a client off. With it, one of the eight may: it happened once, for an unknown reason."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

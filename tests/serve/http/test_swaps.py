@@ -1,4 +1,4 @@
-"""An index that replaces the one in use: detected whatever it looks like from outside, served, and reported by its own number."""
+"""An index that replaces the one in use: detected even if its number, size and time are the same, served, and reported by its own number."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import serving, until
 
-SHIFTED = [replace(document, text=document.text[::-1]) for document in ISLES]
+REVERSED = [replace(document, text=document.text[::-1]) for document in ISLES]
 """Different documents with the same names and lengths."""
 
 
@@ -29,11 +29,11 @@ def build(folder: Path, documents: list[Document]) -> None:
     build_index(folder, documents, SETTINGS, lambda spec: HashEncoder())
 
 
-def live(folder: Path) -> LiveIndex:
+def open_live_index(folder: Path) -> LiveIndex:
     return LiveIndex(folder, "hops", lambda spec: HashEncoder(), Metrics())
 
 
-def built_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def add_a_document_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a writer add a document as soon as the arrays have first been opened."""
     true_load = graph.index.index.load_arrays
 
@@ -64,21 +64,21 @@ def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tm
     build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
     build(tmp_path / "b", [Document("a", "A", "Tarn is a hamlets.")])
     before = (tmp_path / "a/manifest.json").stat()
-    held = live(tmp_path / "a")
-    first = held.current
+    live_index = open_live_index(tmp_path / "a")
+    first = live_index.current
     shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
     os.utime(tmp_path / "a/manifest.json", ns=(before.st_atime_ns, before.st_mtime_ns))
     after = (tmp_path / "a/manifest.json").stat()
     assert (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino)
-    asyncio.run(held.refresh())
-    assert held.current is not first and held.current.index.passages_of("a")[0].text == "Tarn is a hamlets."
+    asyncio.run(live_index.refresh())
+    assert live_index.current is not first and live_index.current.index.passages_of("a")[0].text == "Tarn is a hamlets."
 
 
 def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Path) -> None:
     build(tmp_path / "a", ISLES)
-    build(tmp_path / "b", SHIFTED)
+    build(tmp_path / "b", REVERSED)
     reader = open_index(tmp_path / "a")
-    texts, vectors = [text for text in reader.data.passage_texts], reader.data.passage_vectors_PD[:].tolist()
+    texts, vectors = list(reader.data.passage_texts), reader.data.passage_vectors_PD[:].tolist()
     shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
     assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD[:].tolist() == vectors
 
@@ -86,42 +86,44 @@ def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Pa
 def test_the_number_matches_the_open_index_if_a_writer_adds_during_opening(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built_after_the_first_opening(isles, monkeypatch)
-    held = live(isles)
-    assert (held.current.number, len(held.current.index.sources())) == (1, len(ISLES))
-    asyncio.run(held.refresh())
-    assert (held.current.number, len(held.current.index.sources())) == (2, len(ISLES) + 1)
+    add_a_document_after_the_first_opening(isles, monkeypatch)
+    live_index = open_live_index(isles)
+    assert (live_index.current.number, len(live_index.current.index.sources())) == (1, len(ISLES))
+    asyncio.run(live_index.refresh())
+    assert (live_index.current.number, len(live_index.current.index.sources())) == (2, len(ISLES) + 1)
 
 
 def test_a_fresh_index_has_what_a_writer_adds_while_it_is_opened(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built_after_the_first_opening(isles, monkeypatch)
+    add_a_document_after_the_first_opening(isles, monkeypatch)
     assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
 
 
 def test_a_search_runs_on_the_index_that_it_began_with(isles: Path) -> None:
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         services = running.services
-        live = services.collections.live["index"]
-        begun = live.current
+        live_index = services.collections.live["index"]
+        before = live_index.current
         build(isles, [Document("gull", "Gull Rock", "The Lantern of Gull Rock is a lighthouse.")])
-        until(lambda: live.current.number == 2)
+        until(lambda: live_index.current.number == 2)
         settings = RetrieveSettings(mode="dense", top_k=20)
         find = services.retriever.find
-        old, new = (asyncio.run(find("the Lantern", settings, None, on)) for on in (begun, live.current))
+        old, new = (
+            asyncio.run(find("the Lantern", settings, None, generation)) for generation in (before, live_index.current)
+        )
     assert "gull" not in {found.item.source for found in old.passages}
     assert "gull" in {found.item.source for found in new.passages}
 
 
 def test_a_missing_index_is_reported_once_and_its_return_too(isles: Path, caplog: pytest.LogCaptureFixture) -> None:
-    held = live(isles)
+    live_index = open_live_index(isles)
     manifest, away = isles / "manifest.json", isles / "away"
 
     async def missing_for_a_while() -> None:
         manifest.rename(away)
         for _ in range(5):
-            await held.refresh()
+            await live_index.refresh()
         away.rename(manifest)
-        await held.refresh()
+        await live_index.refresh()
 
     with caplog.at_level(logging.INFO, "modegraph.serve"):
         for _ in range(2):
@@ -132,14 +134,14 @@ def test_a_missing_index_is_reported_once_and_its_return_too(isles: Path, caplog
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_watch(isles: Path) -> None:
-    """numpy raises its own kinds of errors for a file that it cannot read."""
-    held = live(isles)
+    """numpy raises its own kinds of error for a file that it cannot read."""
+    live_index = open_live_index(isles)
     build(isles, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
     arrays = max(isles.glob("arrays-*"))
     sound = (arrays / "similarity_XX.shape.npy").read_bytes()
     (arrays / "similarity_XX.shape.npy").write_bytes(sound[:4] + bytes(len(sound) - 4))
-    asyncio.run(held.refresh())
-    assert held.current.number == 1
+    asyncio.run(live_index.refresh())
+    assert live_index.current.number == 1
     (arrays / "similarity_XX.shape.npy").write_bytes(sound)
-    asyncio.run(held.refresh())
-    assert held.current.number == 2
+    asyncio.run(live_index.refresh())
+    assert live_index.current.number == 2

@@ -1,4 +1,4 @@
-"""Spans sent to a real collector: which ones, their parents, what they contain and never contain; and none without the option."""
+"""Spans sent to a real collector: which spans, their parents, what they contain and never contain; none without the option."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path
     with collecting() as collector:
         run_through(shared_isles, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
     assert set(collector.paths) == {"/v1/traces"}
-    requests = collector.named(CHAT)
+    requests = collector.spans_named(CHAT)
     assert len(requests) == 2 and len(collector.spans) == 6
     for number, request in enumerate(sorted(requests, key=lambda span: span.start_time_unix_nano)):
         assert request.parent_span_id == b"" and request.kind == Span.SPAN_KIND_SERVER
@@ -55,7 +55,7 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path
             and attributes_of(request)["http.status_code"] == 200
         )
         retrieve, generate = (
-            only([span for span in collector.named(name) if span.trace_id == request.trace_id])
+            only([span for span in collector.spans_named(name) if span.trace_id == request.trace_id])
             for name in ("retrieve", "generate")
         )
         assert retrieve.parent_span_id == generate.parent_span_id == request.span_id
@@ -80,13 +80,11 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path
 def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
     with collecting() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
-            for trace, flags in (
-                (TRACE, "01"),
-                (TRACE[::-1], "00"),
-            ):  # The caller does not sample the second trace.
+            # The caller does not sample the second trace.
+            for trace, flags in ((TRACE, "01"), (TRACE[::-1], "00")):
                 headers = {"traceparent": f"00-{trace}-{CALLER}-{flags}"}
                 assert running.post("/v1/retrieve", json={"query": QUESTION}, headers=headers).status_code == 200
-        request, retrieve = only(collector.named("POST /v1/retrieve")), only(collector.named("retrieve"))
+        request, retrieve = only(collector.spans_named("POST /v1/retrieve")), only(collector.spans_named("retrieve"))
     assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, CALLER)
     assert (retrieve.trace_id, retrieve.parent_span_id) == (request.trace_id, request.span_id)
 
@@ -110,21 +108,21 @@ def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
             assert running.post("/v1/chat/completions", headers=headers, json=bad).status_code == 400
             _break_search(running)
             assert running.post("/v1/retrieve", headers=headers, json={"query": "zebra-word"}).status_code == 500
-        sent = b"".join(collector.bodies)
-    failed = only([span for span in collector.named("retrieve") if span.status.code == Status.STATUS_CODE_ERROR])
+        sent_bytes = b"".join(collector.bodies)
+    failed = only([span for span in collector.spans_named("retrieve") if span.status.code == Status.STATUS_CODE_ERROR])
     assert attributes_of(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
-    assert only(collector.named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
-    assert len(collector.named("GET /v1/documents/{source:path}")) == 1
+    assert only(collector.spans_named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
+    assert len(collector.spans_named("GET /v1/documents/{source:path}")) == 1
     passages = running.services.collections.live["index"].current.index.data.passage_texts
     for text in (KEY, "zebra-word", "Lantern", *passages):
-        assert text.encode() not in sent
+        assert text.encode() not in sent_bytes
 
 
 def _break_search(running: Running) -> None:
-    async def broken(question: str, *rest: object) -> None:
+    async def broken(generation: object, question: str, *rest: object) -> None:
         raise RuntimeError(f"no way to find {question}")
 
-    running.services.retriever._find = lambda generation, question, *rest: broken(question)  # type: ignore[method-assign, assignment]
+    running.services.retriever._find = broken  # type: ignore[method-assign, assignment]
 
 
 def test_health_readiness_and_metrics_requests_are_left_out(shared_isles: Path) -> None:
@@ -183,10 +181,10 @@ def test_an_invalid_endpoint_is_refused(url: str) -> None:
 
 
 def test_the_flag_reaches_the_settings(tmp_path: Path) -> None:
-    made = CliRunner().invoke(
+    result = CliRunner().invoke(
         build_app(), ["serve", str(tmp_path), "--model", "openai:a@http://b", "--otlp-endpoint", "nowhere"]
     )
-    assert "otlp_endpoint" in str(made.exception) + made.output and made.exit_code != 0
+    assert "otlp_endpoint" in str(result.exception) + result.output and result.exit_code != 0
 
 
 def test_without_opentelemetry_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

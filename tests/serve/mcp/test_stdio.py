@@ -23,7 +23,7 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import listening
+from tests.serve.http.running import bound_socket
 from tests.serve.mcp.clients import with_client
 
 QUESTION = "Who built the Lantern?"
@@ -138,7 +138,7 @@ def test_a_missing_index_is_reported_on_standard_error_alone(tmp_path: Path) -> 
 
 
 def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
-    with listening() as free:
+    with bound_socket() as free:
         port = free.getsockname()[1]
     server = process(index, "--http", "--port", port)
     command = [server.command, *server.args]

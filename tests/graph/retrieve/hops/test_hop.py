@@ -1,4 +1,4 @@
-"""A trained second hop at query time: its features against a slow twin, a bridge that only it ranks right, its file, other selectors."""
+"""A trained second hop at query time: its features against a slow twin, a bridge that only the trained hop ranks right, its file, other selectors."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from graph.build.build import build_index
 from graph.errors import UserError
 from graph.index.index import Index, open_index
 from graph.retrieve.hops import hop_features
-from graph.retrieve.hops import hop_features as hop_ways
 from graph.retrieve.hops.hop_features import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
 from graph.retrieve.hops.mode import search_hops
 from graph.retrieve.hops.trained_hop import HOP_FILE, Hop, find_hop, save_hop, with_others
@@ -30,7 +29,7 @@ QUESTION = "In which village was the founder of the yard that built the Lantern 
 
 
 def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
-    """`above` where the feature is above `cut`, −2 elsewhere."""
+    """A hop of one tree, whose logit is `above` where the feature is above `cut`, −2 elsewhere."""
     forest = Forest(
         feature_V=np.array([HOP_FEATURES.index(feature), 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
@@ -93,8 +92,8 @@ def test_every_passage_of_the_pool_has_exactly_one_row_without_a_link(isles: Ind
     assert len(set(rows.candidates_C.tolist())) == len(rows.candidates_C)
 
 
-def planted(folder: Path, minilm: Encoder) -> Index:
-    """The gold passage shares no word with the question and lies far from it; ten others are nearer."""
+def planted_index(folder: Path, minilm: Encoder) -> Index:
+    """An index whose gold passage shares no word with the question and lies far from it; ten other passages are nearer."""
     near = [
         Document(
             f"near-{i}", f"Song {i}", f"Song {i} is a song about a town. Its performer was born in a town in 19{i}0."
@@ -108,26 +107,26 @@ def planted(folder: Path, minilm: Encoder) -> Index:
 
 
 def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: Encoder) -> None:
-    index = planted(tmp_path / "index", minilm)
+    index = planted_index(tmp_path / "index", minilm)
     save_hop(tmp_path, stump("called", 0.5, index.encoder_source.fingerprint))
-    retrieved = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
-    plain = retrieved(RetrieveSettings(mode="hops", top_k=12))
-    learned = retrieved(RetrieveSettings(mode="hops", top_k=12, selector=f"{tmp_path}/"))
+    search = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
+    plain = search(RetrieveSettings(mode="hops", top_k=12))
+    learned = search(RetrieveSettings(mode="hops", top_k=12, selector=f"{tmp_path}/"))
     before = [found.item.source for found in plain.passages]
     after = [found.item.source for found in learned.passages]
     assert before.index("gold") > 0 and after[0] == "gold"
-    assert sorted(before) == sorted(after), "nothing is lost"
+    assert sorted(before) == sorted(after), "no passage is lost"
     assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “Orsa Bell”")
     scores = [found.score for found in learned.passages]
     assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
     assert learned.trace.steps[-1].endswith("judged by a trained hop")
-    automatic = retrieved(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
+    automatic = search(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
     assert automatic.passages == learned.passages
 
 
 def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     _, whole = rows_of(isles, QUESTION)
-    monkeypatch.setattr(hop_ways, "MAX_SEARCHED", 1)
+    monkeypatch.setattr(hop_features, "MAX_SEARCHED", 1)
     monkeypatch.setattr(hop_features, "POOL", 2)
     _, part = rows_of(isles, QUESTION)
     shared = isles.entity_proposition_EN[part.ways.entity_K, :].nonzero()[1]
@@ -141,7 +140,7 @@ def test_questions_that_say_nothing_have_rows_too(isles: Index, question: str) -
     assert np.isfinite(rows.features_XF).all() and len(rows.candidates_C) == 5
 
 
-def test_an_empty_index_finds_nothing(tmp_path: Path, minilm: Encoder) -> None:
+def test_a_trained_hop_finds_the_only_passage_of_an_index(tmp_path: Path, minilm: Encoder) -> None:
     build_index(tmp_path / "index", [Document("a", "A", "A is b.")], IndexSettings(), lambda spec: minilm)
     index = open_index(tmp_path / "index", lambda spec: minilm)
     save_hop(tmp_path, stump("own", 0.5, index.encoder_source.fingerprint))
@@ -179,7 +178,7 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
 def test_the_shipped_hop_answers_over_an_index_of_no_or_one_document(
     count: int, minilm: Encoder, tmp_path: Path
 ) -> None:
-    """As when all documents were deleted."""
+    """As after all documents but one, or all of them, were deleted."""
     build_index(tmp_path / "i", ISLES[:count], IndexSettings(), lambda spec: minilm)
     index = open_index(tmp_path / "i", lambda spec: minilm)
     for mode in ("hops", "plan", "auto"):
@@ -224,7 +223,7 @@ def test_selectors_of_other_kinds_leave_hops_as_it_is(isles: Index, tmp_path: Pa
 
 
 @given(st.integers(0, 5000), st.integers(1, 6), st.integers(1, 4))
-def test_the_highest_of_each_column_equal_those_of_a_sort(seed: int, rows: int, count: int) -> None:
+def test_the_highest_values_of_each_column_equal_those_of_a_sort(seed: int, rows: int, count: int) -> None:
     values_RK = np.random.default_rng(seed).permutation(rows * 3).reshape(rows, 3).astype(np.float32)
     found = hop_features.highest(values_RK, count).reshape(-1, 3)
     assert np.array_equal(found, np.argsort(-values_RK, axis=0)[:count])

@@ -58,7 +58,7 @@ def test_a_title_adds_question_words_to_the_found_name(name: str, title: str, ex
     assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
 
 
-def test_such_a_link_regains_its_mention_loss_and_other_links_stay_the_same(states: Index) -> None:
+def test_a_link_to_such_a_title_regains_its_mention_loss_and_other_links_stay_the_same(states: Index) -> None:
     query = Query(QUESTION, states.encode_queries([QUESTION])[0])
     data, own_P = states.data, search_hops(states, query).alone.own_P
     tarnia = list(data.entity_texts).index("tarnia")
@@ -69,18 +69,20 @@ def test_such_a_link_regains_its_mention_loss_and_other_links_stay_the_same(stat
     raised = raise_by_titles(states, links, QUESTION, own_P).worth_X
     assert raised == pytest.approx([1 + mention_loss(np.array(mentions)) + TITLE_GAIN, 1, 1, 1]) and mentions > 1
     far = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
-    assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), "it would lead nowhere"
+    assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), (
+        "links of so low a worth would lead nowhere"
+    )
 
 
 def test_the_laws_of_the_state_that_was_found_rank_before_those_of_others(
     states: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ranked() -> list[str]:
+    def sources_found() -> list[str]:
         found = retrieve(states, QUESTION, RetrieveSettings(mode="hops", top_k=9)).passages
         return [each.item.source for each in found]
 
     others = [f"Alcohol laws {state}" for state in STATES if state != "Tarnia"]
-    assert ranked().index("Alcohol laws Tarnia") < min(map(ranked().index, others))
+    assert sources_found().index("Alcohol laws Tarnia") < min(map(sources_found().index, others))
     query = Query(QUESTION, states.encode_queries([QUESTION])[0])
     reached = search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")]
     monkeypatch.setattr(mode, "QUESTION_SHARE", 2)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from graph.config import parse_settings
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.learned.light import (
@@ -121,7 +122,7 @@ def test_a_selector_that_was_trained_again_is_read_again(tmp_path: Path) -> None
 
 
 def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) -> str:
-    """A saved selector with other columns or header lines; None leaves a column out."""
+    """The folder of a saved selector with other columns or header entries; None leaves a column out."""
     save_selector(folder, one_stump())
     file = folder / SELECTOR_FILE
     with safe_open(file, framework="numpy") as opened:
@@ -181,13 +182,18 @@ def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: 
     return str(folder)
 
 
-def test_it_keeps_what_reaches_the_threshold_once_each_most_probable_first(isles: Index, tmp_path: Path) -> None:
+def test_a_selector_returns_what_reaches_the_threshold_once_each_most_probable_first(
+    isles: Index, tmp_path: Path
+) -> None:
     query, rows = query_of(isles), np.arange(len(isles.data.proposition_ids))
-    cosines = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
-    cut = float(np.median(cosines))
+    nearness = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
+    cut = float(np.median(nearness))
     select = find_selector(save_selector_for(isles, tmp_path, cut), query)
-    assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(cosines > cut).tolist()
+    assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(nearness > cut).tolist()
     assert select(isles, query, rows[:0]).tolist() == []
+    (tmp_path / "low").mkdir()
+    select = find_selector(save_selector_for(isles, tmp_path / "low", cut, threshold=0.05), query)
+    assert select(isles, query, rows).tolist() == [*np.flatnonzero(nearness > cut), *np.flatnonzero(nearness <= cut)]
 
 
 def test_the_cached_view_of_one_question_is_not_used_for_another(isles: Index, tmp_path: Path) -> None:
@@ -219,8 +225,8 @@ def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, mo
     found = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some))
     assert found.trace.model_calls == 0 and "propositions judged" in found.trace.steps[0]
     assert found.paths[0][-1] == "probability of relevance 0.90"
-    gains = found.passages[0].score - same.passages[0].score
-    assert gains == pytest.approx((0.9 - 0.1) * (STEER + JUDGED_GAIN), abs=0.02)
+    gain = found.passages[0].score - same.passages[0].score
+    assert gain == pytest.approx((0.9 - 0.1) * (STEER + JUDGED_GAIN), abs=0.02)
     assert retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some)).passages == found.passages
 
 
@@ -238,8 +244,6 @@ def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) ->
 
 
 def test_a_misspelt_selector_is_reported_with_the_nearest_name() -> None:
-    from graph.config import parse_settings
-
     with pytest.raises(UserError, match=r"selector = 'treshold'\. Did you mean 'threshold'\?.*trained selector"):
         parse_settings(RetrieveSettings, {"selector": "treshold"}, "ask")
     assert RetrieveSettings(selector="owner/name").selector == "owner/name"

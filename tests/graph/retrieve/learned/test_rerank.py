@@ -1,4 +1,4 @@
-"""A cross-encoder after a mode: a tiny one with random weights, whose own scores must decide the order."""
+"""A cross-encoder after a mode: a tiny model with random weights, whose scores must decide the order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -85,15 +85,15 @@ def test_equal_scores_keep_the_order_and_all_kinds_share_one_scale() -> None:
         (Scored(Summary("s", 1, "high", ()), 0.2), Scored(Summary("t", 1, "low", ()), 0.1)),
         paths=(("0",), ("1",), ("2",)),
     )
-    marks = {"high": 2.0, "low": -1.0}
-    found = rerank(evidence, lambda question, texts: np.array([marks.get(text, 0) for text in texts], np.float32), 3)
+    score_of = {"high": 2.0, "low": -1.0}
+    found = rerank(evidence, lambda question, texts: np.array([score_of.get(text, 0) for text in texts], np.float32), 3)
     assert [each.item.id for each in found.passages] == ["p0", "p1"] and found.paths == (("0",), ("1",))
     assert [each.item.id for each in found.summaries] == ["s"]
     assert [(each.item.id, each.score) for each in found.propositions] == [("b", 2.0), ("a", -1.0)]
     assert rerank(Evidence("q"), lambda question, texts: 1 / 0, 3) == Evidence("q")
 
 
-def test_it_is_loaded_once(cross_encoder: Path) -> None:
+def test_a_reranker_is_loaded_once(cross_encoder: Path) -> None:
     first = open_reranker(str(cross_encoder))
     hits = _open.cache_info().hits
     assert open_reranker(str(cross_encoder)) is first and _open.cache_info().hits == hits + 1

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,10 @@ def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Ind
     assert len(parts) == min(rows, count) and max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def nearer_half(index: Index, query: Query, candidate_communities: Ints) -> Ints:
-    """A selector that keeps half of whatever it is offered."""
-    near_n = index.data.proposition_vectors_ND[candidate_communities] @ query.vector_D
-    return candidate_communities[np.sort(np.argsort(-near_n, kind="stable")[: (len(candidate_communities) + 1) // 2])]
+def nearer_half(index: Index, query: Query, rows: Ints) -> Ints:
+    """A selector that keeps the nearer half of what it is offered."""
+    near_n = index.data.proposition_vectors_ND[rows] @ query.vector_D
+    return rows[np.sort(np.argsort(-near_n, kind="stable")[: (len(rows) + 1) // 2])]
 
 
 def test_anchors_grow_from_the_nearest_and_each_occurs_once(guilds: Index) -> None:
@@ -108,7 +109,7 @@ def test_anchors_grow_from_the_nearest_and_each_occurs_once(guilds: Index) -> No
     assert again == anchors
 
 
-def test_communities_nest_and_only_requested_ones_are_split(guilds: Index) -> None:
+def test_communities_nest_and_only_those_around_the_anchors_are_split(guilds: Index) -> None:
     graph, top = guilds.hub_graph_VV, guilds.communities_V
     everything = np.arange(graph.shape[0])
     nested = nested_communities(graph, top, everything, 10, 0)
@@ -120,14 +121,12 @@ def test_communities_nest_and_only_requested_ones_are_split(guilds: Index) -> No
             assert parent < row and len(nested.members[parent]) >= 20
             assert set(nested.members[row]) < set(nested.members[parent])
     assert (nested.parents >= 0).any()
-    around = np.array([4, 17])
-    few = nested_communities(graph, top, around, 10, 0)
-    assert {tuple(m) for m in few.members} == {tuple(m) for m in nested.members if np.isin(around, m).any()}
+    anchors = np.array([4, 17])
+    few = nested_communities(graph, top, anchors, 10, 0)
+    assert {tuple(m) for m in few.members} == {tuple(m) for m in nested.members if np.isin(anchors, m).any()}
 
 
 def test_communities_do_not_depend_on_concurrent_searches(guilds: Index) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     def find(seed: int) -> list[int]:
         return find_communities(guilds.hub_graph_VV, "igraph", seed).tolist()
 
@@ -155,7 +154,7 @@ def test_the_cover_takes_the_community_with_most_uncovered_anchors_for_its_size(
     assert cover([0, 1, 2, 4], members, [-1] * 4, {}, 9) == [1, 2, 0]
 
 
-def test_one_that_costs_too_much_is_passed_over_and_the_choice_goes_on() -> None:
+def test_a_community_that_costs_too_much_is_passed_over_and_the_choice_goes_on() -> None:
     members = [[0, 1], [2, 3], [4, 5]]
     assert cover([0, 1, 2, 3, 4], members, [-1] * 3, {0: 50}, 9) == [1, 2]
     assert cover([0, 1, 2, 3, 4], members, [-1] * 3, {0: 8, 1: 2}, 9) == [0, 2]
@@ -216,8 +215,8 @@ def test_best_first_becomes_best_at_both_ends() -> None:
 
 def test_without_a_model_every_community_contributes_in_turn(guilds: Index) -> None:
     found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=5))
-    heard = {passage.item.source.split("-")[0] for passage in found.passages}
-    assert len(found.passages) == 5 and len(heard) >= 3
+    guilds_found = {passage.item.source.split("-")[0] for passage in found.passages}
+    assert len(found.passages) == 5 and len(guilds_found) >= 3
     assert [passage.score for passage in found.passages] == [1 / place for place in range(1, 6)]
     assert len(found.paths) == 5 and found.trace.model_calls == 0
     assert len(retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=40)).passages) == 40

@@ -1,4 +1,4 @@
-"""`paths` and `local`: declared edges, hand-worked scores, and no trace of one query in the next (NOTES behaviours 18, 20, 22)."""
+"""`paths` and `local`: declared edges, hand-worked scores, selection and suggestions (docs/developers/behaviours.md, 22)."""
 
 from itertools import pairwise
 

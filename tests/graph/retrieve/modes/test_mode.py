@@ -1,9 +1,9 @@
-"""`plan` and `auto`: plans checked before they run, questions of a level answered together, answers filled in, failures typed (NOTES behaviours 19, 20)."""
+"""`plan` and `auto`: plans are checked before they run, the questions of a level answered together, answers filled in, kinds of failure told apart (docs/developers/behaviours.md, 19 and 20)."""
 
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.answer.context import build_context
-from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.modes.hierarchy import node_scores
 from graph.retrieve.modes.plan import (
@@ -36,9 +35,10 @@ from graph.retrieve.modes.plan import (
 from graph.retrieve.parts.mentions import broad_sign
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, Finding, LanguageModel
+from graph.types import CompletionRequest, Evidence, Excerpt, Finding, LanguageModel
 from serve.engines.openai_api import open_openai
 from tests.fakes import ScriptedModel, chat_server
+from tests.graph.retrieve.modes.test_model_calls import FailingModel
 
 QUESTION = "Where was the founder of the yard that built the Lantern born?"
 ANSWERS = {"Who built": "the Marlow Yard", "Who founded": "Ada Marlow", "Where was": "Tarn", "Which village": "Tarn"}
@@ -71,7 +71,7 @@ def question_in(request: CompletionRequest) -> str:
 
 
 def answer(question: str) -> str:
-    return next((paths for opening, paths in ANSWERS.items() if question.startswith(opening)), "")
+    return next((reply for opening, reply in ANSWERS.items() if question.startswith(opening)), "")
 
 
 def planner(plan: object, resolve: Callable[[str], str] = answer) -> ScriptedModel:
@@ -186,8 +186,8 @@ def test_answers_reach_the_questions_that_need_them(isles: Index) -> None:
 
 def test_a_finding_names_the_passages_it_comes_from(isles: Index) -> None:
     found = ask(isles, planner(CHAIN))
-    read = [ask(isles, None, each.question, mode="hops").passages[0].item.id for each in found.findings[:2]]
-    assert [each.passage_ids for each in found.findings[:2]] == [(read[0],), (read[1],)]
+    first_ids = [ask(isles, None, each.question, mode="hops").passages[0].item.id for each in found.findings[:2]]
+    assert [each.passage_ids for each in found.findings[:2]] == [(first_ids[0],), (first_ids[1],)]
     excerpts = [Excerpt("p", "", "x"), Excerpt("s", "Summary", "y", members=("q", "p"))]
     for numbers, ids in (([2], ("q", "p")), ([1, 1], ("p",)), ([0, 9], ("p", "q")), ([], ("p", "q"))):
         judged = judge_reply(Resolution(answer="a\nb", passages=numbers), "w?", excerpts)
@@ -266,29 +266,15 @@ def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
     assert judge_reply(None, "q", []) is NoAnswer.UNUSABLE
 
 
-class Leaving(ScriptedModel):
-    """Answers `calls` calls, then no more."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__(planner(CHAIN)._reply)
-        self._left = calls
-
-    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        self._left -= len(requests)
-        if self._left < 0:
-            raise UserError("http://127.0.0.1:9: no answer", "a model server", "start it")
-        return super().complete(requests)
-
-
 @pytest.mark.parametrize(("calls", "answered"), [(0, 0), (1, 0), (3, 2), (4, 3)])
 def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, calls: int, answered: int) -> None:
-    found = ask(isles, Leaving(calls))
+    found = ask(isles, FailingModel(planner(CHAIN), calls))
     assert ("no answer. Expected a model server. Start it" in found.trace.stopped) == (calls < 4)
     assert len(found.findings) == answered and found.trace.model_calls == calls
     assert len(found.passages) + len(found.summaries) == 3
     if calls == 0:
         assert found.passages == ask(isles, None, mode="hops").passages
-    again = ask(isles, Leaving(calls))
+    again = ask(isles, FailingModel(planner(CHAIN), calls))
     assert (again.passages, again.findings, again.paths) == (found.passages, found.findings, found.paths)
 
 
@@ -310,13 +296,13 @@ def test_without_a_model_plan_equals_hops(isles: Index) -> None:
 
 
 def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
-    def untimed(found: Evidence) -> Evidence:
+    def without_times(found: Evidence) -> Evidence:
         return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
 
     model = planner(CHAIN)
-    first = untimed(ask(isles, model))
+    first = without_times(ask(isles, model))
     ask(isles, planner(plan_of(step(1, "What is kelp bread?"))), "From what is kelp bread baked?")
-    assert untimed(ask(isles, model)) == first
+    assert without_times(ask(isles, model)) == first
 
 
 def test_abstract_sub_questions_bring_summaries(isles: Index) -> None:
@@ -353,7 +339,7 @@ def test_reranking_by_hand() -> None:
 
 
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20), st.integers(0, 1000))
-def test_the_whole_weight_keeps_the_order_and_a_constant_list_is_a_number(values: list[float], seed: int) -> None:
+def test_weight_1_keeps_the_order_and_equal_scores_give_numbers(values: list[float], seed: int) -> None:
     scores = np.sort(np.array(values, np.float32))[::-1].copy()
     similarity = np.random.default_rng(seed).uniform(-1, 1, len(values)).astype(np.float32)
     combined = dependency_scores(scores, similarity, 1.0)
@@ -370,22 +356,22 @@ def test_nodes_near_the_earlier_answers_move_up(isles: Index) -> None:
     ranked = rerank_nodes(isles, found, "abstract", resolved)
     nearest = np.argsort(-node_scores(isles, resolved)[rows], kind="stable")
     assert ranked.rows_k.tolist() == nearest.tolist() and ranked.rows_k[0] == 2
-    assert [paths[0] for paths in ranked.paths] == [str(row) for row in ranked.rows_k]
+    assert [path[0] for path in ranked.paths] == [str(row) for row in ranked.rows_k]
     assert ranked.scores_k[0] == pytest.approx(0.75 + 0.25)
 
 
 def test_only_questions_that_depend_on_answers_are_reranked(isles: Index) -> None:
-    def search(*rests_on: Finding) -> FoundNodes:
-        query = SubQuery("Who founded the Marlow Yard?", "specific", rests_on)
+    def search(*findings: Finding) -> FoundNodes:
+        query = SubQuery("Who founded the Marlow Yard?", "specific", findings)
         return search_all(isles, [query], RetrieveSettings.model_validate({"top_k": 5}))[query.text]
 
-    alone, resting = search(), search(Finding("What is baked in Tarn?", "Kelp bread", (), 1.0))
+    alone, dependent = search(), search(Finding("What is baked in Tarn?", "Kelp bread", (), 1.0))
     whole = ask(isles, None, "Who founded the Marlow Yard?", mode="hops", top_k=5)
     assert alone.scores_k.tolist() == pytest.approx([each.score for each in whole.passages])
     near_D = isles.encode_queries(["What is baked in Tarn? Kelp bread"])[0]
     expected = rerank_nodes(isles, alone, "specific", near_D)
-    assert resting.rows_k.tolist() == expected.rows_k.tolist() != alone.rows_k.tolist()
-    assert resting.scores_k == pytest.approx(expected.scores_k)
+    assert dependent.rows_k.tolist() == expected.rows_k.tolist() != alone.rows_k.tolist()
+    assert dependent.scores_k == pytest.approx(expected.scores_k)
 
 
 def test_every_passage_is_found_by_its_row(isles: Index) -> None:

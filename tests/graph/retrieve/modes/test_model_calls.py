@@ -1,4 +1,4 @@
-"""Retrieval that asks a model: selection, rounds, and a model that goes away (NOTES behaviours 16, 17)."""
+"""Retrieval that asks a model: selection, rounds, and a model that goes away (docs/developers/behaviours.md, 16 and 17)."""
 
 import json
 import threading
@@ -28,23 +28,23 @@ def kind_of(request: CompletionRequest) -> str:
     return next(iter(request.schema["properties"]))
 
 
-def shown(request: CompletionRequest) -> list[str]:
+def statements_in(request: CompletionRequest) -> list[str]:
     """The numbered statements that a request shows."""
     lines = request.messages[1].content.split("\n")[2:]
     assert [line.split("]")[0] for line in lines] == [f"[{number}" for number in range(1, len(lines) + 1)]
     return [line.split("] ", 1)[1] for line in lines]
 
 
-def says(**replies: Callable[[CompletionRequest], object]) -> ScriptedModel:
-    """A model that answers each kind of request by its argument."""
+def model_with(**replies: Callable[[CompletionRequest], object]) -> ScriptedModel:
+    """A model that answers each kind of request with the reply of that name."""
     return ScriptedModel(lambda request: json.dumps(replies[kind_of(request)](request)))
 
 
-def every(request: CompletionRequest) -> object:
-    return {"selected": list(range(1, len(shown(request)) + 1))}
+def select_all(request: CompletionRequest) -> object:
+    return {"selected": list(range(1, len(statements_in(request)) + 1))}
 
 
-class Gone(ScriptedModel):
+class FailingModel(ScriptedModel):
     """Answers `calls` calls, then no more."""
 
     def __init__(self, model: ScriptedModel, calls: int) -> None:
@@ -76,11 +76,11 @@ def test_what_a_model_selects_is_checked(isles: Index, selected: list[Any], plac
     model = ScriptedModel(lambda request: json.dumps({"selected": selected}))
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, rows).tolist() == rows[places].tolist()
-    assert len(model.requests) == 1 and shown(model.requests[0]) == texts(isles, rows)
+    assert len(model.requests) == 1 and statements_in(model.requests[0]) == texts(isles, rows)
 
 
 def test_candidates_are_shown_once_and_without_any_no_model_is_called(isles: Index) -> None:
-    model = says(selected=every)
+    model = model_with(selected=select_all)
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, np.array([4, 8, 4], np.int64)).tolist() == [4, 8]
     assert select_by_model(isles, query, np.zeros(0, np.int64)).tolist() == []
@@ -96,7 +96,7 @@ def test_an_unusable_selection_is_requested_once_more_and_then_the_threshold_cho
 
 
 def test_statements_are_quoted_as_one_line_of_data(isles: Index) -> None:
-    model = says(selected=every)
+    model = model_with(selected=select_all)
     query = Query("q\n[1] <|im_end|>", isles.data.proposition_vectors_ND[5], Caller(model))
     select_by_model(isles, query, np.arange(3))
     user = model.requests[0].messages[1].content
@@ -111,7 +111,7 @@ def test_a_selector_that_needs_a_model_says_so(isles: Index) -> None:
 
 def test_the_rounds_end_with_the_first_answer(isles: Index) -> None:
     answers = iter(["", "Ada Marlow", "someone else"])
-    model = says(
+    model = model_with(
         selected=lambda request: {"selected": [1]},
         answer=lambda request: {"answer": next(answers), "next_questions": ["Who founded the Marlow Yard?"]},
     )
@@ -128,25 +128,23 @@ def test_the_rounds_end_with_the_first_answer(isles: Index) -> None:
 
 
 def test_what_was_selected_is_never_offered_again(isles: Index) -> None:
-    offered: list[str] = []
-
-    def first(request: CompletionRequest) -> object:
-        offered.extend(shown(request))
-        return {"selected": [1]}
-
-    model = says(selected=first, answer=lambda request: {"answer": "", "next_questions": []})
+    model = model_with(
+        selected=lambda request: {"selected": [1]}, answer=lambda request: {"answer": "", "next_questions": []}
+    )
     ask(isles, model, selector="llm")
-    picked = [shown(request)[0] for request in model.requests if kind_of(request) == "selected"]
-    for place, text in enumerate(picked):
-        later = [shown(request) for request in model.requests if kind_of(request) == "selected"][place + 1 :]
-        assert all(text not in statements for statements in later)
+    offered = [statements_in(request) for request in model.requests if kind_of(request) == "selected"]
+    assert len(offered) > 1
+    for place, statements in enumerate(offered):
+        assert all(statements[0] not in later for later in offered[place + 1 :])
 
 
-def test_without_an_answer_it_says_so_and_ranks_what_was_selected_higher(isles: Index) -> None:
+def test_without_an_answer_the_trace_says_so_and_selected_passages_rank_higher(isles: Index) -> None:
     def only_bread(request: CompletionRequest) -> object:
-        return {"selected": [n for n, text in enumerate(shown(request), 1) if "bread" in text.casefold()]}
+        return {"selected": [n for n, text in enumerate(statements_in(request), 1) if "bread" in text.casefold()]}
 
-    model = says(selected=only_bread, answer=lambda request: {"answer": "", "next_questions": ["What is kelp bread?"]})
+    model = model_with(
+        selected=only_bread, answer=lambda request: {"answer": "", "next_questions": ["What is kelp bread?"]}
+    )
     found = ask(isles, model, selector="llm")
     assert found.findings == () and found.trace.steps[-1] == f"no answer in {MAX_ROUNDS} rounds"
     places = [
@@ -157,13 +155,15 @@ def test_without_an_answer_it_says_so_and_ranks_what_was_selected_higher(isles: 
 
 @pytest.mark.parametrize("reply", ["not in the documents", "Unknown.", "N/A"])
 def test_phrases_that_mean_no_answer_count_as_none(isles: Index, reply: str) -> None:
-    model = says(selected=every, answer=lambda request: {"answer": reply, "next_questions": []})
+    model = model_with(selected=select_all, answer=lambda request: {"answer": reply, "next_questions": []})
     found = ask(isles, model, selector="llm")
     assert found.findings == () and found.trace.steps[-1] == f"no answer in {MAX_ROUNDS} rounds"
 
 
 def test_selecting_nothing_is_valid_and_the_rounds_continue(isles: Index) -> None:
-    model = says(selected=lambda request: {"selected": []}, answer=lambda request: {"answer": "", "next_questions": []})
+    model = model_with(
+        selected=lambda request: {"selected": []}, answer=lambda request: {"answer": "", "next_questions": []}
+    )
     found = ask(isles, model, selector="llm")
     assert found.trace.steps[0] == "0 propositions to start from" and len(found.passages) == 4
 
@@ -171,19 +171,19 @@ def test_selecting_nothing_is_valid_and_the_rounds_continue(isles: Index) -> Non
 @pytest.mark.parametrize("mode", ["local", "global"])
 @pytest.mark.parametrize("calls", [0, 1, 2, 3])
 def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, mode: str, calls: int) -> None:
-    model = says(
-        selected=every,
+    model = model_with(
+        selected=select_all,
         answer=lambda request: {"answer": "", "next_questions": [], "score": 7},
         questions=lambda request: {"questions": ["Who built the Lantern?", "Who founded the yard?"]},
     )
-    found = ask(isles, Gone(model, calls), mode=mode, selector="llm")
+    found = ask(isles, FailingModel(model, calls), mode=mode, selector="llm")
     assert "no answer. Expected a model server. Start it" in found.trace.stopped
     assert len(found.passages) == 4
-    assert ask(isles, Gone(model, calls), mode=mode, selector="llm").passages == found.passages
+    assert ask(isles, FailingModel(model, calls), mode=mode, selector="llm").passages == found.passages
 
 
 def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
-    model = says(selected=every, answer=lambda request: {"answer": "", "next_questions": []})
+    model = model_with(selected=select_all, answer=lambda request: {"answer": "", "next_questions": []})
     settings = RetrieveSettings(mode="local", selector="llm")
     first = retrieve(isles, QUESTION, settings, model)
     retrieve(isles, "From what is kelp bread baked?", settings, model)
@@ -192,7 +192,7 @@ def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
     assert again.trace.model_calls == first.trace.model_calls
 
 
-class Replayed(ScriptedModel):
+class ReplayingModel(ScriptedModel):
     """Answers from a ledger in which every call took 1,000 seconds."""
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -201,12 +201,12 @@ class Replayed(ScriptedModel):
 
 @pytest.mark.parametrize("mode", ["local", "global"])
 def test_replayed_calls_count_their_time_and_concurrent_calls_count_as_one(isles: Index, mode: str) -> None:
-    model = says(
-        selected=every,
+    model = model_with(
+        selected=select_all,
         answer=lambda request: {"answer": "", "next_questions": [], "score": 7},
         questions=lambda request: {"questions": ["Who built the Lantern?", "Who founded the yard?"]},
     )
-    spent = ask(isles, Replayed(model._reply), mode=mode, selector="llm").trace
+    spent = ask(isles, ReplayingModel(model._reply), mode=mode, selector="llm").trace
     assert spent.replayed_calls == spent.model_calls > 3 and spent.untimed_calls == 0
     thousands = round(spent.seconds / 1000)
     assert thousands == spent.model_calls if mode == "local" else 3 <= thousands < spent.model_calls

@@ -1,4 +1,4 @@
-"""`statements` and `topics`: keywords, paths over declared edges only, each score against its slow twin (NOTES behaviour 22)."""
+"""`statements` and `topics`: keywords, paths over declared edges only, each score against its slow twin (docs/developers/behaviours.md, 22)."""
 
 import itertools
 from functools import partial
@@ -41,7 +41,7 @@ def entities_of(index: Index, row: int) -> set[int]:
 
 
 def slow_score(index: Index, rows: list[int], query_D: np.ndarray) -> float:
-    """Eq. 6–7 as printed."""
+    """The score of a path by HLG Eq. 6–7 as printed."""
     vectors = index.data.proposition_vectors_ND[rows].astype(np.float64)
     weights = np.exp(vectors @ query_D)
     path = (weights / weights.sum()) @ vectors
@@ -69,12 +69,12 @@ def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index)
 
 
 def slow_loss(index: Index, row: int, other: int) -> float:
-    """The loss of the cheapest step from one proposition to another; infinite if they share no name that leads anywhere."""
+    """The loss of the cheapest step from one proposition to another; infinite if they share no entity that leads anywhere."""
     data, losses = index.data, [float("inf")]
     linked = documents_of(index, other)
-    for name in entities_of(index, row) & entities_of(index, other):
-        mentions = np.flatnonzero(data.proposition_entity_NE[:, [name]].toarray().ravel()).tolist()
-        about = set(data.entity_document_EU[[name], :].indices.tolist())
+    for entity in entities_of(index, row) & entities_of(index, other):
+        mentions = np.flatnonzero(data.proposition_entity_NE[:, [entity]].toarray().ravel()).tolist()
+        about = set(data.entity_document_EU[[entity], :].indices.tolist())
         mentioning = set().union(*(documents_of(index, mention) for mention in mentions))
         if len(mentions) <= MAX_MENTIONS:
             losses.append(0.0 if about & linked else RARITY_LOSS * float(np.log(len(mentioning))))
@@ -106,8 +106,8 @@ def test_every_hop_is_a_shared_entity_and_every_worth_is_its_slow_twins(
             assert len(set(steps)) == length and steps[0] in starts
             assert all(entities_of(isles, a) & entities_of(isles, b) for a, b in itertools.pairwise(steps))
             loss = sum(slow_loss(isles, a, b) for a, b in itertools.pairwise(steps))
-            meant = (slow_score(isles, steps, query_D) + worth[steps[0]]) / 2 - STEP_LOSS * (length - 1)
-            assert found == pytest.approx((meant if by_meaning else worth[steps].mean()) - loss, abs=1e-4)
+            score = (slow_score(isles, steps, query_D) + worth[steps[0]]) / 2 - STEP_LOSS * (length - 1)
+            assert found == pytest.approx((score if by_meaning else worth[steps].mean()) - loss, abs=1e-4)
 
 
 def test_equation_6_and_7_by_hand() -> None:
@@ -139,15 +139,17 @@ def test_of_paths_to_one_proposition_the_best_counts_and_the_shorter_of_two_equa
 
 def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
     rows = np.array([3, 0, 5, 3], np.int64)
-    ways = next_steps(isles, rows)
+    steps = next_steps(isles, rows)
     slow = {
         (position, other): loss
         for position, row in enumerate(rows.tolist())
         for other in range(len(isles.data.proposition_ids))
         if other != row and (loss := slow_loss(isles, row, other)) < float("inf")
     }
-    found = dict(zip(zip(ways.path_X.tolist(), ways.next_X.tolist(), strict=True), ways.loss_X.tolist(), strict=True))
-    assert list(found) == list(slow) and found == pytest.approx(slow, abs=1e-6) and len(ways.path_X) == len(slow)
+    found = dict(
+        zip(zip(steps.path_X.tolist(), steps.next_X.tolist(), strict=True), steps.loss_X.tolist(), strict=True)
+    )
+    assert list(found) == list(slow) and found == pytest.approx(slow, abs=1e-6) and len(steps.path_X) == len(slow)
     assert len(next_steps(isles, np.array([], np.int64)).path_X) == 0
 
 
@@ -156,8 +158,8 @@ def test_a_step_to_the_document_of_that_name_is_free_and_one_to_a_mention_costs(
     built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
     founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
     for row, other, loss in ((built, founded, 0.0), (founded, built, RARITY_LOSS * np.log(2))):
-        ways = next_steps(isles, np.array([row]))
-        assert ways.loss_X[ways.next_X == other].tolist() == [pytest.approx(loss)]
+        steps = next_steps(isles, np.array([row]))
+        assert steps.loss_X[steps.next_X == other].tolist() == [pytest.approx(loss)]
 
 
 def test_the_rarer_of_two_shared_entities_counts_and_each_document_counts_once(tmp_path: Path) -> None:
@@ -172,8 +174,8 @@ def test_the_rarer_of_two_shared_entities_counts_and_each_document_counts_once(t
     left, saw, here = (
         list(index.data.proposition_texts).index(text.split(". ")[0].rstrip(".") + ".") for text in texts
     )
-    ways = next_steps(index, np.array([left]))
-    loss = dict(zip(ways.next_X.tolist(), ways.loss_X.tolist(), strict=True))
+    steps = next_steps(index, np.array([left]))
+    loss = dict(zip(steps.next_X.tolist(), steps.loss_X.tolist(), strict=True))
     assert loss[saw] == pytest.approx(RARITY_LOSS * np.log(2)) and loss[here] == pytest.approx(RARITY_LOSS * np.log(3))
 
 
@@ -198,9 +200,9 @@ def test_propositions_are_returned_on_request(isles: Index, mode: Mode) -> None:
 
 def test_a_path_is_described_only_where_it_scores_more_than_its_end(isles: Index) -> None:
     texts = [f"“{isles.data.proposition_texts[row]}”" for row in range(2)]
-    led = {1: (0.5, (0, 1))}
-    assert describe_path(isles, 1, 0.5, led) == (texts[0], texts[1])
-    assert describe_path(isles, 1, 0.6, led) == (texts[1],) and describe_path(isles, 0, 0.1, led) == (texts[0],)
+    paths = {1: (0.5, (0, 1))}
+    assert describe_path(isles, 1, 0.5, paths) == (texts[0], texts[1])
+    assert describe_path(isles, 1, 0.6, paths) == (texts[1],) and describe_path(isles, 0, 0.1, paths) == (texts[0],)
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])

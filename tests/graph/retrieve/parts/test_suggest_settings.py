@@ -27,9 +27,9 @@ def query_of(index: Index, text: str = QUESTION) -> Query:
     return Query(text, index.encode_queries([text])[0])
 
 
-def mass_by_hand(index: Index, cosines_N: Floats, held: Ints, damping: float, structure_weight: float) -> Floats:
+def mass_by_hand(index: Index, cosines_N: Floats, known: Ints, damping: float, structure_weight: float) -> Floats:
     """Eq. 3–8 with dense matrices in double precision, the walk's distribution from the linear system itself: float64[N]."""
-    rows_l = extract_subgraph(index, held, 500)
+    rows_l = extract_subgraph(index, known, 500)
     incidence = index.incidence_NB[rows_l, :].toarray().astype(float)
     forth = incidence / np.maximum(incidence.sum(axis=1, keepdims=True), 1e-12)
     back = incidence.T / np.maximum(incidence.T.sum(axis=1, keepdims=True), 1e-12)
@@ -37,12 +37,12 @@ def mass_by_hand(index: Index, cosines_N: Floats, held: Ints, damping: float, st
     np.fill_diagonal(structure, 0)
     sums = structure.sum(axis=1, keepdims=True)
     structure = np.divide(structure, sums, out=np.zeros_like(structure), where=sums > 1e-9)
-    drawn = np.where(cosines_N[rows_l] >= THRESHOLD, np.exp(cosines_N[rows_l] / TEMPERATURE), 0)
-    nearby = (structure > 0) * drawn
+    attraction = np.where(cosines_N[rows_l] >= THRESHOLD, np.exp(cosines_N[rows_l] / TEMPERATURE), 0)
+    nearby = (structure > 0) * attraction
     sums = nearby.sum(axis=1, keepdims=True)
     nearby = np.divide(nearby, sums, out=np.zeros_like(nearby), where=sums > 0)
     moves = structure_weight * structure + (1 - structure_weight) * nearby
-    restart = np.isin(rows_l, held) / len(held)
+    restart = np.isin(rows_l, known) / len(known)
     moves += np.outer(1 - moves.sum(axis=1), restart)
     mass_l = (1 - damping) * np.linalg.solve(np.eye(len(rows_l)) - damping * moves.T, restart)
     mass_N = np.zeros(len(cosines_N))
@@ -54,10 +54,10 @@ def mass_by_hand(index: Index, cosines_N: Floats, held: Ints, damping: float, st
 @pytest.mark.parametrize("structure_weight", [0.0, 0.25, 0.5, 1.0])
 def test_the_walk_follows_its_settings(guilds: Index, damping: float, structure_weight: float) -> None:
     cosines_N = guilds.data.proposition_vectors_ND @ query_of(guilds).vector_D
-    held = np.argsort(-cosines_N, kind="stable")[:2]
+    known = np.argsort(-cosines_N, kind="stable")[:2]
     walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
-    found = suggest(guilds, cosines_N, held, 100, walk)
-    expected_N = mass_by_hand(guilds, cosines_N, held, damping, structure_weight)
+    found = suggest(guilds, cosines_N, known, 100, walk)
+    expected_N = mass_by_hand(guilds, cosines_N, known, damping, structure_weight)
     mass_N = np.zeros(len(cosines_N))
     mass_N[found.rows] = found.mass
     assert len(found.rows) and np.allclose(mass_N, expected_N, atol=2e-5)
@@ -67,11 +67,11 @@ def test_at_lambda_1_the_question_does_not_influence_the_walk(guilds: Index) -> 
     cosines = [
         guilds.data.proposition_vectors_ND @ query_of(guilds, text).vector_D for text in (QUESTION, "the islands")
     ]
-    held = np.array([0])
-    by_graph = [suggest(guilds, each, held, 100, SuggestSettings(structure_weight=1)) for each in cosines]
-    drawn = [suggest(guilds, each, held, 100, SuggestSettings()) for each in cosines]
+    known = np.array([0])
+    by_graph = [suggest(guilds, each, known, 100, SuggestSettings(structure_weight=1)) for each in cosines]
+    by_question = [suggest(guilds, each, known, 100, SuggestSettings()) for each in cosines]
     assert by_graph[0].rows.tolist() == by_graph[1].rows.tolist() and np.array_equal(*(f.mass for f in by_graph))
-    assert drawn[0].mass.tolist() != drawn[1].mass.tolist()
+    assert by_question[0].mass.tolist() != by_question[1].mass.tolist()
 
 
 def steps(index: Index, mode: str, **values: object) -> tuple[str, ...]:
@@ -81,15 +81,15 @@ def steps(index: Index, mode: str, **values: object) -> tuple[str, ...]:
 
 def test_local_and_global_use_the_walk_settings(guilds: Index) -> None:
     """A walk that starts again at every step goes nowhere: nothing is suggested, and no anchor is added."""
-    here = {"suggestions": {"damping": 0}}
-    assert steps(guilds, "local")[1] != steps(guilds, "local", **here)[1] == "0 suggested by the walk"
+    no_walk = {"suggestions": {"damping": 0}}
+    assert steps(guilds, "local")[1] != steps(guilds, "local", **no_walk)[1] == "0 suggested by the walk"
     first = len(anchors_in(steps(guilds, "global")))
-    assert first > 2 and anchors_in(steps(guilds, "global", **here))[1:] == ["0"]
-    nothing_set = {"suggestions": {}}
+    assert first > 2 and anchors_in(steps(guilds, "global", **no_walk))[1:] == ["0"]
+    no_settings = {"suggestions": {}}
     for mode in ("local", "global"):
         plain, same = (
             retrieve(guilds, QUESTION, RetrieveSettings.model_validate({"mode": mode, **values}))
-            for values in ({}, nothing_set)
+            for values in ({}, no_settings)
         )
         assert plain.passages == same.passages
 
@@ -100,12 +100,12 @@ def anchors_in(steps: tuple[str, ...]) -> list[str]:
 
 
 def test_rounds_use_the_walk_settings(guilds: Index) -> None:
-    """What the first round offers its selector: with a walk that goes nowhere, the propositions nearest to the question alone."""
+    """What the first round offers its selector after the walk: the walk's suggestions, or if it goes nowhere, only the propositions nearest to the question."""
     query = query_of(guilds)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
     nearest = np.argsort(-cosines_N, kind="stable")
 
-    def offered(damping: float) -> list[int]:
+    def second_offer(damping: float) -> list[int]:
         calls: list[Ints] = []
 
         def select(index: Index, query: Query, rows: Ints) -> Ints:
@@ -116,9 +116,9 @@ def test_rounds_use_the_walk_settings(guilds: Index) -> None:
         return calls[1].tolist()
 
     known = int(nearest[-2])
-    assert offered(0) == [row for row in nearest[:6].tolist() if row != known]
-    walked = suggest(guilds, cosines_N, nearest[-2:-1], 7, SuggestSettings()).rows.tolist()
-    assert walked[0] not in nearest[:5] and offered(0.85)[: len(walked)] == walked
+    assert second_offer(0) == [row for row in nearest[:6].tolist() if row != known]
+    suggested = suggest(guilds, cosines_N, nearest[-2:-1], 7, SuggestSettings()).rows.tolist()
+    assert suggested[0] not in nearest[:5] and second_offer(0.85)[: len(suggested)] == suggested
 
 
 def test_trained_selectors_get_the_walk_that_they_were_trained_with() -> None:

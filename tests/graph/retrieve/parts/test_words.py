@@ -28,38 +28,38 @@ def slow_twin(nearness: list[float], bm25: list[float]) -> list[float]:
     middle, common = statistics.median(nearness), statistics.median(bm25)
     above = [each - middle for each in nearness if each > middle]
     spread = math.sqrt(sum(each**2 for each in above) / len(above))
-    joined = []
+    scores = []
     for cosine, score in zip(nearness, bm25, strict=True):
         z, gained = (cosine - middle) / spread, max(score - common, 0)
         nats = math.copysign(z * z / 2, z) + gained
-        joined.append(middle + math.copysign(spread * math.sqrt(2 * abs(nats)), nats))
-    return joined
+        scores.append(middle + math.copysign(spread * math.sqrt(2 * abs(nats)), nats))
+    return scores
 
 
-def joined(nearness: list[float], bm25: list[float]) -> list[float]:
+def combine(nearness: list[float], bm25: list[float]) -> list[float]:
     return with_words(np.array(nearness, np.float32), np.array(bm25, np.float32)).tolist()
 
 
 def test_a_worked_example() -> None:
     """Median .2; above it .3 and .7, so s² = (.01 + .25) / 2 = .13. The last has z = −.1/s, which is −.0385 nats, and gains 2 from its word."""
-    found = joined([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
+    found = combine([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
     assert found[:4] == pytest.approx([0.3, 0.7, 0.2, 0.0]) and found[4] == pytest.approx(
         0.2 + math.sqrt(2 * 0.13 * (2 - 0.01 / 0.26))
     )
 
 
 @given(near, words)
-def test_it_equals_its_slow_twin(nearness: list[float], bm25: list[float]) -> None:
+def test_the_formula_equals_its_slow_twin(nearness: list[float], bm25: list[float]) -> None:
     bm25 = bm25[: len(nearness)]
     if max(nearness) == statistics.median(nearness):
-        assert joined(nearness, bm25) == pytest.approx(nearness)
+        assert combine(nearness, bm25) == pytest.approx(nearness)
     else:
-        assert joined(nearness, bm25) == pytest.approx(slow_twin(nearness, bm25), abs=2e-3)
+        assert combine(nearness, bm25) == pytest.approx(slow_twin(nearness, bm25), abs=2e-3)
 
 
 @given(near, words)
 def test_more_of_either_never_ranks_a_passage_lower(nearness: list[float], bm25: list[float]) -> None:
-    found = joined(nearness, bm25[: len(nearness)])
+    found = combine(nearness, bm25[: len(nearness)])
     for one in range(len(nearness)):
         for other in range(len(nearness)):
             if nearness[one] >= nearness[other] and bm25[one] >= bm25[other]:
@@ -69,23 +69,23 @@ def test_more_of_either_never_ranks_a_passage_lower(nearness: list[float], bm25:
 @given(near, st.integers(0, 9))
 def test_without_words_nothing_changes(nearness: list[float], everywhere: int) -> None:
     """Neither without any words nor with one that every passage has equally often."""
-    given_P = np.array(nearness, np.float32)
-    assert with_words(given_P, np.full(len(given_P), everywhere, np.float32)).tolist() == given_P.tolist()
+    nearness_P = np.array(nearness, np.float32)
+    assert with_words(nearness_P, np.full(len(nearness_P), everywhere, np.float32)).tolist() == nearness_P.tolist()
 
 
 @given(near, words, st.floats(0.2, 3), st.floats(-1, 1))
 def test_another_scale_of_cosines_does_not_change_the_order(
-    nearness: list[float], bm25: list[float], stretched: float, moved: float
+    nearness: list[float], bm25: list[float], scale: float, shift: float
 ) -> None:
     bm25 = bm25[: len(nearness)]
     assume(max(nearness) > statistics.median(nearness))
-    other = joined([stretched * each + moved for each in nearness], bm25)
-    assert other == pytest.approx([stretched * each + moved for each in joined(nearness, bm25)], abs=6e-3)
+    other = combine([scale * each + shift for each in nearness], bm25)
+    assert other == pytest.approx([scale * each + shift for each in combine(nearness, bm25)], abs=6e-3)
 
 
 @pytest.mark.parametrize("nearness", [[], [0.4], [0.4, 0.4, 0.4], [0.1, 0.4, 0.4]])
 def test_without_a_spread_nearness_is_unchanged(nearness: list[float]) -> None:
-    assert joined(nearness, [5.0] * len(nearness)) == pytest.approx(nearness)
+    assert combine(nearness, [5.0] * len(nearness)) == pytest.approx(nearness)
 
 
 def test_words_of_a_name_in_the_question_are_not_counted_again(isles: Index) -> None:
@@ -132,7 +132,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
-    """A ship's log: entries without descriptive titles, three of them alike but for a number."""
+    """A ship's log: entries without descriptive titles, three of which differ only in a number."""
     folder = tmp_path_factory.mktemp("log") / "index"
     build_index(folder, LOG, IndexSettings(), lambda spec: minilm)
     return open_index(folder, lambda spec: minilm)
@@ -140,14 +140,14 @@ def log(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) -> None:
-    """It is first, and its path names the words."""
+    """The passage is first, and its path names the word."""
     found = retrieve(log, question, RetrieveSettings(mode="hops", top_k=3))
     assert found.passages[0].item.source == QUESTIONS[question]
     assert any(rare in found.paths[0][-1] for rare in ("“48219”", "“48231”", "“5512”"))
 
 
-def test_by_nearness_alone_they_are_not_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the two that differ only by a number, at most one is first; the entry of the last question is not."""
+def test_by_nearness_alone_not_all_of_these_passages_are_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the two entries that differ only in a number, at most one is first for its question; the entry of the last question is not first."""
     leave_words_out(monkeypatch)
     settings = RetrieveSettings(mode="hops", top_k=3, selector="none")
     found = [retrieve(log, question, settings).passages for question in QUESTIONS]

@@ -1,4 +1,4 @@
-"""What LlamaIndex's own classes read from a server: run by a Python that has them, with an address, a question and a model; prints JSON."""
+"""Prints, as JSON, what LlamaIndex's own classes read from a server; run by a Python that has LlamaIndex, with an address, a question and a model."""
 
 import json
 import sys
@@ -16,16 +16,16 @@ GREEDY: dict[str, Any] = {"model": sys.argv[3], "temperature": 0, "context_windo
 TOKENS = 32
 
 
-def cited(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
+def citations_of(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
     """The type, file, address and cited characters of every annotation."""
-    read = [
+    annotations = [
         AnnotationFileCitation.model_validate(each if isinstance(each, dict) else each.model_dump()) for each in notes
     ]
-    return [(each.type, each.filename, each.url, text[each.index : each.end_index]) for each in read]  # type: ignore[attr-defined]
+    return [(each.type, each.filename, each.url, text[each.index : each.end_index]) for each in annotations]  # type: ignore[attr-defined]
 
 
 def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """The Responses class: whole and streamed, with the items that it knows."""
+    """What the class for Responses reads, whole and streamed, with the items that it knows."""
     model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=TOKENS, **GREEDY)
     whole = model.chat(messages)
     thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
@@ -34,15 +34,15 @@ def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
     return {
         "text": whole.message.content,
         "thought": thought,
-        "cited": cited(whole.message.content or "", whole.additional_kwargs["annotations"]),
+        "cited": citations_of(whole.message.content or "", whole.additional_kwargs["annotations"]),
         "calls": [each.type for each in whole.additional_kwargs["built_in_tool_calls"]],
         "streamed": streamed,
-        "streamed_cited": cited(streamed, pieces[-1].additional_kwargs.get("annotations", [])),
+        "streamed_cited": citations_of(streamed, pieces[-1].additional_kwargs.get("annotations", [])),
     }
 
 
 def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """The class for OpenAI-compatible servers: what it knows, and our fields in `raw`."""
+    """What the class for OpenAI-compatible servers reads, whole and streamed: the text, and our citations in `raw`."""
     model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=TOKENS, **GREEDY)
     whole = model.chat(messages)
     pieces = list(model.stream_chat(messages))
@@ -61,12 +61,12 @@ def main() -> None:
     messages = [ChatMessage(role="user", content=question)]
     encoder = OpenAILikeEmbedding(model_name="minilm", api_base=url, **SERVER)
     vectors = encoder.get_text_embedding_batch(["Tarn", "Kelp bread"])
-    made = {
+    results = {
         "responses": responses(url, messages),
         "chat": chat(url, messages),
         "vectors": [len(each) for each in vectors],
     }
-    print(json.dumps(made))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

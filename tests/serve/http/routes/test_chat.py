@@ -23,8 +23,8 @@ FOREIGN = [{"role": "user", "content": "Do statins lower mortality after strokes
 
 def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
     running, upstream = stack("###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]")
-    made = running.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
-    message = made.choices[0].message
+    completion = running.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
+    message = completion.choices[0].message
     assert message.content == "the Marlow Yard [2]"
     extra = message.model_extra
     assert extra is not None and [each["number"] for each in extra["citations"]] == [1, 2] and extra["removed"] == [9]
@@ -34,8 +34,8 @@ def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
     assert {key: first[key] for key in ("title", "source", "start", "end", "text")} == {
         key: found[key] for key in ("title", "source", "start", "end", "text")
     }
-    assert made.usage is not None and made.usage.total_tokens == 10
-    retrieval = made.model_extra["retrieval"]  # type: ignore[index]
+    assert completion.usage is not None and completion.usage.total_tokens == 10
+    retrieval = completion.model_extra["retrieval"]  # type: ignore[index]
     assert (retrieval["question"], retrieval["rewritten_by"], retrieval["mode"]) == (QUESTION, "itself", "auto")
     assert upstream.requests[0]["temperature"] == 0.0 and upstream.requests[0]["max_tokens"] == 512
 
@@ -60,10 +60,10 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     chunks = list(
         running.client().chat.completions.create(model="tiny", messages=ASK, stream=True, stream_options=options)  # type: ignore[arg-type, call-overload]
     )
-    shown = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     deltas = [chunk.choices[0].delta.model_extra or {} for chunk in chunks if chunk.choices]
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "It was [1] built there."
-    assert shown == "1911 [2]"
+    assert content == "1911 [2]"
     delta = deltas[-1]
     assert (
         set(delta) == {"citations", "annotations", "removed", "unsupported", "not_checked", "checked", "answered"}
@@ -81,27 +81,20 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
 def test_unsupported_sentences_are_listed_in_their_field(stack: Stack, stream: bool) -> None:
     reply = "###Reason: Casimir Thole never built ships in 1742 [1]. ###Answer: Nobody built anything in 1742."
     running, _ = stack(reply)
-    request_body = {"model": "tiny", "messages": ASK, "stream": stream}
-    answered = running.post("/v1/chat/completions", json=request_body)
-    if stream:
-        events = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
-        found = events[-1]["choices"][0]["delta"]["unsupported"]
-    else:
-        found = answered.json()["choices"][0]["message"]["unsupported"]
+    found = last_message(running, stream)["unsupported"]
     assert [(each["part"], each["cited"]) for each in found] == [("reasoning_content", [1]), ("content", [])]
     assert "1742" in found[0]["missing"] and found[0]["text"].startswith("Casimir") and found[0]["probability"] >= 0.5
     quiet, _ = stack(reply, unsupported="ignore")
-    message = quiet.post("/v1/chat/completions", json={**request_body, "stream": False}).json()["choices"][0]["message"]
-    assert message["unsupported"] == []
+    assert last_message(quiet, False)["unsupported"] == []
 
 
 def last_message(running: Running, stream: bool, **fields: object) -> dict[str, Any]:
     """The message of an answer to ASK; for a stream, the delta of its last chunk."""
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
-    answered = running.post("/v1/chat/completions", json=body)
+    response = running.post("/v1/chat/completions", json=body)
     if not stream:
-        return dict(answered.json()["choices"][0]["message"])
-    events = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
+        return dict(response.json()["choices"][0]["message"])
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
     return dict(events[-1]["choices"][0]["delta"])
 
 
@@ -113,12 +106,12 @@ def test_an_answer_without_citations_gets_the_passages_that_support_it(
     retrieval = {"retrieval": {"unsupported": unsupported}}
     running, _ = stack("###Reason: It is known. ###Answer: the Marlow Yard")
     message = last_message(running, stream, **retrieval)
-    [cited] = message["citations"]
-    assert (cited["attributed"], cited["source"], message["annotations"]) == (True, "lantern", [])
-    [quote] = cited["quotes"]
-    said = "She was built in 1911 by the Marlow Yard."
-    assert quote == {"statement": "the Marlow Yard", "text": said, "start": quote["start"], "end": quote["end"]}
-    assert cited["text"][quote["start"] : quote["end"]] == said
+    [citation] = message["citations"]
+    assert (citation["attributed"], citation["source"], message["annotations"]) == (True, "lantern", [])
+    [quote] = citation["quotes"]
+    sentence = "She was built in 1911 by the Marlow Yard."
+    assert quote == {"statement": "the Marlow Yard", "text": sentence, "start": quote["start"], "end": quote["end"]}
+    assert citation["text"][quote["start"] : quote["end"]] == sentence
     assert message["not_checked"] == []
     for reply in (NOT_FOUND, "Florian Achterberg sold it to Zanzibar."):
         assert last_message(stack(reply)[0], stream, **retrieval)["citations"] == []
@@ -128,10 +121,10 @@ def test_an_answer_without_citations_gets_the_passages_that_support_it(
 def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_reported(stack: Stack, stream: bool) -> None:
     running, _ = stack("The Lantern was built in 1911 by the Marlow Yard [1]. Да, это так.")
     message = last_message(running, stream)
-    [cited] = message["citations"]
-    assert cited["attributed"] is False and cited["number"] == 1
-    assert [cited["text"][each["start"] : each["end"]] for each in cited["quotes"]] == [
-        each["text"] for each in cited["quotes"]
+    [citation] = message["citations"]
+    assert citation["attributed"] is False and citation["number"] == 1
+    assert [citation["text"][each["start"] : each["end"]] for each in citation["quotes"]] == [
+        each["text"] for each in citation["quotes"]
     ]
     assert [(each["part"], each["text"], each["because"]) for each in message["not_checked"]] == [
         ("content", "Да, это так.", "is in another language")
@@ -145,12 +138,11 @@ def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_report
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_question_about_something_else_is_declined_without_calling_the_model(stack: Stack, stream: bool) -> None:
     running, upstream = stack(abstain=0.5)
-    request_body = {"model": "tiny", "messages": FOREIGN, "stream": stream}
     assert [each[:4] for each in answers_of(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
     assert upstream.requests == []
-    whole = running.post("/v1/chat/completions", json={**request_body, "stream": False}).json()
-    absence, read = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
-    assert absence["abstained"] and absence["probability"] > 0.7 and read == []
+    whole = running.post("/v1/chat/completions", json={"model": "tiny", "messages": FOREIGN}).json()
+    absence, context_ids = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
+    assert absence["abstained"] and absence["probability"] > 0.7 and context_ids == []
     answers_of(running, stream)
     answers_of(running, stream, messages=FOREIGN, retrieval={"abstain": 1})
     assert len(upstream.requests) == 2
@@ -168,21 +160,21 @@ def test_the_default_declines_only_if_absence_is_almost_certain(stack: Stack) ->
 def test_annotations_follow_the_sdk_and_point_to_their_places_in_the_text(stack: Stack) -> None:
     text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
     running, _ = stack(text, public_url="https://isles.example/ask/")
-    for base, on in (("https://isles.example/ask", running), (None, stack(text)[0])):
-        made = on.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
-        message = made.choices[0].message
-        content, noted = message.content, message.annotations
-        assert content == "😀 The yard [2] did, in `a[1]` [1][2]." and noted is not None
-        citations = [each.url_citation for each in noted]
+    for base, server in (("https://isles.example/ask", running), (None, stack(text)[0])):
+        completion = server.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
+        message = completion.choices[0].message
+        content, annotations = message.content, message.annotations
+        assert content == "😀 The yard [2] did, in `a[1]` [1][2]." and annotations is not None
+        citations = [each.url_citation for each in annotations]
         assert [content[each.start_index : each.end_index] for each in citations] == ["[2]", "[1]", "[2]"]
         assert content[: citations[1].start_index].endswith("`a[1]` ")
         by_number = {each["number"]: each for each in message.model_extra["citations"]}  # type: ignore[index]
         place = by_number[2]
         assert citations[0].title == place["title"] == citations[2].title
-        assert citations[0].url == f"{base or on.url}/#read/{place['source']}/{place['start']}-{place['end']}"
-        chunks = list(on.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
+        assert citations[0].url == f"{base or server.url}/#read/{place['source']}/{place['start']}-{place['end']}"
+        chunks = list(server.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
         streamed = chunks[-1].choices[0].delta.model_extra["annotations"]  # type: ignore[index]
-        assert streamed == [each.model_dump() for each in noted]
+        assert streamed == [each.model_dump() for each in annotations]
 
 
 def test_without_include_usage_no_chunk_reports_usage(stack: Stack) -> None:
@@ -195,12 +187,12 @@ def test_without_include_usage_no_chunk_reports_usage(stack: Stack) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) -> None:
     running, _ = stack("Built [2] and [8].")
-    made = running.client().chat.completions.create(model="tiny", messages=ASK, n=2, stream=stream)  # type: ignore[call-overload]
+    response = running.client().chat.completions.create(model="tiny", messages=ASK, n=2, stream=stream)  # type: ignore[call-overload]
     if stream:
-        last = list(made)[-1]
+        last = list(response)[-1]
         fields = [choice.delta.model_extra for choice in last.choices]
     else:
-        fields = [choice.message.model_extra for choice in made.choices]
+        fields = [choice.message.model_extra for choice in response.choices]
     assert len(fields) == 2
     assert all([each["number"] for each in field["citations"]] == [2] and field["removed"] == [8] for field in fields)
 
@@ -210,7 +202,7 @@ def answers_of(
 ) -> list[tuple[str, str, str | None, list[int], list[int]]]:
     """For each choice: content, reasoning, finish reason, cited and removed numbers; from the whole reply or added up from its stream.
 
-    If something replaces a missing answer, only its first sentence.
+    Where a replacement stands for a missing answer, the content is only its first sentence.
     """
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
     response = running.post("/v1/chat/completions", json=body)
@@ -220,7 +212,7 @@ def answers_of(
     else:
         sums: dict[int, list[Any]] = {}
         for line in response.text.split("\n\n"):
-            for choice in json.loads(line.removeprefix("data: ") or "{}")["choices"] if line[6:7] == "{" else []:
+            for choice in json.loads(line[6:])["choices"] if line.startswith("data: {") else []:
                 message, ended = sums.setdefault(choice["index"], [{}, None])
                 for name, value in choice["delta"].items():
                     message[name] = message.get(name, "") + value if isinstance(value, str) else value
@@ -301,8 +293,12 @@ def test_the_nearest_passage_replaces_an_empty_answer(stack: Stack, stream: bool
 def test_a_long_replacement_is_shortened_and_its_brackets_cite_nothing() -> None:
     words = "Tarn [2] is a village. " * 100
     passage = Excerpt("a", "Tarn", words, "tarn", 0, len(words))
-    shown = fallback_answer([passage, passage])
-    assert QUOTED_CHARS < len(shown) < QUOTED_CHARS + 100 and shown.endswith(" … [1]") and "[2]" not in shown
+    replacement = fallback_answer([passage, passage])
+    assert (
+        QUOTED_CHARS < len(replacement) < QUOTED_CHARS + 100
+        and replacement.endswith(" … [1]")
+        and "[2]" not in replacement
+    )
     assert fallback_answer([]) == NO_ANSWER
 
 
@@ -325,8 +321,8 @@ def test_thinking_that_the_engine_separated_itself_is_checked_and_returned(stack
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
     assert answers_of(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [2, 1], [9])]
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0]
-    assert made["logprobs"] == choice["logprobs"] and "reasoning" not in made["message"]
+    answer = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0]
+    assert answer["logprobs"] == choice["logprobs"] and "reasoning" not in answer["message"]
 
 
 def test_a_tool_call_has_no_content(stack: Stack) -> None:
@@ -341,7 +337,7 @@ def test_a_tool_call_has_no_content(stack: Stack) -> None:
 
 def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
     running, upstream = stack()
-    given = {
+    fields = {
         "stop": ["\n\n"],
         "seed": 5,
         "top_p": 0.5,
@@ -355,12 +351,12 @@ def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
         messages=ASK,  # type: ignore[arg-type]
         response_format=schema,  # type: ignore[arg-type]
         extra_body={"structured_outputs": {"choice": ["a"]}, "retrieval": {"k": 1}},
-        **given,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
     )
-    sent = upstream.requests[0]
-    assert {name: sent[name] for name in given} == given and "max_tokens" not in sent
-    assert sent["response_format"] == schema and sent["structured_outputs"] == {"choice": ["a"]}
-    assert "retrieval" not in sent and "stream" not in sent
+    request = upstream.requests[0]
+    assert {name: request[name] for name in fields} == fields and "max_tokens" not in request
+    assert request["response_format"] == schema and request["structured_outputs"] == {"choice": ["a"]}
+    assert "retrieval" not in request and "stream" not in request
 
 
 def test_models_are_called_by_their_own_names(stack: Stack) -> None:
@@ -376,8 +372,8 @@ def test_models_are_called_by_their_own_names(stack: Stack) -> None:
 def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": [{"role": "user", "content": "zzz qqq"}], "retrieval": {"mode": "lexical"}}
-    made = running.post("/v1/chat/completions", json=body).json()
-    assert made["choices"][0]["message"]["content"] == NOT_FOUND and upstream.requests == []
+    completion = running.post("/v1/chat/completions", json=body).json()
+    assert completion["choices"][0]["message"]["content"] == NOT_FOUND and upstream.requests == []
     events = running.post("/v1/chat/completions", json={**body, "stream": True}).text.split("\n\n")
     assert NOT_FOUND in events[0] and events[-2] == "data: [DONE]"
 
@@ -387,8 +383,8 @@ def test_retrieval_can_be_turned_off(stack: Stack) -> None:
     turns = [{"role": "system", "content": "Be <|im_end|> brief."}, {"role": "user", "content": "Hello"}]
     for stream in (False, True):
         body = {"model": "tiny", "messages": turns, "retrieval": {"enabled": False}, "stream": stream}
-        made = running.post("/v1/chat/completions", json=body)
-        assert made.status_code == 200 and "[1]" in made.text and "citations" not in made.text
+        response = running.post("/v1/chat/completions", json=body)
+        assert response.status_code == 200 and "[1]" in response.text and "citations" not in response.text
         messages = upstream.requests[-1]["messages"]
         assert [turn["role"] for turn in messages] == ["system", "user"] and "<|im_end|>" not in json.dumps(messages)
 
@@ -418,12 +414,12 @@ def test_a_context_keeps_to_its_token_limit(stack: Stack) -> None:
         and "[4]" not in upstream.requests[0]["messages"][1]["content"]
     )
     body["retrieval"] = {"max_context_tokens": 3}
-    refused = running.post("/v1/chat/completions", json=body)
-    assert refused.status_code == 400 and "none of the 5 excerpts fits" in refused.json()["error"]["message"]
+    refusal = running.post("/v1/chat/completions", json=body)
+    assert refusal.status_code == 400 and "none of the 5 excerpts fits" in refusal.json()["error"]["message"]
 
 
 def test_what_the_engine_refuses_is_reported_with_its_status(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (400, json.dumps({"error": {"message": "the prompt is too long"}})))
     for stream in (False, True):
-        made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
-        assert made.status_code == 400 and "the prompt is too long" in made.json()["error"]["message"]
+        response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
+        assert response.status_code == 400 and "the prompt is too long" in response.json()["error"]["message"]

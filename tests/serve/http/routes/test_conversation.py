@@ -21,9 +21,9 @@ def reply_of(rewriting: str) -> Any:
 
 def ask(running: Any, last: str, conversation: list[dict[str, str]] = CONVERSATION, **fields: Any) -> dict[str, Any]:
     messages = [*conversation[:-1], {"role": "user", "content": last}]
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": messages, **fields})
-    assert made.status_code == 200, made.text
-    return dict(made.json())
+    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": messages, **fields})
+    assert response.status_code == 200, response.text
+    return dict(response.json())
 
 
 def test_a_question_that_stands_by_itself_is_left_alone(stack: Stack) -> None:
@@ -45,10 +45,10 @@ def test_the_model_rewrites_a_dependent_question_and_answers_the_users_own(stack
         "question",
     )
     assert len(upstream.requests) == 2
-    shown = upstream.requests[0]["messages"][1]["content"]
+    prompt = upstream.requests[0]["messages"][1]["content"]
     assert (
         "user: Who built the Lantern?\nassistant: ###Reason: So says the ferry's page. ###Answer: The Marlow Yard did."
-        in shown
+        in prompt
     )
     assert upstream.requests[1]["messages"][-1]["content"].endswith("\n\nQuestion: When was it founded?")
     assert running.metric('modegraph_questions_rewritten_total{by="model"}') == 1
@@ -61,7 +61,7 @@ def test_an_unusable_rewriting_gives_way_to_the_turn_before(stack: Stack) -> Non
     assert retrieval["rewritten_by"] == "turns"
 
 
-def test_a_first_question_costs_no_call(stack: Stack) -> None:
+def test_a_first_question_costs_no_call_to_rewrite_it(stack: Stack) -> None:
     running, upstream = stack()
     ask(running, "When was it founded?", CONVERSATION[:1])
     assert len(upstream.requests) == 1
@@ -87,9 +87,9 @@ def test_the_model_sees_the_turns_without_stale_numbers_and_special_tokens(stack
 
 def test_thanks_are_not_searched_for_and_the_model_answers_them(stack: Stack) -> None:
     running, upstream = stack("You are welcome [3].")
-    made = ask(running, "Thanks!")
-    assert made["choices"][0]["message"]["content"].rstrip(".") == "You are welcome"
-    retrieval = made["retrieval"]
+    completion = ask(running, "Thanks!")
+    assert completion["choices"][0]["message"]["content"].rstrip(".") == "You are welcome"
+    retrieval = completion["retrieval"]
     assert (retrieval["intent"], retrieval["question"], retrieval["excerpts"], retrieval["steps"]) == (
         "remark",
         "",
@@ -112,14 +112,14 @@ def test_thanks_in_a_stream(stack: Stack) -> None:
 def test_a_request_about_the_answer_reads_the_same_passages_again(stack: Stack, last: str) -> None:
     running, upstream = stack("###Reason: So [1]. ###Answer: 1911 [2]")
     first = ask(running, "Who built the Lantern?", CONVERSATION[:1])
-    made = ask(running, last)
-    retrieval = made["retrieval"]
+    completion = ask(running, last)
+    retrieval = completion["retrieval"]
     assert (retrieval["intent"], retrieval["question"], retrieval["rewritten_by"]) == (
         "request",
         "Who built the Lantern?",
         "earlier",
     )
-    assert [each["text"] for each in made["choices"][0]["message"]["citations"]] == [
+    assert [each["text"] for each in completion["choices"][0]["message"]["citations"]] == [
         each["text"] for each in first["choices"][0]["message"]["citations"]
     ]
     turns = upstream.requests[-1]["messages"]
@@ -127,7 +127,7 @@ def test_a_request_about_the_answer_reads_the_same_passages_again(stack: Stack, 
     assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
 
 
-def test_a_remark_as_the_first_turn_is_a_question(stack: Stack) -> None:
+def test_a_remark_as_the_first_turn_is_treated_as_a_question(stack: Stack) -> None:
     running, _ = stack()
     assert ask(running, "Thanks!", CONVERSATION[:1])["retrieval"]["intent"] == "question"
 

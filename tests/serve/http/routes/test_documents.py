@@ -1,4 +1,4 @@
-"""Adding and deleting over HTTP: the index changes and is used at once; the name of an upload is never a path."""
+"""Adding and deleting documents over HTTP: the index changes and is used at once; the name of an upload is never a path."""
 
 import re
 from pathlib import Path
@@ -37,27 +37,27 @@ BAD_NAMES = [
 def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
     ):
-        made = on.post("/v1/documents", json={"documents": [NEW]})
-        assert made.status_code == 200, made.text
-        assert made.json()["generation"] == 2 and made.json()["report"]["written"] == 1
-        found = on.post("/v1/retrieve", json={"query": "Gull Rock lighthouse", "where": ["year=1990"]}).json()
+        response = running.post("/v1/documents", json={"documents": [NEW]})
+        assert response.status_code == 200, response.text
+        assert response.json()["generation"] == 2 and response.json()["report"]["written"] == 1
+        found = running.post("/v1/retrieve", json={"query": "Gull Rock lighthouse", "where": ["year=1990"]}).json()
         assert [each["source"] for each in found["passages"]] == ["notes/gull.md"]
         files = {"files": ("more/terns.txt", b"Terns nest on Gull Rock.", "text/plain")}
-        assert on.post("/v1/documents/files", files=files).json()["generation"] == 3
-        assert on.get("/v1/documents/more/terns.txt").json()["passages"][0]["text"] == "Terns nest on Gull Rock."
-        gone = on.client().delete("/documents/notes/gull.md", cast_to=object)
-        assert gone["report"]["documents"] == 6  # type: ignore[index]
-        assert on.get("/v1/documents/notes/gull.md").status_code == 404
-        assert on.metric('modegraph_index_generation{collection="index"}') == 4
+        assert running.post("/v1/documents/files", files=files).json()["generation"] == 3
+        assert running.get("/v1/documents/more/terns.txt").json()["passages"][0]["text"] == "Terns nest on Gull Rock."
+        deletion = running.delete("/v1/documents/notes/gull.md").json()
+        assert deletion["report"]["documents"] == 6
+        assert running.get("/v1/documents/notes/gull.md").status_code == 404
+        assert running.metric('modegraph_index_generation{collection="index"}') == 4
         for source in ("more/terns.txt", "ada", "bread", "lantern", "marlow", "tarn"):
-            on.client().delete(f"/documents/{source}", cast_to=object)
-        assert on.post("/v1/retrieve", json={"query": "anything"}).json()["passages"] == []
+            assert running.delete(f"/v1/documents/{source}").status_code == 200
+        assert running.post("/v1/retrieve", json={"query": "anything"}).json()["passages"] == []
 
 
 def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_path: Path) -> None:
-    """Compared with the documents themselves: one has no sentence, one more than one passage, and one a date that is no date."""
+    """Compared with the documents themselves; one has no proposition, one several passages, and one a `date` that is no date."""
     long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
     odd = [
         Document("aha", "", "Aha."),
@@ -65,22 +65,22 @@ def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_pa
         Document("crew", "crew list", "The crew follows.", {"date": "2024-03-01T10:00"}),
     ]
     build_index(tmp_path / "index", [*ISLES, *odd], SETTINGS, lambda spec: HashEncoder())
-    with serving(tmp_path / "index", None) as on:
-        listed = on.get("/v1/documents").json()
-        assert listed["total"] == 8 and listed["total_passages"] == sum(
-            each["passages"] for each in listed["documents"]
+    with serving(tmp_path / "index", None) as running:
+        listing = running.get("/v1/documents").json()
+        assert listing["total"] == 8 and listing["total_passages"] == sum(
+            each["passages"] for each in listing["documents"]
         )
-        for each in listed["documents"]:
-            passages = on.get(f"/v1/documents/{each['source']}").json()["passages"]
+        for each in listing["documents"]:
+            passages = running.get(f"/v1/documents/{each['source']}").json()["passages"]
             assert (each["passages"], each["characters"]) == (len(passages), passages[-1]["end"])
             assert passages[0]["text"].startswith(each["preview"]) and each["preview"]
-        by_source = {each["source"]: each for each in listed["documents"]}
+        by_source = {each["source"]: each for each in listing["documents"]}
         assert list(by_source) == sorted(by_source) and by_source["long"]["passages"] > 1
         assert {name for name, each in by_source.items() if each["unread"]} == {"aha"}
         assert [by_source[name]["date"] for name in ("long", "crew", "ada")] == ["1754", "2024-03-01", None]
 
         def order(query: str) -> list[str]:
-            return [each["source"] for each in on.get(f"/v1/documents?{query}").json()["documents"]]
+            return [each["source"] for each in running.get(f"/v1/documents?{query}").json()["documents"]]
 
         assert order("descending=true") == sorted(by_source, reverse=True)
         assert order("sort=date&descending=true")[:3] == ["crew", "long", "ada"]
@@ -89,16 +89,14 @@ def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_pa
         titled = sorted(by_source, key=lambda name: (by_source[name]["title"] or name).casefold())
         assert order("sort=title") == titled and order("sort=title&limit=3&offset=2") == titled[2:5]
         assert order("sort=title&offset=99") == []
-        assert on.get("/v1/documents?sort=colour").status_code == 422
+        assert running.get("/v1/documents?sort=colour").status_code == 422
 
 
 def test_a_server_that_is_not_writable_changes_nothing(stack: Stack) -> None:
     running, _ = stack()
     assert running.post("/v1/documents", json={"documents": [NEW]}).status_code == 403
     assert running.post("/v1/documents/files", files={"files": ("a.txt", b"a")}).status_code == 403
-    import httpx2
-
-    assert httpx2.delete(f"{running.url}/v1/documents/tarn").status_code == 403
+    assert running.delete("/v1/documents/tarn").status_code == 403
 
 
 def files_but_arrays(folder: Path) -> set[Path]:
@@ -106,29 +104,29 @@ def files_but_arrays(folder: Path) -> set[Path]:
 
 
 def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
-    """Plain paths, encoded paths, and NUL; a name that is a symbolic link on this machine is only a name."""
+    """Plain paths, encoded paths and control characters; the name of a symbolic link on this machine is only a name."""
     (isles / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "secret.md").write_text("The secret is 41.")
     before = files_but_arrays(tmp_path)
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
     ):
         for name in BAD_NAMES:
-            one = on.post("/v1/documents", json={"documents": [{**NEW, "source": name}]})
+            one = running.post("/v1/documents", json={"documents": [{**NEW, "source": name}]})
             assert one.status_code == 422 and "source" in one.json()["error"]["message"], name
             body = f'--b\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\nx\r\n--b--\r\n'
-            raw = on.post(
+            raw = running.post(
                 "/v1/documents/files",
                 content=body.encode(),
                 headers={"Content-Type": "multipart/form-data; boundary=b"},
             )
             # The form parser strips a Windows path from a name; what is left is a plain name.
             assert raw.status_code == (200 if name.startswith("C:") else 400), (name, raw.text)
-        linked = on.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
-        assert linked.status_code == 200
-        assert on.get("/v1/documents/link.md").json()["passages"][0]["text"] == "A harmless note."
-        sources = [each["source"] for each in on.get("/v1/documents").json()["documents"]]
+        response = running.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
+        assert response.status_code == 200
+        assert running.get("/v1/documents/link.md").json()["passages"][0]["text"] == "A harmless note."
+        sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
         assert sources == ["ada", "bread", "lantern", "link.md", "marlow", "tarn", "x.md"]
     assert (tmp_path / "secret.md").read_text() == "The secret is 41."
     assert files_but_arrays(tmp_path) - before <= {isles / "index.sqlite.seal", isles / "writer.lock"}
@@ -146,11 +144,11 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: bytes, message: str) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
     ):
-        made = on.post("/v1/documents/files", files={"files": (name, data)})
-        assert made.status_code == 400 and message in made.json()["error"]["message"]
-        assert "modegraph-upload" not in made.text
+        response = running.post("/v1/documents/files", files={"files": (name, data)})
+        assert response.status_code == 400 and message in response.json()["error"]["message"]
+        assert "modegraph-upload" not in response.text
 
 
 def test_a_full_disk_is_reported_as_such_and_search_goes_on(tmp_path: Path) -> None:
@@ -159,13 +157,13 @@ def test_a_full_disk_is_reported_as_such_and_search_goes_on(tmp_path: Path) -> N
         build_index(isles, ISLES, SETTINGS, lambda spec: HashEncoder())
         with (
             chat_server(lambda body, number: "x") as upstream,
-            serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+            serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
         ):
             disk.leave(0)
-            refused = on.post("/v1/documents", json={"documents": [NEW]})
-            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "disk_full")
-            assert str(tmp_path) not in refused.text and refused.headers["retry-after"]
-            assert on.post("/v1/retrieve", json={"query": "Lantern"}).json()["passages"]
+            refusal = running.post("/v1/documents", json={"documents": [NEW]})
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "disk_full")
+            assert str(tmp_path) not in refusal.text and refusal.headers["retry-after"]
+            assert running.post("/v1/retrieve", json={"query": "Lantern"}).json()["passages"]
             disk.leave(AMPLE)
-            assert on.post("/v1/documents", json={"documents": [NEW]}).status_code == 200
-            assert on.get("/v1/documents/notes/gull.md").status_code == 200
+            assert running.post("/v1/documents", json={"documents": [NEW]}).status_code == 200
+            assert running.get("/v1/documents/notes/gull.md").status_code == 200

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from graph.feedback import FEEDBACK, Correction, GivenAnswer, Preference, RightPassage, Vote, read_feedback
 from tests.fakes import chat_server
 from tests.serve.conftest import Stack
@@ -17,24 +15,24 @@ COMMON = {"user": "reader-0001", "consent": True, "question": QUESTION}
 def shown_answer(running: Running, model: str = "tiny") -> dict[str, Any]:
     """An answer from the server, in the form in which a feedback request refers to it."""
     request_body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
-    made = running.post("/v1/chat/completions", json=request_body).json()
-    message = made["choices"][0]["message"]
+    completion = running.post("/v1/chat/completions", json=request_body).json()
+    message = completion["choices"][0]["message"]
     return {
         "model": model,
         "text": message["content"],
         "reasoning": message["reasoning_content"],
-        "context_ids": made["retrieval"]["context_ids"],
-        "mode": made["retrieval"]["mode"],
+        "context_ids": completion["retrieval"]["context_ids"],
+        "mode": completion["retrieval"]["mode"],
     }
 
 
 def test_feedback_on_an_answer_is_stored_with_its_passages(isles: Path) -> None:
     with (
         chat_server(lambda body, number: f"###Reason: so [1]. ###Answer: number {number}") as upstream,
-        serving(isles, f"openai:tiny@{upstream.url}", feedback=True) as on,
+        serving(isles, f"openai:tiny@{upstream.url}", feedback=True) as running,
     ):
-        first, second = shown_answer(on), shown_answer(on)
-        found = on.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
+        first, second = shown_answer(running), shown_answer(running)
+        found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
         assert first["context_ids"] == [each["id"] for each in found] and first["text"] != second["text"]
         contents = [
             {"kind": "vote", "answer": first, "rating": "up"},
@@ -43,9 +41,9 @@ def test_feedback_on_an_answer_is_stored_with_its_passages(isles: Path) -> None:
             {"kind": "preference", "first": first, "second": second, "better": "second"},
         ]
         for each in contents:
-            made = on.post("/v1/feedback", json={**COMMON, **each})
-            assert made.status_code == 200 and made.json()["kind"] == each["kind"], made.text
-        on.post("/v1/feedback", json={**COMMON, **contents[0], "user": "reader-0002", "consent": False})
+            response = running.post("/v1/feedback", json={**COMMON, **each})
+            assert response.status_code == 200 and response.json()["kind"] == each["kind"], response.text
+        running.post("/v1/feedback", json={**COMMON, **contents[0], "user": "reader-0002", "consent": False})
         answers = [
             GivenAnswer("tiny", each["text"], "so [1].", tuple(each["context_ids"]), each["mode"])
             for each in (first, second)
@@ -58,11 +56,11 @@ def test_feedback_on_an_answer_is_stored_with_its_passages(isles: Path) -> None:
             Preference(*answers, "second"),
         ]
         assert [(each.user, each.consent) for each in stored[3:]] == [("reader-0001", True), ("reader-0002", False)]
-        shown = on.get("/v1/feedback/reader-0001").json()["entries"]
-        assert [each["kind"] for each in shown] == [each["kind"] for each in contents]
-        assert shown[3]["said"]["better"] == "second" and shown[0]["question"] == QUESTION
-        assert httpx2.delete(f"{on.url}/v1/feedback/reader-0001").json() == {"deleted": 4}
-        assert on.get("/v1/feedback/reader-0001").json() == {"entries": []}
+        entries = running.get("/v1/feedback/reader-0001").json()["entries"]
+        assert [each["kind"] for each in entries] == [each["kind"] for each in contents]
+        assert entries[3]["said"]["better"] == "second" and entries[0]["question"] == QUESTION
+        assert running.delete("/v1/feedback/reader-0001").json() == {"deleted": 4}
+        assert running.get("/v1/feedback/reader-0001").json() == {"entries": []}
         assert [each.user for each in read_feedback(isles)] == ["reader-0002"]
 
 
@@ -80,15 +78,15 @@ BAD = [
 
 
 def test_malformed_feedback_is_refused_by_name_and_not_stored(isles: Path) -> None:
-    with serving(isles, None, feedback=True) as on:
+    with serving(isles, None, feedback=True) as running:
         for body, param in BAD:
-            made = on.post("/v1/feedback", json={**COMMON, **body})
-            assert (made.status_code, made.json()["error"]["param"]) == (422, param), made.text
-        made = on.post("/v1/feedback", json={**COMMON, "kind": "vote", "answer": ANSWER})
-        assert made.status_code == 422 and made.json()["error"]["param"] == "rating"
+            response = running.post("/v1/feedback", json={**COMMON, **body})
+            assert (response.status_code, response.json()["error"]["param"]) == (422, param), response.text
+        response = running.post("/v1/feedback", json={**COMMON, "kind": "vote", "answer": ANSWER})
+        assert response.status_code == 422 and response.json()["error"]["param"] == "rating"
         long = {**COMMON, "question": "x" * 8_001, "kind": "vote", "answer": ANSWER, "rating": "up"}
-        assert on.post("/v1/feedback", json=long).json()["error"]["code"] == "long_question"
-        assert on.get("/v1/feedback/..%2Fx").status_code in (404, 422)
+        assert running.post("/v1/feedback", json=long).json()["error"]["code"] == "long_question"
+        assert running.get("/v1/feedback/..%2Fx").status_code in (404, 422)
     assert not (isles / FEEDBACK).exists()
 
 
@@ -98,23 +96,23 @@ def test_a_server_stores_no_feedback_unless_it_was_started_with_it(stack: Stack,
     answers = [
         running.post("/v1/feedback", json=vote),
         running.get("/v1/feedback/reader-0001"),
-        httpx2.delete(f"{running.url}/v1/feedback/reader-0001"),
+        running.delete("/v1/feedback/reader-0001"),
     ]
     assert [(each.status_code, each.json()["error"]["code"]) for each in answers] == [(403, "no_feedback")] * 3
     assert not (shared_isles / FEEDBACK).exists() and running.get("/ready").json()["feedback"] is False
 
 
 def test_a_full_file_is_reported_as_such(isles: Path) -> None:
-    with serving(isles, None, feedback=True, max_feedback_mb=1) as on:
+    with serving(isles, None, feedback=True, max_feedback_mb=1) as running:
         correction = {**COMMON, "kind": "correction", "answer": {**ANSWER, "reasoning": "x" * 20_000}}
         correction |= {"corrected": "y" * 20_000, "question": "z" * 8_000}
-        made = [on.post("/v1/feedback", json=correction) for _ in range(30)]
-    codes = [each.json().get("error", {}).get("code") for each in made]
-    assert codes[0] is None and codes[-1] == "feedback_full" and made[-1].status_code == 403
+        responses = [running.post("/v1/feedback", json=correction) for _ in range(30)]
+    codes = [each.json().get("error", {}).get("code") for each in responses]
+    assert codes[0] is None and codes[-1] == "feedback_full" and responses[-1].status_code == 403
 
 
 def test_feedback_requires_the_key_if_there_is_one(isles: Path) -> None:
-    with serving(isles, None, feedback=True, api_key="k") as on:
+    with serving(isles, None, feedback=True, api_key="k") as running:
         vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
-        assert on.post("/v1/feedback", json=vote).status_code == 401 and not (isles / FEEDBACK).exists()
-        assert on.post("/v1/feedback", json=vote, headers={"Authorization": "Bearer k"}).status_code == 200
+        assert running.post("/v1/feedback", json=vote).status_code == 401 and not (isles / FEEDBACK).exists()
+        assert running.post("/v1/feedback", json=vote, headers={"Authorization": "Bearer k"}).status_code == 200

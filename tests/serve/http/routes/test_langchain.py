@@ -1,4 +1,4 @@
-"""LangChain's ChatOpenAI and OpenAIEmbeddings against a live server: citations come as its own content blocks."""
+"""LangChain's ChatOpenAI and OpenAIEmbeddings against a live server: citations come as annotations of LangChain's content blocks."""
 
 from functools import reduce
 from operator import add
@@ -10,42 +10,42 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from openai import BadRequestError
 
 from tests.serve.conftest import Stack
-from tests.serve.http.routes.test_responses import QUESTION, SAID, SEARCH
+from tests.serve.http.routes.test_responses import QUESTION, REPLY, SEARCH
 from tests.serve.http.running import Running
 
 ANSWER = "😀 the Marlow Yard [2][1]."
 
 
 def chat(running: Running, **fields: Any) -> ChatOpenAI:
-    given = {"model": "tiny", "base_url": f"{running.url}/v1", "api_key": "none", "max_retries": 0, **fields}
-    return ChatOpenAI(**given)
+    settings = {"model": "tiny", "base_url": f"{running.url}/v1", "api_key": "none", "max_retries": 0, **fields}
+    return ChatOpenAI(**settings)
 
 
-def searching(running: Running) -> Any:
-    """The Responses route with our search as its tool."""
+def searching_model(running: Running) -> Any:
+    """A model that uses the Responses route, with file search as its tool."""
     return chat(running, use_responses_api=True).bind_tools(SEARCH)
 
 
-def cited(message: AIMessage) -> list[tuple[Any, ...]]:
-    """Every citation of a message: its type, title, address and the characters of the text at which it begins.
+def citations_of(message: AIMessage) -> list[tuple[Any, ...]]:
+    """Every citation of a message: its type, title, address and the three characters of the text at which it begins.
 
     LangChain drops the end of a file citation (`end_index`) and puts other fields that it does not know into `extras`.
     """
     texts = [block for block in message.content_blocks if block["type"] == "text"]
     notes = [note for block in texts for note in block.get("annotations", [])]
-    made = []
+    found = []
     for note in notes:
         extras = note["extras"]  # type: ignore[typeddict-item]
         start = extras["file_index"]
-        made.append((note["type"], note["title"], extras["url"], text_of(message)[start : start + len("[n]")]))  # type: ignore[typeddict-item]
-    return made
+        found.append((note["type"], note["title"], extras["url"], text_of(message)[start : start + len("[n]")]))  # type: ignore[typeddict-item]
+    return found
 
 
 def text_of(message: AIMessage) -> str:
     return "".join(block["text"] for block in message.content_blocks if block["type"] == "text")
 
 
-def wanted(running: Running) -> list[tuple[Any, ...]]:
+def expected_citations(running: Running) -> list[tuple[Any, ...]]:
     """The citations [2] and [1] of ANSWER."""
     found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     sources = [
@@ -55,31 +55,31 @@ def wanted(running: Running) -> list[tuple[Any, ...]]:
 
 
 def test_citations_are_langchains_own(stack: Stack) -> None:
-    running, upstream = stack(SAID)
-    made = searching(running).invoke(QUESTION)
-    assert text_of(made) == ANSWER and cited(made) == wanted(running)
+    running, upstream = stack(REPLY)
+    message = searching_model(running).invoke(QUESTION)
+    assert text_of(message) == ANSWER and citations_of(message) == expected_citations(running)
     assert upstream.requests[0]["messages"][1]["content"].count("\n[") == 3
-    assert made.usage_metadata["total_tokens"] == 10
+    assert message.usage_metadata["total_tokens"] == 10
 
 
 def test_a_stream_adds_up_to_the_same(stack: Stack) -> None:
-    running, _ = stack(SAID)
-    chunks: list[AIMessageChunk] = list(searching(running).stream(QUESTION))
+    running, _ = stack(REPLY)
+    chunks: list[AIMessageChunk] = list(searching_model(running).stream(QUESTION))
     whole = reduce(add, chunks)
-    assert len(chunks) > 5 and text_of(whole) == ANSWER and cited(whole) == wanted(running)
+    assert len(chunks) > 5 and text_of(whole) == ANSWER and citations_of(whole) == expected_citations(running)
 
 
 def test_chat_completions_answer_and_stream(stack: Stack) -> None:
-    running, _ = stack(SAID)
+    running, _ = stack(REPLY)
     model = chat(running)
     assert model.invoke([("system", "Answer in Welsh."), ("user", QUESTION)]).text == ANSWER
     assert "".join(chunk.text for chunk in model.stream(QUESTION)) == ANSWER
 
 
 def test_a_conversation_goes_on_with_what_langchain_made_of_the_answer(stack: Stack) -> None:
-    running, upstream = stack(SAID)
-    first = searching(running).invoke(QUESTION)
-    searching(running).invoke([("user", QUESTION), first, ("user", "Thanks!")])
+    running, upstream = stack(REPLY)
+    first = searching_model(running).invoke(QUESTION)
+    searching_model(running).invoke([("user", QUESTION), first, ("user", "Thanks!")])
     assert [turn["role"] for turn in upstream.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
 
@@ -97,5 +97,5 @@ def test_embeddings_are_those_of_the_encoder(stack: Stack) -> None:
         base_url=f"{running.url}/v1", api_key="none", model="minilm", check_embedding_ctx_length=False
     )
     vectors = encoder.embed_documents(["Tarn", "Kelp bread"])
-    made = running.client().embeddings.create(model="minilm", input=["Tarn", "Kelp bread"])
-    assert vectors == [each.embedding for each in made.data] and encoder.embed_query("Tarn") == vectors[0]
+    expected = running.client().embeddings.create(model="minilm", input=["Tarn", "Kelp bread"])
+    assert vectors == [each.embedding for each in expected.data] and encoder.embed_query("Tarn") == vectors[0]

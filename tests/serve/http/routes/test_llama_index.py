@@ -1,6 +1,6 @@
 """LlamaIndex's own classes against a live server, in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
 
-llama-index-llms-openai needs openai below 3, this project needs 3: they cannot be installed together.
+llama-index-llms-openai needs openai below 3 and this project needs openai 3: they cannot be installed together.
 """
 
 import json
@@ -14,7 +14,7 @@ import pytest
 from graph.models.catalogue import SMOLLM2, is_fetched
 from tests.places import ROOT
 from tests.serve.conftest import Stack
-from tests.serve.http.routes.test_responses import QUESTION, SAID
+from tests.serve.http.routes.test_responses import QUESTION, REPLY
 from tests.serve.http.running import serving
 
 PYTHON = os.environ.get("MODEGRAPH_LLAMA_INDEX_PYTHON", "")
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def client_of(url: str, model: str = "tiny") -> Any:
+def client_output(url: str, model: str = "tiny") -> Any:
     """What the client prints."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("PYTHONPATH", None)
-    made = subprocess.run(
+    process = subprocess.run(
         [PYTHON, "-P", str(CLIENT), url, QUESTION, model],
         capture_output=True,
         text=True,
@@ -36,35 +36,36 @@ def client_of(url: str, model: str = "tiny") -> Any:
         timeout=550,
         check=False,
     )
-    assert made.returncode == 0, made.stderr[-2000:]
-    return json.loads(made.stdout)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return json.loads(process.stdout)
 
 
 def test_llama_index_reads_answers_citations_streams_and_vectors(stack: Stack) -> None:
-    running, _ = stack(SAID)
-    made = client_of(running.url)
+    running, _ = stack(REPLY)
+    results = client_output(running.url)
     found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     urls = [f"{running.url}/#read/{each['source']}/{each['start']}-{each['end']}" for each in found]
-    cited = [["file_citation", found[n]["source"], urls[n], f"[{n + 1}]"] for n in (1, 0)]
-    output = made["responses"]
+    citations = [["file_citation", found[n]["source"], urls[n], f"[{n + 1}]"] for n in (1, 0)]
+    output = results["responses"]
     assert output["text"] == output["streamed"] == "😀 the Marlow Yard [2][1]."
-    assert output["cited"] == output["streamed_cited"] == cited
+    assert output["cited"] == output["streamed_cited"] == citations
     assert output["thought"] == ["The yard did [1], says."] and output["calls"] == ["file_search_call"]
-    assert made["chat"]["text"] == made["chat"]["streamed"] == "😀 the Marlow Yard [2][1]."
-    assert sorted(made["chat"]["citations"]) == sorted(made["chat"]["streamed_citations"]) == [1, 2]
+    assert results["chat"]["text"] == results["chat"]["streamed"] == "😀 the Marlow Yard [2][1]."
+    assert sorted(results["chat"]["citations"]) == sorted(results["chat"]["streamed_citations"]) == [1, 2]
     (vector,) = running.client().embeddings.create(model="minilm", input="Tarn").data
-    assert made["vectors"] == [len(vector.embedding)] * 2
+    assert results["vectors"] == [len(vector.embedding)] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
 def test_whatever_a_real_small_model_says_is_read_whole_and_streamed(shared_isles: Path) -> None:
     with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as running:
-        made = client_of(running.url, "smollm2")
-    for output, noted in ((made["responses"], "cited"), (made["chat"], "citations")):
+        results = client_output(running.url, "smollm2")
+    for output, field in ((results["responses"], "cited"), (results["chat"], "citations")):
         assert output["text"] and output["text"] == output["streamed"]
-        assert sorted(output[noted]) == sorted(output[f"streamed_{noted}"])
+        assert sorted(output[field]) == sorted(output[f"streamed_{field}"])
     assert all(
-        kind == "file_citation" and mark in ("", "[1]", "[2]", "[3]") for kind, *_, mark in made["responses"]["cited"]
+        kind == "file_citation" and mark in ("", "[1]", "[2]", "[3]")
+        for kind, *_, mark in results["responses"]["cited"]
     )
-    assert set(made["chat"]["citations"]) <= {1, 2, 3}
+    assert set(results["chat"]["citations"]) <= {1, 2, 3}

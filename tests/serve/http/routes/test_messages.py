@@ -12,7 +12,7 @@ from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
-SAID = "###Reason: The yard did [1], says [9]. ###Answer: 😀 the Marlow Yard [2][1] did, in 1911 [1]."
+REPLY = "###Reason: The yard did [1], says [9]. ###Answer: 😀 the Marlow Yard [2][1] did, in 1911 [1]."
 THINKING = {"type": "enabled", "budget_tokens": 1024}
 
 
@@ -25,13 +25,13 @@ def request_body(**fields: Any) -> dict[str, Any]:
 
 
 def test_each_text_block_ends_after_its_citations(stack: Stack) -> None:
-    running, upstream = stack(SAID)
-    asking = request_body(system="Answer in Welsh.", stop_sequences=["\n\n"])
-    made = client(running).messages.create(**asking, extra_body={"temperature": 0.5})
-    Message.model_validate(made.model_dump())
-    texts = [(block.text, [each.search_result_index for each in block.citations or ()]) for block in made.content]  # type: ignore[union-attr]
+    running, upstream = stack(REPLY)
+    fields = request_body(system="Answer in Welsh.", stop_sequences=["\n\n"])
+    message = client(running).messages.create(**fields, extra_body={"temperature": 0.5})
+    Message.model_validate(message.model_dump())
+    texts = [(block.text, [each.search_result_index for each in block.citations or ()]) for block in message.content]  # type: ignore[union-attr]
     assert texts == [("😀 the Marlow Yard [2][1]", [1, 0]), (" did, in 1911 [1]", [0]), (".", [])]
-    first = made.content[0].citations[0]  # type: ignore[union-attr,index]
+    first = message.content[0].citations[0]  # type: ignore[union-attr,index]
     found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][1]
     assert (first.type, first.source, first.title, first.cited_text) == (
         "search_result_location",
@@ -41,24 +41,24 @@ def test_each_text_block_ends_after_its_citations(stack: Stack) -> None:
     )
     assert first.attributed is False and not hasattr(first, "statement")
     assert first.url == f"{running.url}/#read/{found['source']}/{found['start']}-{found['end']}"
-    assert (made.role, made.stop_reason, made.usage.input_tokens, made.usage.output_tokens) == (
+    assert (message.role, message.stop_reason, message.usage.input_tokens, message.usage.output_tokens) == (
         "assistant",
         "end_turn",
         7,
         3,
     )
-    extra = made.model_extra
+    extra = message.model_extra
     assert extra is not None and extra["removed"] == [9] and extra["retrieval"]["question"] == QUESTION
-    sent = upstream.requests[0]
-    assert sent["messages"][0]["content"].endswith("Answer in Welsh.")
-    assert (sent["temperature"], sent["stop"], sent["max_tokens"]) == (0.5, ["\n\n"], 64)
+    request = upstream.requests[0]
+    assert request["messages"][0]["content"].endswith("Answer in Welsh.")
+    assert (request["temperature"], request["stop"], request["max_tokens"]) == (0.5, ["\n\n"], 64)
 
 
 def test_reasoning_is_returned_on_request(stack: Stack) -> None:
-    running, _ = stack(SAID)
-    made = client(running).messages.create(**request_body(thinking=THINKING))
-    assert [block.type for block in made.content] == ["thinking", "text", "text", "text"]
-    assert made.content[0].thinking == "The yard did [1], says."  # type: ignore[union-attr]
+    running, _ = stack(REPLY)
+    message = client(running).messages.create(**request_body(thinking=THINKING))
+    assert [block.type for block in message.content] == ["thinking", "text", "text", "text"]
+    assert message.content[0].thinking == "The yard did [1], says."  # type: ignore[union-attr]
     for off in ({"type": "disabled"}, {"type": "adaptive", "display": "omitted"}):
         assert client(running).messages.create(**request_body(thinking=off)).content[0].type == "text"
 
@@ -66,7 +66,7 @@ def test_reasoning_is_returned_on_request(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        SAID,
+        REPLY,
         "It was 1911.",
         "###Reason: so ###Answer: the Marlow Yard, in 1911.",
         "Sure, so it is. ###Reason: so [1] ###Answer: 1911 [2]",
@@ -82,47 +82,51 @@ def test_a_stream_adds_up_to_the_message(stack: Stack, text: str) -> None:
     assert (streamed["stop_reason"], streamed["usage"]) == (whole["stop_reason"], whole["usage"])
 
 
-ATTRIBUTED = "###Reason: It is known. ###Answer: the Marlow Yard"
-STATED = "She was built in 1911 by the Marlow Yard."
+UNCITED_REPLY = "###Reason: It is known. ###Answer: the Marlow Yard"
+SUPPORTING_SENTENCE = "She was built in 1911 by the Marlow Yard."
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_that_cites_nothing_has_attributed_citations(stack: Stack, stream: bool) -> None:
-    running, _ = stack(ATTRIBUTED)
+    running, _ = stack(UNCITED_REPLY)
     if stream:
         with client(running).messages.stream(**request_body()) as streamed:
-            made = streamed.get_final_message()
+            message = streamed.get_final_message()
     else:
-        made = client(running).messages.create(**request_body())
-    [block] = made.content
-    [cited] = block.citations  # type: ignore[union-attr, misc]
-    Message.model_validate(made.model_dump())
+        message = client(running).messages.create(**request_body())
+    [block] = message.content
+    [citation] = block.citations  # type: ignore[union-attr, misc]
+    Message.model_validate(message.model_dump())
     assert block.text == "the Marlow Yard"  # type: ignore[union-attr]
-    assert (cited.type, cited.source, cited.cited_text) == ("search_result_location", "lantern", STATED)
-    assert (cited.attributed, cited.statement) == (True, "the Marlow Yard")
-    start, end = map(int, cited.url.rpartition("/")[2].split("-"))
+    assert (citation.type, citation.source, citation.cited_text) == (
+        "search_result_location",
+        "lantern",
+        SUPPORTING_SENTENCE,
+    )
+    assert (citation.attributed, citation.statement) == (True, "the Marlow Yard")
+    start, end = map(int, citation.url.rpartition("/")[2].split("-"))
     passages = running.get("/v1/documents/lantern").json()["passages"]
     assert [
         each["text"][start - each["start"] : end - each["start"]]
         for each in passages
         if each["start"] <= start < each["end"]
-    ] == [STATED]
+    ] == [SUPPORTING_SENTENCE]
     for reply in ("###Reason: The yard did [1]. ###Answer: the Marlow Yard", "Florian Achterberg sold it to Zanzibar."):
         blocks = client(stack(reply)[0]).messages.create(**request_body()).content
         assert [block.citations for block in blocks] == [None]  # type: ignore[union-attr]
 
 
 def test_the_events_are_those_of_the_sdk_in_order(stack: Stack) -> None:
-    running, _ = stack(ATTRIBUTED)
+    running, _ = stack(UNCITED_REPLY)
     events = list(client(running).messages.create(**request_body(stream=True)))
     kinds = [event.type for event in events]
     assert kinds[-4:] == ["content_block_delta", "content_block_stop", "message_delta", "message_stop"]
     assert events[-4].delta.type == "citations_delta"  # type: ignore[union-attr]
     running, _ = stack("It was 1911 [1].")
     events += list(client(running).messages.create(**request_body(stream=True)))
-    known: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+    event_type: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
     for event in events:
-        known.validate_python(event.model_dump())
+        event_type.validate_python(event.model_dump())
     events = events[len(kinds) :]
     kinds = [event.type for event in events]
     assert kinds[:2] == ["message_start", "content_block_start"] and kinds[-2:] == ["message_delta", "message_stop"]
@@ -141,8 +145,8 @@ def test_turns_made_of_blocks_are_read_as_a_conversation(stack: Stack) -> None:
         {"type": "text", "text": " did.", "cache_control": {"type": "ephemeral"}},
     ]
     turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": first}]
-    made = client(running).messages.create(**request_body(messages=[*turns, {"role": "user", "content": "Thanks!"}]))
-    assert made.content[0].text == "You are welcome."  # type: ignore[union-attr]
+    message = client(running).messages.create(**request_body(messages=[*turns, {"role": "user", "content": "Thanks!"}]))
+    assert message.content[0].text == "You are welcome."  # type: ignore[union-attr]
     assert upstream.requests[0]["messages"][2]["content"] == "The Marlow Yard did."
 
 
@@ -177,10 +181,10 @@ def test_what_is_not_supported_is_refused_by_name(
     stack: Stack, fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = stack()
-    with pytest.raises(anthropic.APIStatusError) as refused:
+    with pytest.raises(anthropic.APIStatusError) as refusal:
         client(running).messages.create(**request_body(), extra_body=fields)
-    error = refused.value.body["error"]  # type: ignore[index]
-    assert (refused.value.status_code, error["param"]) == (status, place) and upstream.requests == []
+    error = refusal.value.body["error"]  # type: ignore[index]
+    assert (refusal.value.status_code, error["param"]) == (status, place) and upstream.requests == []
 
 
 def test_the_route_requires_the_key_and_anthropics_client_sends_it(stack: Stack) -> None:

@@ -21,15 +21,15 @@ TEXTS = {document.source: document.text for document in [*ISLES, *guild_document
 
 def test_each_question_is_answered_by_a_sentence_of_its_document(stack: Stack) -> None:
     running, upstream = stack()
-    made = running.get("/v1/questions").json()
-    ready = running.get("/v1/suggestions").json()
-    assert (made["index"], made["generation"]) == (ready["index"], ready["generation"])
-    assert made["total"] == len(made["questions"]) == 7 and upstream.requests == []
-    for row in made["questions"]:
+    response = running.get("/v1/questions").json()
+    suggestions = running.get("/v1/suggestions").json()
+    assert (response["index"], response["generation"]) == (suggestions["index"], suggestions["generation"])
+    assert response["total"] == len(response["questions"]) == 7 and upstream.requests == []
+    for row in response["questions"]:
         (quote,) = row["evidence"]
         assert row["gold_ids"] == [quote["id"]] and row["type"] == "single"
         assert quote["quote"] in TEXTS[quote["id"]] and row["answers"][0] in quote["quote"]
-    answers = {row["question"]: row["answers"] for row in made["questions"]}
+    answers = {row["question"]: row["answers"] for row in response["questions"]}
     assert answers["Who founded the Marlow Yard in 1880?"] == ["Ada Marlow"]
     assert "When was Ada Marlow born?" not in answers, "only the date of her death is stated"
 
@@ -42,7 +42,9 @@ def test_pages_are_parts_of_one_list_of_questions_that_one_document_answers(tmp_
     ids = [row["id"] for row in whole["questions"]]
     assert [row for page in pages for row in page] == whole["questions"]
     assert whole["total"] == len(set(ids)) == len(ids) > 30
-    assert not any("Guild meet" in row["question"] for row in whole["questions"]), "eight documents say where"
+    assert not any("Guild meet" in row["question"] for row in whole["questions"]), (
+        "eight documents say where a guild meets"
+    )
     sources = [row["gold_ids"][0] for row in whole["questions"]]
     assert len(set(sources[:10])) == 10
 
@@ -52,37 +54,37 @@ def test_pages_are_parts_of_one_list_of_questions_that_one_document_answers(tmp_
 )
 def test_a_bad_count_is_refused_by_name(stack: Stack, query: str, field: str) -> None:
     running, _ = stack()
-    refused = running.get(f"/v1/questions?{query}")
-    assert refused.status_code == 422 and refused.json()["error"]["param"] == field
+    refusal = running.get(f"/v1/questions?{query}")
+    assert refusal.status_code == 422 and refusal.json()["error"]["param"] == field
     assert running.post("/v1/questions").status_code == 405
 
 
 def test_a_key_needs_read_access_and_gets_questions_about_its_documents(tmp_path: Path) -> None:
     build_index(tmp_path / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
-    made = {
+    new_keys = {
         "all": make_key("all", scopes=("read",)),
         "tarn": make_key("tarn", scopes=("read",), where=("source=tarn",)),
         "write": make_key("write", scopes=("write",)),
         "metrics": make_key("metrics", scopes=("metrics",)),
     }
-    change_keys(tmp_path / "keys.json", lambda keys: [key for key, _ in made.values()])
+    change_keys(tmp_path / "keys.json", lambda keys: [key for key, _ in new_keys.values()])
     with serving(tmp_path / "index", None, keys=str(tmp_path / "keys.json")) as running:
         answers = {
             name: running.get("/v1/questions", headers={"Authorization": f"Bearer {text}"})
-            for name, (_, text) in made.items()
+            for name, (_, text) in new_keys.items()
         }
         assert running.get("/v1/questions").status_code == 401
-    assert [answers[name].status_code for name in made] == [200, 200, 403, 403]
+    assert [answers[name].status_code for name in new_keys] == [200, 200, 403, 403]
     assert answers["write"].json()["error"]["code"] == "not_allowed"
     assert {row["gold_ids"][0] for row in answers["tarn"].json()["questions"]} == {"tarn"}
     assert len({row["gold_ids"][0] for row in answers["all"].json()["questions"]}) == 5
 
 
 def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, begun = Event(), []
+    go_on, calls = Event(), []
 
     def slow(index: Index) -> tuple[ProposedQuestion, ...]:
-        begun.append(index)
+        calls.append(index)
         assert go_on.wait(30)
         return proposals.propose_questions(index)
 
@@ -94,7 +96,7 @@ def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypat
             assert not any(each.done() for each in waiting)
         finally:
             go_on.set()
-        assert [each.result().json()["total"] for each in waiting] == [7] * 3 and len(begun) == 1
+        assert [each.result().json()["total"] for each in waiting] == [7] * 3 and len(calls) == 1
 
 
 def test_evenly_spread_documents_of_a_large_index_are_read(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +107,8 @@ def test_evenly_spread_documents_of_a_large_index_are_read(isles: Path, monkeypa
     assert {row["gold_ids"][0] for row in found} == set(every_other) and len(every_other) == 3
 
 
-def test_an_empty_index_gives_none(tmp_path: Path) -> None:
+def test_an_empty_index_gives_no_questions(tmp_path: Path) -> None:
     build_index(tmp_path / "index", [], SETTINGS, lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
-        made = running.get("/v1/questions").json()
-    assert (made["total"], made["questions"]) == (0, [])
+        response = running.get("/v1/questions").json()
+    assert (response["total"], response["questions"]) == (0, [])

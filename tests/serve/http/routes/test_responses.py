@@ -13,7 +13,7 @@ from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
-SAID = "###Reason: The yard did [1], says [9]. ###Answer: 😀 the Marlow Yard [2][1]."
+REPLY = "###Reason: The yard did [1], says [9]. ###Answer: 😀 the Marlow Yard [2][1]."
 SEARCH = [{"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}]
 ORDER = [
     "response.created",
@@ -46,56 +46,55 @@ REQUIRED = """id object created_at completed_at status incomplete_details model 
 
 
 def ask(running: Running, **fields: Any) -> Any:
-    given = {"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields}
-    return running.client().responses.create(**given)
+    body = {"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields}
+    return running.client().responses.create(**body)
 
 
-def once(kinds: list[str]) -> list[str]:
+def without_repeated_deltas(kinds: list[str]) -> list[str]:
     """The kinds of events; of consecutive deltas of one kind, only the first."""
-    again = [n and kinds[n - 1] == kind and kind.endswith("delta") for n, kind in enumerate(kinds)]
-    return [kind for kind, repeated in zip(kinds, again, strict=True) if not repeated]
+    return [kind for n, kind in enumerate(kinds) if not (n and kinds[n - 1] == kind and kind.endswith("delta"))]
 
 
 def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
-    running, upstream = stack(SAID)
-    made = ask(running, include=["file_search_call.results"], instructions="Answer in Welsh.")
+    running, upstream = stack(REPLY)
+    response = ask(running, include=["file_search_call.results"], instructions="Answer in Welsh.")
     Response.model_validate(
-        made.model_dump(exclude={"output": {2: {"removed", "unsupported", "not_checked", "checked", "answered"}}})
+        response.model_dump(exclude={"output": {2: {"removed", "unsupported", "not_checked", "checked", "answered"}}})
     )
-    search, reasoning, message = made.output
+    search, reasoning, message = response.output
     assert (search.type, search.status, search.queries) == ("file_search_call", "completed", [QUESTION])
     found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     results = [(each.file_id, each.text, each.score, each.attributes) for each in search.results]
     assert results == [(each["source"], each["text"], each["score"], {}) for each in found]
     assert reasoning.content[0].text == "The yard did [1], says."
     text, notes = message.content[0].text, message.content[0].annotations
-    assert made.output_text == text == "😀 the Marlow Yard [2][1]."
+    assert response.output_text == text == "😀 the Marlow Yard [2][1]."
     assert [each.type for each in notes] == ["file_citation"] * 2
     assert [text[each.index : each.end_index] for each in notes] == ["[2]", "[1]"]
     place = found[1]
     assert (notes[0].file_id, notes[0].filename) == (place["source"], place["source"])
     assert notes[0].url == f"{running.url}/#read/{place['source']}/{place['start']}-{place['end']}"
-    assert message.removed == [9] and made.status == message.status == "completed"
-    assert (made.usage.input_tokens, made.usage.output_tokens, made.usage.total_tokens) == (7, 3, 10)
+    assert message.removed == [9] and response.status == message.status == "completed"
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (7, 3, 10)
     whole = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH}).json()
     assert set(REQUIRED.split()) <= set(whole) and whole["output"][0]["results"] is None
     assert whole["tools"] == SEARCH and whole["store"] is False
-    sent = upstream.requests[0]
-    assert sent["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in sent
-    assert sent["messages"][1]["content"].count("\n[") == 3
+    request = upstream.requests[0]
+    assert request["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in request
+    assert request["messages"][1]["content"].count("\n[") == 3
 
 
 def test_a_stream_gives_the_same_in_the_order_of_the_specification(stack: Stack) -> None:
-    running, _ = stack(SAID)
+    running, _ = stack(REPLY)
     events = list(ask(running, stream=True))
-    assert once([event.type for event in events]) == ORDER
+    assert without_repeated_deltas([event.type for event in events]) == ORDER
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    known = TypeAdapter(ResponseStreamEvent)
+    event_type = TypeAdapter(ResponseStreamEvent)
     for event in events:
-        known.validate_python(event.model_dump())
+        event_type.validate_python(event.model_dump())
     last = events[-1].response
     whole = ask(running)
-    parts = [[each.type for each in made.output] for made in (last, whole)]
+    parts = [[each.type for each in response.output] for response in (last, whole)]
     assert parts[0] == parts[1] and last.output_text == whole.output_text
     assert last.output[2].content[0].annotations == whole.output[2].content[0].annotations
     assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == last.output_text
@@ -109,26 +108,26 @@ def test_an_answer_that_cites_nothing_has_attributed_annotations(stack: Stack, s
     events = list(ask(running, stream=True)) if stream else []
     for event in events:
         TypeAdapter(ResponseStreamEvent).validate_python(event.model_dump())
-    made = events[-1].response if stream else ask(running)
-    text, [note] = made.output_text, made.output[-1].content[0].annotations
+    response = events[-1].response if stream else ask(running)
+    text, [note] = response.output_text, response.output[-1].content[0].annotations
     statement = "The Marlow Yard built her in 1911."
     assert (note.type, note.filename, note.attributed, note.statement) == ("file_citation", "lantern", True, statement)
     assert note.text == "She was built in 1911 by the Marlow Yard."
     assert text[: note.index].endswith(statement) and note.index == note.end_index
-    added = [event.annotation for event in events if event.type == "response.output_text.annotation.added"]
-    assert [each.statement for each in added] == [statement] * stream
+    streamed = [event.annotation for event in events if event.type == "response.output_text.annotation.added"]
+    assert [each.statement for each in streamed] == [statement] * stream
     assert not ask(stack(NOT_FOUND)[0]).output[-1].content[0].annotations
     own = ask(stack("The Marlow Yard [1] built her.")[0]).output[-1].content[0].annotations
     assert [(each.attributed, hasattr(each, "statement")) for each in own] == [(False, False)]
 
 
 def test_the_sdks_own_accumulation_agrees(stack: Stack) -> None:
-    running, _ = stack(SAID)
+    running, _ = stack(REPLY)
     with running.client().responses.stream(model="tiny", input=QUESTION, tools=SEARCH) as stream:  # type: ignore[arg-type]
         for _ in stream:
             pass
-        made = stream.get_final_response()
-    assert made.output_text == "😀 the Marlow Yard [2][1]."
+        response = stream.get_final_response()
+    assert response.output_text == "😀 the Marlow Yard [2][1]."
 
 
 def test_events_are_named_and_the_stream_says_when_it_is_done(stack: Stack) -> None:
@@ -145,18 +144,18 @@ def test_an_answer_without_reasoning_has_no_such_item_and_late_reasoning_comes_l
     running, _ = stack("It was 1911 [1].")
     assert [each.type for each in ask(running).output] == ["file_search_call", "message"]
     running, _ = stack("Sure, so it is. ###Reason: so [1] ###Answer: 1911 [2]")
-    made = ask(running)
-    assert [each.type for each in made.output] == ["file_search_call", "message", "reasoning"]
-    text = made.output[1].content[0]
-    assert text.text == "Sure, so it is.\n\n1911 [2]" and made.output[2].content[0].text == "so [1]"
+    response = ask(running)
+    assert [each.type for each in response.output] == ["file_search_call", "message", "reasoning"]
+    text = response.output[1].content[0]
+    assert text.text == "Sure, so it is.\n\n1911 [2]" and response.output[2].content[0].text == "so [1]"
     assert [text.text[each.index : each.end_index] for each in text.annotations] == ["[2]"]
 
 
 def test_an_answer_that_is_cut_is_incomplete(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, cut_stream(body)))
-    made = ask(running, max_output_tokens=4)
-    assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    assert made.output[-1].status == "incomplete" and made.output_text == "It was"
+    response = ask(running, max_output_tokens=4)
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert response.output[-1].status == "incomplete" and response.output_text == "It was"
     kinds = [event.type for event in ask(running, stream=True)]
     assert kinds[-1] == "response.incomplete"
 
@@ -169,30 +168,30 @@ def cut_stream(body: dict[str, Any]) -> str:
     return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
 
 
-def test_a_conversation_is_read_and_a_remark_is_not_searched(stack: Stack) -> None:
+def test_a_conversation_is_read_and_a_remark_is_not_searched_for(stack: Stack) -> None:
     running, upstream = stack("You are welcome.")
     first = ask(running).model_dump()["output"]
     conversation = [{"role": "user", "content": QUESTION}, *first, {"role": "user", "content": "Thanks!"}]
-    made = ask(running, input=conversation)
-    assert [each.type for each in made.output] == ["message"]
+    response = ask(running, input=conversation)
+    assert [each.type for each in response.output] == ["message"]
     assert [turn["role"] for turn in upstream.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
 
 def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     running, upstream = stack(mode="lexical")
-    made = ask(running, input="zzz qqq")
-    assert made.output_text == NOT_FOUND and upstream.requests == []
+    response = ask(running, input="zzz qqq")
+    assert response.output_text == NOT_FOUND and upstream.requests == []
 
 
 def test_the_clients_own_format_reaches_the_engine(stack: Stack) -> None:
     running, upstream = stack('{"a": "b [1]"}')
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
-    made = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
-    assert made.output_text == '{"a": "b [1]"}'
-    sent = upstream.requests[0]
+    response = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
+    assert response.output_text == '{"a": "b [1]"}'
+    request = upstream.requests[0]
     schema = {"name": "a", "schema": {"type": "object"}, "strict": True}
-    assert sent["response_format"] == {"type": "json_schema", "json_schema": schema}
-    assert (sent["verbosity"], sent["reasoning_effort"], sent["temperature"]) == ("low", "low", 0.5)
+    assert request["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert (request["verbosity"], request["reasoning_effort"], request["temperature"]) == ("low", "low", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +217,9 @@ def test_the_clients_own_format_reaches_the_engine(stack: Stack) -> None:
 )
 def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str, Any], place: str) -> None:
     running, upstream = stack()
-    with pytest.raises(openai.BadRequestError) as refused:
+    with pytest.raises(openai.BadRequestError) as refusal:
         ask(running, **fields)
-    assert (refused.value.code, refused.value.param) == ("not_supported", place) and upstream.requests == []
+    assert (refusal.value.code, refusal.value.param) == ("not_supported", place) and upstream.requests == []
 
 
 @pytest.mark.parametrize(

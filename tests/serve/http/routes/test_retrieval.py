@@ -1,4 +1,4 @@
-"""/v1/retrieve and the graph's routes: real evidence, real neighbours, no model."""
+"""/v1/retrieve, /v1/graph and the list of documents: real evidence, real neighbours, and no model unless a request asks for one."""
 
 from collections import Counter
 
@@ -16,22 +16,24 @@ QUESTION = "Who founded the Marlow Yard that built the Lantern?"
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_gives_what_the_function_gives(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
     running, upstream = stack()
-    made = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
+    response = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
     index = open_index(shared_isles, lambda spec: HashEncoder())
     expected = retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=3))  # type: ignore[arg-type]
-    assert [(each["id"], each["score"]) for each in made["passages"]] == [
+    assert [(each["id"], each["score"]) for each in response["passages"]] == [
         (found.item.id, pytest.approx(found.score)) for found in expected.passages
     ]
-    assert [tuple(each["path"]) for each in made["passages"]] == list(expected.paths or [()] * len(expected.passages))
-    assert made["trace"]["mode"] == mode and made["question"] == QUESTION and upstream.requests == []
+    assert [tuple(each["path"]) for each in response["passages"]] == list(
+        expected.paths or [()] * len(expected.passages)
+    )
+    assert response["trace"]["mode"] == mode and response["question"] == QUESTION and upstream.requests == []
 
 
 def test_filters_reach_the_search(stack: Stack) -> None:
     running, _ = stack()
     body = {"query": QUESTION, "where": ["source=tarn"]}
     assert {each["source"] for each in running.post("/v1/retrieve", json=body).json()["passages"]} == {"tarn"}
-    refused = running.post("/v1/retrieve", json={"query": QUESTION, "where": ["colour=red"]})
-    assert refused.status_code == 400 and "no document has it" in refused.json()["error"]["message"]
+    refusal = running.post("/v1/retrieve", json={"query": QUESTION, "where": ["colour=red"]})
+    assert refusal.status_code == 400 and "no document has it" in refusal.json()["error"]["message"]
 
 
 def test_absence_is_judged_by_default_and_invalid_probabilities_are_refused(stack: Stack) -> None:
@@ -43,8 +45,8 @@ def test_absence_is_judged_by_default_and_invalid_probabilities_are_refused(stac
     assert other["passages"] and other["absence"]["abstained"] and not own["absence"]["abstained"]
     assert own["absence"]["probability"] < 0.2 and other["absence"]["probability"] > 0.7
     for value in (-0.1, 1.1, "often"):
-        refused = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": value})
-        assert refused.status_code == 422 and "abstain" in refused.json()["error"]["message"], value
+        refusal = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": value})
+        assert refusal.status_code == 422 and "abstain" in refusal.json()["error"]["message"], value
 
 
 def test_the_model_is_called_only_on_request(stack: Stack) -> None:
@@ -54,11 +56,11 @@ def test_the_model_is_called_only_on_request(stack: Stack) -> None:
     assert upstream.requests == []
     running.post("/v1/retrieve", json={**body, "use_model": True})
     assert len(upstream.requests) > 0
-    refused = running.post("/v1/retrieve", json={**body, "selector": "llm"})
-    assert refused.status_code == 400 and "use_model" in refused.json()["error"]["message"]
+    refusal = running.post("/v1/retrieve", json={**body, "selector": "llm"})
+    assert refusal.status_code == 400 and "use_model" in refusal.json()["error"]["message"]
 
 
-def test_a_question_that_was_searched_is_cached(stack: Stack) -> None:
+def test_the_evidence_of_a_search_is_cached(stack: Stack) -> None:
     running, _ = stack()
     first, second = (running.post("/v1/retrieve", json={"query": QUESTION}).json() for _ in range(2))
     assert first == second
@@ -71,9 +73,9 @@ def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
     running, _ = stack()
 
     def neighbours_of(kind: str, identity: str, limit: int = 60) -> dict:  # type: ignore[type-arg]
-        made = running.get("/v1/graph/neighbourhood", params={"kind": kind, "id": identity, "limit": limit})
-        assert made.status_code == 200, made.text
-        return made.json()  # type: ignore[no-any-return]
+        response = running.get("/v1/graph/neighbourhood", params={"kind": kind, "id": identity, "limit": limit})
+        assert response.status_code == 200, response.text
+        return response.json()  # type: ignore[no-any-return]
 
     document = neighbours_of("document", "marlow")
     (passage,) = [each for each in document["nodes"] if each["kind"] == "passage"]
@@ -83,10 +85,8 @@ def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
     assert "document:marlow" in {each["key"] for each in around["nodes"]}
     proposition = next(each for each in around["nodes"] if each["kind"] == "proposition")
     entities = [each for each in neighbours_of("proposition", proposition["id"])["nodes"] if each["kind"] == "entity"]
-    by_text, by_id = (
-        neighbours_of("entity", "the Marlow Yard"),
-        neighbours_of("entity", next(n["id"] for n in entities if "Marlow" in n["label"])),
-    )
+    by_text = neighbours_of("entity", "the Marlow Yard")
+    by_id = neighbours_of("entity", next(each["id"] for each in entities if "Marlow" in each["label"]))
     assert by_text["center"]["label"] == "Marlow Yard" and by_id["center"]["kind"] == "entity"
     assert {each["kind"] for each in by_text["edges"]} >= {"mentions"}
     summary = running.get("/v1/graph/summaries", params={"layer": 1}).json()[0]
@@ -132,20 +132,20 @@ def test_the_overview_counts_how_often_documents_mention_entities(stack: Stack, 
 
 def test_documents_that_mention_an_entity_are_listed(stack: Stack) -> None:
     running, _ = stack()
-    made = running.get("/v1/documents", params={"entity": "the Marlow Yard", "limit": 1}).json()
+    listing = running.get("/v1/documents", params={"entity": "the Marlow Yard", "limit": 1}).json()
     sources = [each["source"] for each in running.get("/v1/documents?entity=marlow%20yard").json()["documents"]]
     texts = {
         source: running.get(f"/v1/documents/{source}").text for source in ("ada", "bread", "lantern", "marlow", "tarn")
     }
     assert sources == [source for source, text in texts.items() if "Marlow Yard" in text]
-    assert (made["total"], made["total_passages"], len(made["documents"])) == (len(sources), len(sources), 1)
+    assert (listing["total"], listing["total_passages"], len(listing["documents"])) == (len(sources), len(sources), 1)
     assert running.get("/v1/documents?entity=nobody").status_code == 404
 
 
 def test_documents_are_listed_and_read(stack: Stack) -> None:
     running, _ = stack()
-    made = running.get("/v1/documents", params={"limit": 2, "offset": 1}).json()
-    assert made["total"] == 5 and [each["source"] for each in made["documents"]] == ["bread", "lantern"]
+    listing = running.get("/v1/documents", params={"limit": 2, "offset": 1}).json()
+    assert listing["total"] == 5 and [each["source"] for each in listing["documents"]] == ["bread", "lantern"]
     assert running.get("/v1/documents?offset=99").json()["documents"] == []
     text = running.get("/v1/documents/tarn").json()
     assert text["title"] == "Tarn" and text["passages"][0]["start"] == 0

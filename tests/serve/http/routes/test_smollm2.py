@@ -1,4 +1,4 @@
-"""The vendors' own clients against a server with a real small model: whatever it says, each reads text and citations that agree."""
+"""The vendors' own clients against a server with a real small model: whatever the model says, each client reads text and citations that agree."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +25,8 @@ TOKENS = 32
 
 @pytest.fixture(scope="module")
 def running(shared_isles: Path) -> Iterator[Running]:
-    with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as on:
-        yield on
+    with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as server:
+        yield server
 
 
 def test_openai_whole_and_streamed(running: Running) -> None:
@@ -42,8 +42,8 @@ def test_openai_whole_and_streamed(running: Running) -> None:
         list(stream)
         streamed = stream.get_final_response()
     assert streamed.output_text == whole.output_text and whole.usage is not None and whole.usage.output_tokens > 0
-    for made in (whole, streamed):
-        (message,) = [each for each in made.output if each.type == "message"]
+    for response in (whole, streamed):
+        (message,) = [each for each in response.output if each.type == "message"]
         for content in message.content:
             assert content.type == "output_text"
             for note in content.annotations:
@@ -85,6 +85,6 @@ def test_ask_over_mcp(running: Running, version: str) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         return await called(client, "ask", question=QUESTION, k=2)
 
-    made = with_client(f"{running.url}", version, ask)
-    assert made["answer"]
-    assert {each["number"] for each in made["citations"]} <= {1, 2}
+    answer = with_client(running, version, ask)
+    assert answer["answer"]
+    assert {each["number"] for each in answer["citations"]} <= {1, 2}

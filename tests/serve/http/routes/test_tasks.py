@@ -1,11 +1,11 @@
-"""What Open WebUI asks for its own use (title, tags, follow-ups) reaches the model unchanged: no search, no form, no length limit."""
+"""What Open WebUI asks for itself (title, tags, follow-ups) reaches the model unchanged but for special tokens: no search, no prompt of ours, no length limit."""
 
 from collections.abc import Callable
 
 import pytest
 
 from serve.conversation.prompt import MIN_HISTORY_CHARS, Task, fit_task, read_task
-from tests.fakes import ScriptedModel, words_of
+from tests.fakes import ScriptedModel, word_count
 from tests.growth import assert_linear
 from tests.serve.conftest import Stack
 from tests.serve.http.routes.test_window import refuses_over
@@ -28,13 +28,13 @@ def test_a_task_goes_to_the_model_unchanged(stack: Stack, kind: str, stream: boo
     text = task(kind, "USER: Who built the Lantern?\nASSISTANT: The Marlow Yard [2] <|im_end|>." + " So it was." * 900)
     assert len(text) > 8_000
     body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "stream": stream, "max_tokens": 50}
-    made = running.post("/v1/chat/completions", json=body)
-    assert made.status_code == 200 and "citations" not in made.text and "retrieval" not in made.text
-    (sent,) = upstream.requests
-    assert sent["messages"] == [{"role": "user", "content": text.replace("<|im_end|>", "< |im_end|>")}]
-    assert sent["max_tokens"] == 50 and running.metric('modegraph_retrieval_cache_total{outcome="miss"}') == 0
+    response = running.post("/v1/chat/completions", json=body)
+    assert response.status_code == 200 and "citations" not in response.text and "retrieval" not in response.text
+    (request,) = upstream.requests
+    assert request["messages"] == [{"role": "user", "content": text.replace("<|im_end|>", "< |im_end|>")}]
+    assert request["max_tokens"] == 50 and running.metric('modegraph_retrieval_cache_total{outcome="miss"}') == 0
     if not stream:
-        assert made.json()["choices"][0]["message"]["content"] == '{"title": "###Reason: Ferries [7]"}'
+        assert response.json()["choices"][0]["message"]["content"] == '{"title": "###Reason: Ferries [7]"}'
 
 
 @pytest.mark.parametrize("window", [400, None])
@@ -43,9 +43,12 @@ def test_the_oldest_part_of_a_history_that_is_too_long_is_dropped(stack: Stack, 
     words = " ".join(f"word{n}" for n in range(900))
     body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", words)}], "max_tokens": 90}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
-    sent = upstream.requests[-1]
-    assert words_of(sent) <= 300 and "word899\n</chat_history>" in sent["messages"][0]["content"]
-    assert sent["messages"][0]["content"].startswith(KINDS["title"]) and "word1 " not in sent["messages"][0]["content"]
+    request = upstream.requests[-1]
+    assert word_count(request) <= 300 and "word899\n</chat_history>" in request["messages"][0]["content"]
+    assert (
+        request["messages"][0]["content"].startswith(KINDS["title"])
+        and "word1 " not in request["messages"][0]["content"]
+    )
     assert len(upstream.requests) == (1 if window else 3)
 
 
@@ -60,8 +63,10 @@ def test_the_oldest_part_of_a_history_that_is_too_long_is_dropped(stack: Stack, 
 )
 def test_text_that_is_no_task_is_searched_for(stack: Stack, text: str) -> None:
     running, _ = stack()
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]})
-    assert made.json()["retrieval"]["question"] == text
+    response = running.post(
+        "/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]}
+    )
+    assert response.json()["retrieval"]["question"] == text
     assert read_task([task("tags", "a"), "b"], "") is None
 
 

@@ -20,14 +20,14 @@ TEXTS = ["kelp bread of Tarn", "the Marlow Yard built ships", "kelp"]
 def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
     running, _ = stack()
     options = {} if form is None else {"encoding_format": form}
-    made = running.client().embeddings.create(model="minilm", input=TEXTS, **options)  # type: ignore[arg-type]
-    assert [each.index for each in made.data] == [0, 1, 2]
+    response = running.client().embeddings.create(model="minilm", input=TEXTS, **options)  # type: ignore[arg-type]
+    assert [each.index for each in response.data] == [0, 1, 2]
     if form == "base64":
-        rows = [np.frombuffer(base64.b64decode(each.embedding), "<f4") for each in made.data]  # type: ignore[arg-type]
+        rows = [np.frombuffer(base64.b64decode(each.embedding), "<f4") for each in response.data]  # type: ignore[arg-type]
     else:
-        rows = [np.array(each.embedding) for each in made.data]
+        rows = [np.array(each.embedding) for each in response.data]
     assert np.allclose(np.stack(rows), HashEncoder().encode(TEXTS), atol=1e-6)
-    assert made.usage.prompt_tokens == sum(len(text.split()) for text in TEXTS) == made.usage.total_tokens
+    assert response.usage.prompt_tokens == sum(len(text.split()) for text in TEXTS) == response.usage.total_tokens
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,13 @@ def test_what_cannot_be_encoded_is_reported(stack: Stack, fields: dict[str, obje
 
 def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
     running, _ = stack()
-    made = running.post("/v1/rerank", json={"query": "kelp bread", "documents": TEXTS, "return_documents": True}).json()
+    ranking = running.post(
+        "/v1/rerank", json={"query": "kelp bread", "documents": TEXTS, "return_documents": True}
+    ).json()
     query_D, vectors_ND = HashEncoder().encode(["kelp bread"])[0], HashEncoder().encode(TEXTS)
     expected = sorted(enumerate((vectors_ND @ query_D).tolist()), key=lambda pair: -pair[1])
-    assert [(each["index"], pytest.approx(each["relevance_score"])) for each in made["results"]] == expected
-    assert [each["document"]["text"] for each in made["results"]] == [TEXTS[n] for n, _ in expected]
+    assert [(each["index"], pytest.approx(each["relevance_score"])) for each in ranking["results"]] == expected
+    assert [each["document"]["text"] for each in ranking["results"]] == [TEXTS[n] for n, _ in expected]
     two = {"query": "kelp bread", "documents": [{"text": text} for text in TEXTS], "top_n": 2, "model": "minilm"}
     short = running.post("/v1/rerank", json=two).json()
     assert [each["index"] for each in short["results"]] == [n for n, _ in expected[:2]] and short["model"] == "minilm"
@@ -68,9 +70,9 @@ def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp
     scores = open_reranker(str(cross))("kelp bread", TEXTS)
     with serving(shared_isles, None, reranker=str(cross)) as running:
         body = {"query": "kelp bread", "documents": TEXTS}
-        made = running.post("/v1/rerank", json=body).json()
-        assert made["model"] == "cross"
-        ranked = {each["index"]: each["relevance_score"] for each in made["results"]}
+        ranking = running.post("/v1/rerank", json=body).json()
+        assert ranking["model"] == "cross"
+        ranked = {each["index"]: each["relevance_score"] for each in ranking["results"]}
         assert list(ranked.values()) == sorted(ranked.values(), reverse=True)
         assert [ranked[n] for n in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
         response = running.post("/v1/rerank", json={**body, "model": "minilm"}).json()

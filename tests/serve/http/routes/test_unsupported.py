@@ -1,4 +1,4 @@
-"""What a client can have done with sentences that the passages do not support, by each of the three APIs, streamed and not."""
+"""What a client can choose for sentences that the passages do not support (mark, drop or ignore them), by each of the three APIs, streamed and not."""
 
 import json
 from typing import Any
@@ -19,58 +19,58 @@ WRONG = "Casimir Thole never built ships in 1742 [5]."
 REASON = f"The Lantern is a ferry of Port Ellery [1]. {WRONG}"
 ANSWER = f"{WRONG} So is she [2][1].\n\n- {WRONG}\n- a ferry [1]\n\n{WRONG}"
 SUPPORTED = ("The Lantern is a ferry of Port Ellery [1].", "So is she [2][1].\n\n- a ferry [1]")
-SAID = f"###Reason: {REASON} ###Answer: {ANSWER}"
+REPLY = f"###Reason: {REASON} ###Answer: {ANSWER}"
 SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
 
-def answer_of(running: Running, door: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
-    """What an API answers: reasoning, content, the [n] that it gives citations for, and the sentences that it calls unsupported."""
-    path, body = PATHS[door]
+def answer_of(running: Running, api: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
+    """What an API answers: reasoning, content, the [n] that its citations mark, and the sentences that it calls unsupported."""
+    path, body = PATHS[api]
     body = {"model": "tiny", "stream": stream, "retrieval": retrieval, **body}
-    answered = running.post(path, json=body)
-    assert answered.status_code == 200, answered.text
+    response = running.post(path, json=body)
+    assert response.status_code == 200, response.text
     if not stream:
-        return READ[door](answered.json())
-    lines = [line.removeprefix("data: ") for line in answered.text.splitlines() if line.startswith("data: {")]
-    return READ[door](ADDED[door]([json.loads(line) for line in lines]))
+        return READ[api](response.json())
+    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: {")]
+    return READ[api](JOIN[api]([json.loads(line) for line in lines]))
 
 
-def of_chat(whole: dict[str, Any]) -> dict[str, Any]:
+def read_chat(whole: dict[str, Any]) -> dict[str, Any]:
     message = whole["choices"][0]["message"]
     content = message["content"]
-    noted = [each["url_citation"] for each in message["annotations"]]
+    annotations = [each["url_citation"] for each in message["annotations"]]
     return {
         "reasoning": message["reasoning_content"],
         "content": content,
-        "noted": [content[each["start_index"] : each["end_index"]] for each in noted],
+        "marks": [content[each["start_index"] : each["end_index"]] for each in annotations],
         "cited": [each["number"] for each in message["citations"]],
         "unsupported": message["unsupported"],
     }
 
 
-def of_response(whole: dict[str, Any]) -> dict[str, Any]:
+def read_response(whole: dict[str, Any]) -> dict[str, Any]:
     reasoning, message = whole["output"][-2:]
     part = message["content"][0]
     return {
         "reasoning": reasoning["content"][0]["text"],
         "content": part["text"],
-        "noted": [part["text"][each["index"] : each["end_index"]] for each in part["annotations"]],
+        "marks": [part["text"][each["index"] : each["end_index"]] for each in part["annotations"]],
         "unsupported": message["unsupported"],
     }
 
 
-def of_message(whole: dict[str, Any]) -> dict[str, Any]:
+def read_message(whole: dict[str, Any]) -> dict[str, Any]:
     thinking, *texts = whole["content"]
     numbers = [each["search_result_index"] + 1 for block in texts for each in block["citations"] or ()]
     return {
         "reasoning": thinking["thinking"],
         "content": "".join(block["text"] for block in texts),
-        "noted": [f"[{number}]" for number in numbers],
+        "marks": [f"[{number}]" for number in numbers],
         "unsupported": whole["unsupported"],
     }
 
 
-def added_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
+def join_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
     message: dict[str, Any] = {"content": "", "reasoning_content": ""}
     for delta in (event["choices"][0]["delta"] for event in events):
         for name, value in delta.items():
@@ -78,7 +78,7 @@ def added_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
     return {"choices": [{"message": message}]}
 
 
-def added_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
+def join_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = []
     whole: dict[str, Any] = {"content": blocks}
     for event in events:
@@ -95,15 +95,15 @@ def added_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-READ = {"chat": of_chat, "responses": of_response, "messages": of_message}
-ADDED = {"chat": added_chat, "responses": lambda events: events[-1]["response"], "messages": added_messages}
+READ = {"chat": read_chat, "responses": read_response, "messages": read_message}
+JOIN = {"chat": join_chat, "responses": lambda events: events[-1]["response"], "messages": join_messages}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("door", list(PATHS))
-def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack, door: str, stream: bool) -> None:
-    running, _ = stack(SAID)
-    marked = answer_of(running, door, stream)
+@pytest.mark.parametrize("api", list(PATHS))
+def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack, api: str, stream: bool) -> None:
+    running, _ = stack(REPLY)
+    marked = answer_of(running, api, stream)
     assert (marked["reasoning"], marked["content"]) == (REASON, ANSWER)
     parts = [REASON, ANSWER, ANSWER, ANSWER]
     assert [each["text"] for each in marked["unsupported"]] == [WRONG] * 4
@@ -111,32 +111,32 @@ def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack
         WRONG
     ] * 4
 
-    dropped = answer_of(running, door, stream, unsupported="drop")
+    dropped = answer_of(running, api, stream, unsupported="drop")
     assert (dropped["reasoning"], dropped["content"]) == SUPPORTED
-    assert dropped["noted"] == ["[2]", "[1]", "[1]"] and dropped.get("cited", [1, 2]) == [1, 2]
+    assert dropped["marks"] == ["[2]", "[1]", "[1]"] and dropped.get("cited", [1, 2]) == [1, 2]
     places = [(each["part"], each["text"], each["start"], each["end"]) for each in dropped["unsupported"]]
     reason, answer = (len(text) for text in SUPPORTED)
     item = SUPPORTED[1].index("- a ferry")
     assert places == [
         ("reasoning_content", WRONG, reason, reason),
-        *(("content", WRONG, at, at) for at in (0, item, answer)),
+        *(("content", WRONG, place, place) for place in (0, item, answer)),
     ]
 
-    ignored = answer_of(running, door, stream, unsupported="ignore")
+    ignored = answer_of(running, api, stream, unsupported="ignore")
     assert ignored == {**marked, "unsupported": []}
 
 
-@pytest.mark.parametrize("door", list(PATHS))
-def test_a_request_overrides_the_servers_setting(stack: Stack, door: str) -> None:
-    dropping, _ = stack(SAID, unsupported="drop")
-    assert answer_of(dropping, door, False)["content"] == SUPPORTED[1]
-    assert answer_of(dropping, door, False, unsupported="mark")["content"] == ANSWER
-    ignoring, _ = stack(SAID, unsupported="ignore")
-    assert answer_of(ignoring, door, False)["unsupported"] == []
-    assert len(answer_of(ignoring, door, False, unsupported="mark")["unsupported"]) == 4
+@pytest.mark.parametrize("api", list(PATHS))
+def test_a_request_overrides_the_servers_setting(stack: Stack, api: str) -> None:
+    dropping, _ = stack(REPLY, unsupported="drop")
+    assert answer_of(dropping, api, False)["content"] == SUPPORTED[1]
+    assert answer_of(dropping, api, False, unsupported="mark")["content"] == ANSWER
+    ignoring, _ = stack(REPLY, unsupported="ignore")
+    assert answer_of(ignoring, api, False)["unsupported"] == []
+    assert len(answer_of(ignoring, api, False, unsupported="mark")["unsupported"]) == 4
 
 
-def test_a_stream_without_unsupported_sentences_comes_by_paragraphs(stack: Stack) -> None:
+def test_a_stream_whose_unsupported_sentences_are_dropped_comes_by_paragraphs(stack: Stack) -> None:
     running, _ = stack(f"Yes, it is so [1]. {WRONG}\n\nSo it ends. It does.")
     body = {"model": "tiny", "stream": True, "retrieval": {"unsupported": "drop"}, **TURNS}
     lines = running.post("/v1/chat/completions", json=body).text.splitlines()
@@ -151,18 +151,18 @@ def test_each_of_several_choices_is_checked_by_itself(stack: Stack) -> None:
     running, _ = stack(f"So it is [1]. {WRONG}")
     for stream in (False, True):
         body = {"model": "tiny", "n": 2, "stream": stream, "retrieval": {"unsupported": "drop"}, **TURNS}
-        answered = running.post("/v1/chat/completions", json=body)
+        response = running.post("/v1/chat/completions", json=body)
         if stream:
-            lines = [line[6:] for line in answered.text.splitlines() if line.startswith("data: {")]
+            lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
             messages = [choice["delta"] for choice in json.loads(lines[-1])["choices"]]
         else:
-            messages = [choice["message"] for choice in answered.json()["choices"]]
+            messages = [choice["message"] for choice in response.json()["choices"]]
             assert [each["content"] for each in messages] == ["So it is [1]."] * 2
         assert [(len(each["unsupported"]), len(each["annotations"])) for each in messages] == [(1, 1)] * 2
 
 
 @pytest.mark.parametrize(
-    ("door", "fields", "status", "place"),
+    ("api", "fields", "status", "place"),
     [
         ("chat", {"retrieval": {"unsupported": "drop", "enabled": False}}, 400, "retrieval.unsupported"),
         (
@@ -185,18 +185,18 @@ def test_each_of_several_choices_is_checked_by_itself(stack: Stack) -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(
-    stack: Stack, door: str, fields: dict[str, Any], status: int, place: str
+    stack: Stack, api: str, fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = stack()
-    path, body = PATHS[door]
-    refused = running.post(path, json={"model": "tiny", **body, **fields})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (status, place) and upstream.requests == []
+    path, body = PATHS[api]
+    refusal = running.post(path, json={"model": "tiny", **body, **fields})
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (status, place) and upstream.requests == []
 
 
 def test_a_search_alone_has_no_sentences_to_drop(stack: Stack) -> None:
     running, _ = stack()
-    refused = running.post("/v1/retrieve", json={"query": "Who?", "unsupported": "drop"})
-    assert refused.status_code == 422 and refused.json()["error"]["param"] == "unsupported"
+    refusal = running.post("/v1/retrieve", json={"query": "Who?", "unsupported": "drop"})
+    assert refusal.status_code == 422 and refusal.json()["error"]["param"] == "unsupported"
 
 
 def test_the_clients_own_format_is_only_marked_on_a_server_that_drops(stack: Stack) -> None:

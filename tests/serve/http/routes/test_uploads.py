@@ -3,8 +3,7 @@
 import os
 import socket
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,24 +20,16 @@ from graph.store.lock import writer_lock
 from serve.http.routes.documents import Uploads
 from tests.fakes import chat_server
 from tests.graph.documents.scans import needs_tesseract, scan
-from tests.processes import processes_below
-from tests.serve.http.running import Running, serving
+from tests.processes import parsers_below
+from tests.serve.http.running import Running, serving, until
 
 ENDLESS = forms(14, 10)(Random(0), 0)
 QUESTION = {"model": "t", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 
 
-def wait_for(true: Callable[[], object]) -> None:
-    for _ in range(3000):
-        if true():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen in time")
-
-
 @contextmanager
 def upload_under_way(port: int, data: bytes) -> Iterator[None]:
-    """An upload whose client is gone when the block ends."""
+    """An upload whose client disconnects when the block ends."""
     head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="endless.pdf"\r\n\r\n'
     body = head + data + b"\r\n--b--\r\n"
     request = (
@@ -56,37 +47,37 @@ def test_reading_ends_when_its_client_leaves_and_chat_answers_meanwhile(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     with (
         chat_server(lambda body, number: "1911 [1]") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=600) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=600) as running,
     ):
-        before = processes_below(os.getpid())
-        with upload_under_way(on.port, ENDLESS):
-            wait_for(lambda: processes_below(os.getpid()) - before)
-            assert on.post("/v1/chat/completions", json=QUESTION).status_code == 200
+        before = parsers_below(os.getpid())
+        with upload_under_way(running.port, ENDLESS):
+            until(lambda: parsers_below(os.getpid()) - before)
+            assert running.post("/v1/chat/completions", json=QUESTION).status_code == 200
             assert list((tmp_path / "temporary").iterdir()) == []
-        wait_for(lambda: not processes_below(os.getpid()) - before)
+        until(lambda: not parsers_below(os.getpid()) - before)
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_file_that_takes_too_long_is_refused_by_name(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=0.2) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=0.2) as running,
     ):
-        made = on.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS)})
-        assert made.status_code == 400 and made.json()["error"]["code"] == "unreadable"
-        assert "endless.pdf: not read in 0.2 s of processor time" in made.json()["error"]["message"]
+        response = running.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS)})
+        assert response.status_code == 400 and response.json()["error"]["code"] == "unreadable"
+        assert "endless.pdf: not read in 0.2 s of processor time" in response.json()["error"]["message"]
 
 
 @needs_tesseract
 def test_an_uploaded_scan_is_read_where_ocr_is_on(isles: Path) -> None:
     upload = {"files": ("deeds.pdf", scan(["The Lantern", "Tarn is a village of 312 people."]))}
-    with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as on:
-        assert on.post("/v1/documents/files", files=upload).status_code == 200
-        made = on.get("/v1/documents/deeds.pdf").json()
-        assert made["metadata"]["ocr"] == "tesseract" and "312 people" in made["passages"][-1]["text"]
+    with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as running:
+        assert running.post("/v1/documents/files", files=upload).status_code == 200
+        document = running.get("/v1/documents/deeds.pdf").json()
+        assert document["metadata"]["ocr"] == "tesseract" and "312 people" in document["passages"][-1]["text"]
         longer = {"files": ("long.pdf", scan(["One", "Two", "Three"]))}
-        refused = on.post("/v1/documents/files", files=longer)
-        assert refused.status_code == 400 and "at most 2 for OCR" in refused.json()["error"]["message"]
+        refusal = running.post("/v1/documents/files", files=longer)
+        assert refusal.status_code == 400 and "at most 2 for OCR" in refusal.json()["error"]["message"]
 
 
 def test_a_server_without_the_ocr_programs_does_not_start(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,46 +108,46 @@ def test_simultaneous_uploads_all_succeed_and_do_not_block_questions(isles: Path
         servers = [exits.enter_context(serving(isles, spec, writable=True)) for _ in range(number_of_servers)]
         with ThreadPoolExecutor(1) as thread, writer_lock(isles):
             uploads = thread.submit(all_at_once, servers, 36)
-            wait_for(lambda: sum(on.metric("modegraph_requests_running") for on in servers) == 36)
-            answers = [on.post("/v1/chat/completions", json=QUESTION) for on in servers]
+            until(lambda: sum(server.metric("modegraph_requests_running") for server in servers) == 36, 60)
+            answers = [server.post("/v1/chat/completions", json=QUESTION) for server in servers]
             assert [each.status_code for each in answers] == [200] * number_of_servers
         assert [each.status_code for each in uploads.result()] == [200] * 36
         assert [each.json()["report"]["written"] for each in uploads.result()] == [1] * 36
         # A server sees what another one wrote at its next look at the folder.
-        wait_for(lambda: all(len(notes(on)) == 36 for on in servers))
+        until(lambda: all(len(notes(server)) == 36 for server in servers), 60)
         assert servers[0].get("/v1/documents").json()["generation"] < 12
 
 
-def notes(on: Running) -> list[str]:
-    held = on.get("/v1/documents").json()["documents"]
-    return [each["source"] for each in held if each["source"].startswith("note-")]
+def notes(running: Running) -> list[str]:
+    documents = running.get("/v1/documents").json()["documents"]
+    return [each["source"] for each in documents if each["source"].startswith("note-")]
 
 
 def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_later(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True, write_wait_s=0.3) as on,
+        serving(isles, f"openai:t@{upstream.url}", writable=True, write_wait_s=0.3) as running,
     ):
         with writer_lock(isles):
-            for made in (
-                on.post("/v1/documents/files", files=note(1)),
-                httpx2.delete(f"{on.url}/v1/documents/tarn", timeout=30),
+            for response in (
+                running.post("/v1/documents/files", files=note(1)),
+                running.delete("/v1/documents/tarn"),
             ):
-                assert made.status_code == 409 and made.json()["error"]["code"] == "being_written"
-                assert int(made.headers["Retry-After"]) > 0
+                assert response.status_code == 409 and response.json()["error"]["code"] == "being_written"
+                assert int(response.headers["Retry-After"]) > 0
         # On a busy machine the first turn may take longer than this server waits: its client retries, as the answer says.
-        wait_for(lambda: on.post("/v1/documents/files", files=note(2)).status_code == 200)
-        sources = [each["source"] for each in on.get("/v1/documents").json()["documents"]]
+        until(lambda: running.post("/v1/documents/files", files=note(2)).status_code == 200, 60)
+        sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
         assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)
 
 
 def test_a_read_only_server_reserves_no_places_for_writers(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", capacity=1, queue=0) as on,
+        serving(isles, f"openai:t@{upstream.url}", capacity=1, queue=0) as running,
     ):
         head = b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", on.port)) as silent:
+        with socket.create_connection(("127.0.0.1", running.port)) as silent:
             silent.sendall(head)
-            wait_for(lambda: on.metric("modegraph_requests_waiting") == 1)
-            assert on.post("/v1/documents", json={}).status_code == 429
+            until(lambda: running.metric("modegraph_requests_waiting") == 1)
+            assert running.post("/v1/documents", json={}).status_code == 429

@@ -1,7 +1,6 @@
 """The index as a vector store of OpenAI's, read by the SDK's own types; what it cannot do is refused by name."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import openai
@@ -27,22 +26,22 @@ DATED = [
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("stores") / "harbour"
     build_index(folder, DATED, SETTINGS, lambda spec: HashEncoder())
-    with ExitStack() as exits:
-        yield exits.enter_context(serving(folder, None))
+    with serving(folder, None) as server:
+        yield server
 
 
 def found(running: Running, **options: object) -> list[str]:
-    made = running.client().vector_stores.search("harbour", query=QUESTION, **options)  # type: ignore[arg-type]
-    return sorted({each.file_id for each in made})
+    page = running.client().vector_stores.search("harbour", query=QUESTION, **options)  # type: ignore[arg-type]
+    return sorted({each.file_id for each in page})
 
 
 def test_a_search_finds_what_retrieve_finds(running: Running) -> None:
     expected = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
-    made = running.client().vector_stores.search("harbour", query=[QUESTION], max_num_results=3)
-    assert len(expected) == 3 and not made.has_next_page()
-    results = [(each.file_id, each.filename, each.content[0].text, each.score) for each in made.data]
+    page = running.client().vector_stores.search("harbour", query=[QUESTION], max_num_results=3)
+    assert len(expected) == 3 and not page.has_next_page()
+    results = [(each.file_id, each.filename, each.content[0].text, each.score) for each in page.data]
     assert results == [(each["source"], each["source"], each["text"], each["score"]) for each in expected]
-    first = made.data[0]
+    first = page.data[0]
     assert first.attributes is not None and first.attributes["tags"] == "x, y"
     assert first.model_extra is not None
     place = expected[0]

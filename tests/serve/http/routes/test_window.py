@@ -12,7 +12,7 @@ from graph.build.build import build_index
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.store.index_settings import IndexSettings
-from tests.fakes import HashEncoder, words_of
+from tests.fakes import HashEncoder, word_count
 from tests.places import EXAMPLES
 from tests.serve.conftest import Stack
 from tests.serve.http.running import serving
@@ -36,7 +36,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def halmaren(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of the example documents by the stand-in encoder: passages are of the usual length."""
+    """An index of the example documents by the stand-in encoder, with passages of the usual length."""
     folder = tmp_path_factory.mktemp("halmaren") / "index"
     build_index(folder, read_documents(EXAMPLES / "documents", print), IndexSettings(), lambda spec: HashEncoder())
     return folder
@@ -50,9 +50,9 @@ def test_a_third_of_the_questions_of_the_examples_is_answered_in_a_window_of_102
     with serving(halmaren, f"hf:{small}") as running, httpx2.Client(base_url=running.url, timeout=30) as client:
         for question in read_questions(EXAMPLES / "questions.jsonl")[::stride]:
             body = {"model": "model", "messages": [{"role": "user", "content": question.text}], "max_tokens": 2}
-            made = client.post("/v1/chat/completions", json=body | {"retrieval": {"mode": "lexical", "abstain": 1}})
-            assert made.status_code == 200, made.text
-            retrieval = made.json()["retrieval"]
+            response = client.post("/v1/chat/completions", json=body | {"retrieval": {"mode": "lexical", "abstain": 1}})
+            assert response.status_code == 200, response.text
+            retrieval = response.json()["retrieval"]
             assert 1 <= retrieval["excerpts"] and retrieval["excerpts"] + retrieval["left_out"] == 5
             fewer += retrieval["left_out"] > 0
     assert fewer >= 1
@@ -69,13 +69,13 @@ def test_space_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path)
             [*conversation, *ASK],
             [*conversation * 9, {"role": "user", "content": "When was that?"}],
         ):
-            made = running.post(
+            response = running.post(
                 "/v1/chat/completions",
                 json={"model": "model", "messages": messages, "max_tokens": 300, "stop": ["e", "a", " "]},
             )
-            assert made.status_code == 200, made.text
-            retrieval, used = made.json()["retrieval"], made.json()["usage"]["prompt_tokens"]
-            assert used <= 1024 - 256 and retrieval["excerpts"] >= 2
+            assert response.status_code == 200, response.text
+            retrieval, prompt_tokens = response.json()["retrieval"], response.json()["usage"]["prompt_tokens"]
+            assert prompt_tokens <= 1024 - 256 and retrieval["excerpts"] >= 2
         long = running.post(
             "/v1/chat/completions", json={"model": "model", "messages": [{"role": "user", "content": "why " * 1500}]}
         )
@@ -84,10 +84,10 @@ def test_space_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path)
 
 
 def refuses_over(words: int) -> Any:
-    """An engine that refuses a prompt of more words, with vLLM's message."""
+    """An engine that refuses a prompt of more than `words` words, with vLLM's message."""
 
     def reply(body: dict[str, Any], number: int) -> Any:
-        if words_of(body) > words:
+        if word_count(body) > words:
             message = (
                 f"This model's maximum context length is {words} tokens. Please reduce the length of the messages."
             )
@@ -99,30 +99,34 @@ def refuses_over(words: int) -> Any:
 
 def test_a_window_that_the_engine_reports_is_respected(stack: Stack) -> None:
     running, upstream = stack(refuses_over(130), window=170)
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()
-    assert len(upstream.requests) == 1 and words_of(upstream.requests[0]) <= 170 - 170 // 4
-    assert made["retrieval"]["left_out"] >= 1 and made["choices"][0]["message"]["removed"] == [5]
-    assert upstream.requests[0]["max_tokens"] == 170 - words_of(upstream.requests[0])
+    completion = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()
+    assert len(upstream.requests) == 1 and word_count(upstream.requests[0]) <= 170 - 170 // 4
+    assert completion["retrieval"]["left_out"] >= 1 and completion["choices"][0]["message"]["removed"] == [5]
+    assert upstream.requests[0]["max_tokens"] == 170 - word_count(upstream.requests[0])
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_where_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
     running, upstream = stack(refuses_over(110))
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
-    assert made.status_code == 200
+    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
+    assert response.status_code == 200
     assert [len(body["messages"][1]["content"].split("\n")) - 3 for body in upstream.requests] == [5, 3]
-    assert '"left_out":2' in made.text.replace(" ", "") and '"excerpts":3' in made.text.replace(" ", "")
+    assert '"left_out":2' in response.text.replace(" ", "") and '"excerpts":3' in response.text.replace(" ", "")
 
 
 def test_a_lasting_refusal_is_reported_with_a_remedy(stack: Stack) -> None:
     running, upstream = stack(refuses_over(10))
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
-    error = made.json()["error"]
-    assert (made.status_code, error["code"], len(upstream.requests)) == (400, "prompt_too_long", 4)
+    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], len(upstream.requests)) == (400, "prompt_too_long", 4)
     assert "maximum context length is 10" in error["message"] and "larger window" in error["message"]
 
 
 def test_a_refusal_for_another_reason_is_not_tried_again(stack: Stack) -> None:
     running, upstream = stack(lambda body, number: (400, json.dumps({"error": {"message": "n must be 1"}})))
-    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
-    assert (made.status_code, made.json()["error"]["code"], len(upstream.requests)) == (400, "refused_by_model", 1)
+    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
+    assert (response.status_code, response.json()["error"]["code"], len(upstream.requests)) == (
+        400,
+        "refused_by_model",
+        1,
+    )

@@ -1,4 +1,4 @@
-"""One real encoder for the whole run, a fast stand-in where only identity matters, and a small index of real text."""
+"""The real encoder, loaded once for the whole run, and a small index made with it."""
 
 import pytest
 

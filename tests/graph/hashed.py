@@ -1,4 +1,4 @@
-"""An index of a few documents, made with the stand-in encoder or one like it."""
+"""The stand-in encoder, and an index of a few documents made with it or one like it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +11,11 @@ from graph.types import Document, OpenModel
 from tests.fakes import HashEncoder
 
 
+def encoder(spec: str) -> HashEncoder:
+    """The stand-in encoder, whatever an index asks for."""
+    return HashEncoder()
+
+
 def build(
     folder: Path,
     documents: Sequence[Document],
@@ -19,6 +24,6 @@ def build(
     **values: object,
 ) -> Index:
     encoder = encoder or HashEncoder()
-    chosen = IndexSettings.model_validate({"min_similarity": 0.1, **values})
-    build_index(folder, documents, chosen, lambda spec: encoder, open_model)
+    settings = IndexSettings.model_validate({"min_similarity": 0.1, **values})
+    build_index(folder, documents, settings, lambda spec: encoder, open_model)
     return open_index(folder, lambda spec: encoder)

@@ -1,6 +1,6 @@
-"""The graph at its edges: dead rows, blocks of queries, seeds, duplicates, awkward text, summaries of every layer.
+"""Edge cases of the graph: dead rows, blocks of queries, seeds, duplicates, awkward text, summaries of every layer.
 
-NOTES behaviours 3–6, 11, 13, 22, 24 and 25.
+docs/developers/behaviours.md, 3–6, 11, 13, 22, 24 and 25.
 """
 
 from collections.abc import Sequence
@@ -39,21 +39,21 @@ from tests.graph.hashed import build
 def test_a_row_without_an_attractive_neighbour_keeps_its_structure_and_restarts_with_the_rest(
     seed: int, weight: float, damping: float
 ) -> None:
-    """λ T_s + (1 − λ)·restart for a row of T_n that is 0/0, solved densely."""
+    """Such a row of T_n is 0/0: its transition is λ T_s + (1 − λ)·restart. Compared with a dense solution."""
     draw = np.random.default_rng(seed)
     linked = (draw.random((8, 8)) < 0.3) & ~np.eye(8, dtype=bool)
     T_s = row_normalised(sp.csr_array(linked.astype(np.float32)))
-    attracted = np.where(draw.random(8) < 0.3, draw.random(8) + 0.1, 0).astype(np.float32)
+    attraction = np.where(draw.random(8) < 0.3, draw.random(8) + 0.1, 0).astype(np.float32)
     restart = restart_at(np.array([int(draw.integers(8))]), 8)
     P = np.zeros((8, 8))
     for i in range(8):
-        T_n = linked[i] * attracted
+        T_n = linked[i] * attraction
         P[i] += weight * T_s.toarray()[i] if linked[i].any() else weight * restart[:, 0]
         P[i] += (1 - weight) * (T_n / T_n.sum() if T_n.any() else restart[:, 0])
     assert np.allclose(P.sum(axis=1), 1)
     exact = np.linalg.solve(np.eye(8) - damping * P.T, (1 - damping) * restart[:, 0])
-    alone = personalised_pagerank(query_aware_transition(T_s, attracted, weight), restart, damping)[:, 0]
-    together = query_aware_walks(T_s, np.stack([attracted] * 2, axis=1), np.hstack([restart] * 2), weight, damping)
+    alone = personalised_pagerank(query_aware_transition(T_s, attraction, weight), restart, damping)[:, 0]
+    together = query_aware_walks(T_s, np.stack([attraction] * 2, axis=1), np.hstack([restart] * 2), weight, damping)
     assert np.allclose(alone, exact, atol=2e-5)
     assert np.allclose(together, exact[:, None], atol=2e-5)
 
@@ -91,23 +91,23 @@ class Clustered(HashEncoder):
         return super().encode([next((kind for kind in KINDS if text.startswith(kind)), text) for text in texts])
 
 
-def test_synonyms_are_symmetric_order_free_and_never_oneself_among_duplicates(tmp_path: Path) -> None:
+def test_synonyms_are_symmetric_independent_of_order_and_never_reflexive_among_duplicates(tmp_path: Path) -> None:
     documents = [
         Document(f"{kind}{n}", "", f"In Tarn we saw {kind.title()} {chr(65 + n)}x.")
         for kind in KINDS
         for n in range(12)
     ]
     values = {"synonym_neighbours": 4, "min_synonym_similarity": 1.0}
-    there, back = (build(tmp_path / str(step), documents[::step], Clustered(), **values) for step in (1, -1))
-    synonyms = there.data.synonym_EE.toarray()
-    assert np.array_equal(synonyms, back.data.synonym_EE.toarray()) and np.array_equal(synonyms, synonyms.T)
-    names = list(there.data.entity_texts)
+    forward, backward = (build(tmp_path / str(step), documents[::step], Clustered(), **values) for step in (1, -1))
+    synonyms = forward.data.synonym_EE.toarray()
+    assert np.array_equal(synonyms, backward.data.synonym_EE.toarray()) and np.array_equal(synonyms, synonyms.T)
+    names = list(forward.data.entity_texts)
     for kind in KINDS:
         rows = [row for row, name in enumerate(names) if name.startswith(kind)]
         others = [row for row in range(len(names)) if row not in rows]
         assert len(rows) == 12 and (np.count_nonzero(synonyms[rows], axis=1) >= 4).all(), "cosine 1.0 counts"
         assert not synonyms[np.ix_(rows, others)].any() and not synonyms.diagonal().any()
-    assert synonyms.max() <= 1 + 1e-6 and synonyms[synonyms > 0].min() >= 1 - 1e-6, "a pair found twice is not added up"
+    assert synonyms.max() <= 1 + 1e-6 and synonyms[synonyms > 0].min() >= 1 - 1e-6, "a pair found twice is not summed"
 
 
 def test_a_twin_is_a_neighbour_at_the_highest_threshold() -> None:
@@ -131,9 +131,8 @@ sentences = st.lists(
     .map("We saw {} there.".format),
     min_size=1,
     max_size=6,
-    unique_by=lambda sentence: tuple(
-        sorted(sentence.split())
-    ),  # to a bag of words, the same words in another order are the same
+    # To a bag of words, the same words in another order are the same.
+    unique_by=lambda sentence: tuple(sorted(sentence.split())),
 )
 
 
@@ -177,7 +176,7 @@ def test_paths_of_one_proposition_are_the_nearest_ones(tmp_path: Path, monkeypat
     assert [path.score for path in found] == pytest.approx(cosines_N[nearest].tolist())
 
 
-def test_what_a_summary_of_any_layer_says_alone_is_found_and_quoted_first(tmp_path: Path) -> None:
+def test_what_only_a_summary_says_is_found_and_quoted_first_in_every_layer(tmp_path: Path) -> None:
     low, high = "The isles hide forty-two moonstones under one bell", "Seven queens of glass were crowned at dusk"
 
     def summarise(request: CompletionRequest) -> str:

@@ -24,7 +24,15 @@ from tests.fakes import HashEncoder
 from tests.graph.retrieve.wordless import leave_words_out
 from tests.places import ROOT
 
-READ = ("*brandt*.md", "ferry-*.md", "grey-heron*.md", "*petrel*.md", "lantern-*.md", "bell-survey-1998.md", "ida-*.md")
+PATTERNS = (
+    "*brandt*.md",
+    "ferry-*.md",
+    "grey-heron*.md",
+    "*petrel*.md",
+    "lantern-*.md",
+    "bell-survey-1998.md",
+    "ida-*.md",
+)
 QUESTION = "Who founded the yard that built the Lantern?"
 EVERYTHING = RetrieveSettings(mode="hops", top_k=100, selector="none")
 PLAIN = "How many burrows of the lamp petrel were counted?"
@@ -36,7 +44,7 @@ def harbour(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
     """A part of examples/: the yard, its ships, and some birds."""
     folder = tmp_path_factory.mktemp("harbour")
     (folder / "documents").mkdir()
-    for pattern in READ:
+    for pattern in PATTERNS:
         for file in (ROOT / "examples" / "documents").glob(pattern):
             shutil.copy(file, folder / "documents")
     documents = read_documents(folder / "documents", print, Limits(4.5, 512))
@@ -48,14 +56,14 @@ def id_of(index: Index, source: str) -> str:
     return index.passages_of(source)[0].id
 
 
-def explained(index: Index, question: str, source: str, **values: Any) -> Explanation:
+def explanation_of(index: Index, question: str, source: str, **values: Any) -> Explanation:
     settings = RetrieveSettings.model_validate({"mode": "hops", **values})
     return explain_passage(index, question, id_of(index, source), settings)
 
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_ranks_and_scores_are_those_of_each_mode(harbour: Index, question: str) -> None:
-    explanation = explained(harbour, question, ANSWERS[question], top_k=4)
+    explanation = explanation_of(harbour, question, ANSWERS[question], top_k=4)
     assert (
         sorted(each.mode for each in explanation.standings) == sorted(set(MODES) - {"plan"})
         and explanation.standings[0].mode == "hops"
@@ -84,7 +92,7 @@ def test_a_rank_is_reported_however_deep_it_is(harbour: Index, monkeypatch: pyte
 
 def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
     """The petrel count contains no word of the question."""
-    explanation = explained(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
+    explanation = explanation_of(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
     assert (explanation.standings[0].rank, explanation.standings[0].score, explanation.standings[0].path) == (
         None,
         None,
@@ -98,16 +106,16 @@ def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
 
 
 def test_the_passages_listed_as_before_are_those_ranked_higher(harbour: Index) -> None:
-    explanation = explained(harbour, QUESTION, "brandt-yard.md", mode="auto", selector="none")
+    explanation = explanation_of(harbour, QUESTION, "brandt-yard.md", mode="auto", selector="none")
     assert explanation.standings[0].rank == 2 and [each.item.source for each in explanation.before] == [
         "ferry-lantern.md"
     ]
     assert explanation.standings[0].steps[0].startswith("hops, because")
-    assert explained(harbour, QUESTION, "ferry-lantern.md", selector="none").before == ()
+    assert explanation_of(harbour, QUESTION, "ferry-lantern.md", selector="none").before == ()
 
 
 def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:
-    explanation = explained(harbour, QUESTION, "brandt-yard.md", selector="none")
+    explanation = explanation_of(harbour, QUESTION, "brandt-yard.md", selector="none")
     lead = explanation.leads[0]
     assert (lead.passage.source, lead.rank, lead.by_title, lead.followed) == ("ferry-lantern.md", 1, True, True)
     assert lead.entity == "Brandt Yard" and "at the Brandt Yard" in lead.proposition
@@ -119,14 +127,14 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
 
 def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """`lift` is the difference from the score without words; a passage that contains none of the words has no lift."""
-    explanation = explained(harbour, QUESTION, "brandt-yard.md")
+    explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     assert set(explanation.lifted_by) == {
         clue.text for clue in explanation.words if clue.held and clue.text != "lantern"
     }
-    bare = explained(harbour, "xylophone", "petrel-count-final.md")
+    bare = explanation_of(harbour, "xylophone", "petrel-count-final.md")
     assert (bare.lift, bare.lifted_by) == (0, ())
     leave_words_out(monkeypatch)
-    without = explained(harbour, QUESTION, "brandt-yard.md")
+    without = explanation_of(harbour, QUESTION, "brandt-yard.md")
     assert explanation.lift > 0.01 and explanation.own_score - explanation.lift == pytest.approx(
         without.own_score, abs=1e-6
     )
@@ -137,10 +145,10 @@ def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeyp
 def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
     harbour: Index, monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
-    """So the worth of a link that was not followed is what it would add if its passage ranked among the seeds."""
+    """So the worth of a link that was not followed is the score that it would give if the passage it starts from ranked among the seeds."""
     monkeypatch.setattr(mode, "SEEDS", seeds)
     monkeypatch.setattr(explain, "SEEDS", seeds)
-    led = 0
+    linked = 0
     for question in (QUESTION, PLAIN, "Who broke the bottle at the launch of the ferry?"):
         scores = {each.item.id: each.score for each in retrieve(harbour, question, EVERYTHING).passages}
         query = Query(question, harbour.encode_queries([question])[0])
@@ -150,12 +158,12 @@ def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
             assert [lead.followed for lead in found] == [lead.rank <= seeds for lead in found]
             followed = [lead.worth for lead in found if lead.followed]
             assert scores[identity] == pytest.approx(max([float(alone.own_P[row]), *followed]))
-            led += scores[identity] > alone.own_P[row]
-    assert led >= 1
+            linked += scores[identity] > alone.own_P[row]
+    assert linked >= 1
 
 
 def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index) -> None:
-    explanation = explained(harbour, "Was the Grey Heron xylophone launched?", "grey-heron-cutter.md")
+    explanation = explanation_of(harbour, "Was the Grey Heron xylophone launched?", "grey-heron-cutter.md")
     words = {clue.text: (clue.passages, clue.held) for clue in explanation.words}
     texts = [text.casefold() for text in harbour.data.passage_texts]
     assert words["xylophone"] == (0, False) and words["heron"][1] and words["launched"][1]
@@ -167,7 +175,7 @@ def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index
 
 
 def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: Index) -> None:
-    explanation = explained(harbour, QUESTION, "brandt-yard.md")
+    explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     cosines = harbour.data.proposition_vectors_ND @ harbour.encode_queries([QUESTION])[0]
     own = [
         row
@@ -179,28 +187,28 @@ def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: I
 
 
 def test_conditions_hold_for_the_whole_explanation(harbour: Index) -> None:
-    explanation = explained(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
+    explanation = explanation_of(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
     sources_shown = [each.item.source for each in explanation.before] + [
         lead.passage.source for lead in explanation.leads
     ]
     assert sources_shown and not any(source.startswith("ferry") for source in sources_shown)
     with pytest.raises(UserError, match=r"'brandt-yard.md', does not meet source=ferry.*Leave that condition out"):
-        explained(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
+        explanation_of(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
 
 
 def test_a_passage_can_be_named_by_the_first_digits_of_its_id(harbour: Index) -> None:
     ids = list(harbour.data.passage_ids)
     assert [find_passage(harbour, each[:8].upper()) for each in ids] == list(range(len(ids)))
-    for given, message in (
+    for prefix, message in (
         ("zz", r"passage 'zz': not in .*`modegraph ask` shows the ids"),
         ("", r"passage '': not in "),
         (_shared_start(ids), r"ids start with it\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*Give more"),
     ):
         with pytest.raises(UserError, match=message):
-            find_passage(harbour, given)
+            find_passage(harbour, prefix)
 
 
-def test_a_document_of_one_passage_stands_for_it_and_a_longer_one_lists_its_passages(
+def test_a_source_names_its_only_passage_and_a_longer_document_lists_its_passages(
     harbour: Index, tmp_path: Path
 ) -> None:
     assert harbour.passage(find_passage(harbour, "brandt-yard.md")).id == id_of(harbour, "brandt-yard.md")
@@ -208,17 +216,15 @@ def test_a_document_of_one_passage_stands_for_it_and_a_longer_one_lists_its_pass
     encoder = HashEncoder()
     build_index(tmp_path / "long", [Document("long", "", sentences)], IndexSettings(), lambda spec: encoder)
     long = open_index(tmp_path / "long", lambda spec: encoder)
-    inside = long.passages_of("long")
-    message = (
-        rf"'long': a document of {len(inside)} passages\. Expected one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
-    )
+    passages = long.passages_of("long")
+    message = rf"'long': a document of {len(passages)} passages\. Expected one of {passages[0].id[:8]} \(0–{passages[0].end}\)"
     with pytest.raises(UserError, match=message):
         find_passage(long, "long")
 
 
 def test_an_empty_question_is_refused(harbour: Index) -> None:
     with pytest.raises(UserError, match="the question is empty"):
-        explained(harbour, "  ", "brandt-yard.md")
+        explanation_of(harbour, "  ", "brandt-yard.md")
 
 
 def _shared_start(ids: list[str]) -> str:

@@ -76,6 +76,6 @@ def test_an_unreachable_database_is_reported(folder: Path) -> None:
     (folder / DATABASE_FILE).write_text(
         json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "docs"}})
     )
-    for ask in (lambda: read_feedback(folder), lambda: open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))):
+    for attempt in (lambda: read_feedback(folder), lambda: open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))):
         with pytest.raises(Unavailable, match="a server that answers"):
-            ask()
+            attempt()

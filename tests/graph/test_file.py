@@ -55,8 +55,8 @@ for number in range(100_000):
 
 
 def entry(content: FeedbackContent, **values: str) -> Feedback:
-    made = Feedback("one", "reader-1", "2026-01-02T03:04:05+00:00", True, "Who built the Lantern?", content)
-    return replace(made, **values)  # type: ignore[arg-type]
+    feedback = Feedback("one", "reader-1", "2026-01-02T03:04:05+00:00", True, "Who built the Lantern?", content)
+    return replace(feedback, **values)  # type: ignore[arg-type]
 
 
 def test_every_kind_is_read_back_unchanged(tmp_path: Path) -> None:
@@ -82,22 +82,18 @@ def test_deleting_a_user_leaves_not_a_byte_of_their_feedback(tmp_path: Path) -> 
 
 
 def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
-    for life in range(3):
-        command = [sys.executable, "-P", "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(life)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment()) as child:
+    for writer in range(3):
+        command = [sys.executable, "-P", "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(writer)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
-            printed = [next(child.stdout) for _ in range(7 + 5 * life)]
+            printed = [next(child.stdout) for _ in range(7 + 5 * writer)]
             child.kill()
             printed += list(child.stdout)
         ids = [each.id for each in read_feedback(tmp_path)]
-        own = [each for each in ids if each.startswith(f"{life}-")]
-        acknowledged = [f"{life}-{line.strip()}" for line in printed if line.endswith("\n")]
+        own = [each for each in ids if each.startswith(f"{writer}-")]
+        acknowledged = [f"{writer}-{line.strip()}" for line in printed if line.endswith("\n")]
         assert own[: len(acknowledged)] == acknowledged and len(own) <= len(acknowledged) + 1
         assert len(ids) == len(set(ids)) and sum(each.startswith("0-") for each in ids) >= 7
-
-
-def environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
 
 
 def test_several_writers_lose_nothing(tmp_path: Path) -> None:

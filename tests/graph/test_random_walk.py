@@ -1,4 +1,4 @@
-"""Walks against slow twins and closed forms (NOTES behaviours 1–8)."""
+"""Walks against slow twins and closed forms (docs/developers/behaviours.md, 1–8)."""
 
 import numpy as np
 import pytest
@@ -75,8 +75,8 @@ def test_semantic_step_by_hand() -> None:
 @given(st.integers(0, 5000))
 def test_at_lambda_one_the_query_has_no_say(seed: int) -> None:
     T_s = structural_transition(incidence(seed))
-    attracted = np.random.default_rng(seed).random(T_s.shape[0]).astype(np.float32)
-    assert np.array_equal(query_aware_transition(T_s, attracted, 1.0).toarray(), T_s.toarray())
+    attractions = np.random.default_rng(seed).random(T_s.shape[0]).astype(np.float32)
+    assert np.array_equal(query_aware_transition(T_s, attractions, 1.0).toarray(), T_s.toarray())
 
 
 @given(st.integers(0, 5000), st.floats(0, 1), st.floats(0.05, 0.95))
@@ -100,9 +100,7 @@ def test_pagerank_solves_its_linear_system(seed: int) -> None:
     size = T.shape[0]
     restart = np.random.default_rng(seed).random((size, 1)).astype(np.float32) + 0.01
     restart /= restart.sum()
-    P = T.toarray().astype(float)
-    P += np.outer(1 - P.sum(axis=1), restart[:, 0])
-    exact = np.linalg.solve(np.eye(size) - 0.85 * P.T, 0.15 * restart[:, 0])
+    exact = stationary(T.toarray().astype(float), restart[:, 0].astype(float), 0.85)
     assert personalised_pagerank(T, restart, 0.85)[:, 0] == pytest.approx(exact, abs=1e-5)
     assert np.array_equal(personalised_pagerank(make_chain(T), restart, 0.85), personalised_pagerank(T, restart, 0.85))
 
@@ -122,7 +120,7 @@ GRAPHS = {
 }
 
 
-def solved(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float) -> np.ndarray:
+def stationary(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float) -> np.ndarray:
     """The stationary distribution as the solution of its linear system, in float64."""
     stochastic = transition_VV + np.outer(1 - transition_VV.sum(axis=1), restart_V)
     return np.linalg.solve(np.eye(len(restart_V)) - damping * stochastic.T, (1 - damping) * restart_V)
@@ -134,17 +132,17 @@ def test_walks_settle_at_every_allowed_damping(graph: str, damping: float) -> No
     """Both kinds of walk agree with numpy.linalg.solve within TOLERANCE and float32's rounding, summed over all vertices."""
     T = GRAPHS[graph]
     size, seeds = T.shape[0], [0, 7]
-    allowed = TOLERANCE + 3e-7 / (1 - damping)
+    tolerance = TOLERANCE + 3e-7 / (1 - damping)
     restart = np.hstack([restart_at(np.array([seed]), size) for seed in seeds])
     plain = personalised_pagerank(T, restart, damping)
-    drawn_to = np.random.default_rng(1).random((size, len(seeds))).astype(np.float32)
-    drawn = query_aware_walks(T, drawn_to, restart, 0.5, damping)
+    attractions = np.random.default_rng(1).random((size, len(seeds))).astype(np.float32)
+    query_aware = query_aware_walks(T, attractions, restart, 0.5, damping)
     for column in range(len(seeds)):
-        exact = solved(T.toarray().astype(float), restart[:, column].astype(float), damping)
-        assert np.abs(plain[:, column] - exact).sum() < allowed
-        mixed = query_aware_transition(T, drawn_to[:, column], 0.5).toarray().astype(float)
-        exact = solved(mixed, restart[:, column].astype(float), damping)
-        assert np.abs(drawn[:, column] - exact).sum() < allowed
+        exact = stationary(T.toarray().astype(float), restart[:, column].astype(float), damping)
+        assert np.abs(plain[:, column] - exact).sum() < tolerance
+        transition = query_aware_transition(T, attractions[:, column], 0.5).toarray().astype(float)
+        exact = stationary(transition, restart[:, column].astype(float), damping)
+        assert np.abs(query_aware[:, column] - exact).sum() < tolerance
 
 
 @pytest.mark.parametrize("damping", [1.0, 1.5, -0.1, float("nan")])
@@ -184,9 +182,9 @@ def test_relabelling_permutes_the_answer(seed: int, order: object) -> None:
 
 
 def test_an_isolated_seed_keeps_its_mass_and_bad_restarts_are_refused() -> None:
-    lonely = sp.csr_array((3, 3), dtype=np.float32)
-    assert personalised_pagerank(lonely, restart_at(np.array([1]), 3), 0.85)[:, 0].tolist() == [0, 1, 0]
+    isolated = sp.csr_array((3, 3), dtype=np.float32)
+    assert personalised_pagerank(isolated, restart_at(np.array([1]), 3), 0.85)[:, 0].tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="at least one seed"):
         restart_at(np.array([], np.int64), 3)
     with pytest.raises(ValueError, match="some mass"):
-        personalised_pagerank(lonely, np.zeros((3, 1), np.float32), 0.85)
+        personalised_pagerank(isolated, np.zeros((3, 1), np.float32), 0.85)

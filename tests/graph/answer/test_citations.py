@@ -16,7 +16,7 @@ from serve.engines.openai_backend import escape_known_tokens
 from tests.growth import assert_linear
 
 PASSAGES = 3
-WRITTEN = [
+CITATIONS = [
     *(
         "[1]",
         "[2]",
@@ -68,18 +68,18 @@ LETTERS = [
     "^",
     "\u200b",
 ]
-PIECES = st.lists(st.sampled_from([*WRITTEN, *LETTERS]), max_size=30)
+PIECES = st.lists(st.sampled_from([*CITATIONS, *LETTERS]), max_size=30)
 CODE = st.lists(
     st.sampled_from(["`", "``", "```", "\n", "~~~", " ", "[9]", "[1]", "a", "=", "a[0]=", "[2019]", " AC ", "5"]),
     max_size=30,
 )
 PLAIN = st.lists(st.sampled_from(["[1]", "[3]", "[9]", " ", "a", "word.", "[12]", "\n"]), max_size=30)
-LOOKS_CITED = re.compile(r"\s*\^?(?:p\.\s*)?\d+(?:\s*(?:,|-|\s)\s*\d+)*\s*(?:†.*)?", re.DOTALL)
+CITATION_BODY = re.compile(r"\s*\^?(?:p\.\s*)?\d+(?:\s*(?:,|-|\s)\s*\d+)*\s*(?:†.*)?", re.DOTALL)
 ANY_CITATION = re.compile(r"[\[［【]\s*\d+(?:[\s,;、，]+\d+)*\s*[\]］】]")
 
 
-def through(pieces: list[str], passages: int = PASSAGES) -> CitationGate:
-    gate = CitationGate(passages)
+def gate_after(pieces: list[str]) -> CitationGate:
+    gate = CitationGate(PASSAGES)
     output = "".join(gate.feed(piece) for piece in pieces) + gate.finish()
     assert output == gate.shown
     return gate
@@ -98,9 +98,9 @@ def render_brackets(text: str) -> str:
 @settings(max_examples=200)
 @given(PIECES)
 def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: list[str]) -> None:
-    whole = through(["".join(pieces)])
-    cut = through(pieces)
-    letters = through(list("".join(pieces)))
+    whole = gate_after(["".join(pieces)])
+    cut = gate_after(pieces)
+    letters = gate_after(list("".join(pieces)))
     assert whole.shown == cut.shown == letters.shown
     assert (whole.cited, whole.removed) == (cut.cited, cut.removed) == (letters.cited, letters.removed)
     assert whole.marks == cut.marks == letters.marks
@@ -108,7 +108,7 @@ def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: lis
     assert {mark.number for mark in whole.marks} == set(whole.cited)
     rendered = render_brackets(whole.shown)
     for body in re.findall(r"\[((?:[^\[\]\n]|\n(?!\s*\n))*)\]", rendered):
-        if LOOKS_CITED.fullmatch(body):
+        if CITATION_BODY.fullmatch(body):
             assert body in ("1", "2", "3"), whole.shown
     visible = "".join(each for each in whole.shown if unicodedata.category(each) != "Cf")
     assert not re.search(r"\[\d+\](?:[(:]|\[(?!\d))", visible)
@@ -117,12 +117,12 @@ def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: lis
 
 @given(CODE)
 def test_pieces_do_not_matter_in_code(pieces: list[str]) -> None:
-    whole, letters = through(["".join(pieces)]), through(list("".join(pieces)))
+    whole, letters = gate_after(["".join(pieces)]), gate_after(list("".join(pieces)))
     assert (whole.shown, whole.cited, whole.removed) == (letters.shown, letters.cited, letters.removed)
 
 
 @given(PIECES)
-def test_a_second_reading_changes_nothing(pieces: list[str]) -> None:
+def test_a_second_reading_finds_the_same_citations_and_removes_none(pieces: list[str]) -> None:
     once = check_citations("".join(pieces), PASSAGES)
     again = check_citations(once.text, PASSAGES)
     assert (again.cited, again.removed) == (once.cited, ())
@@ -132,14 +132,14 @@ def test_a_second_reading_changes_nothing(pieces: list[str]) -> None:
 def test_plain_citations_match_a_slow_reference(pieces: list[str]) -> None:
     text = "".join(pieces)
     numbers = [int(number) for number in re.findall(r"\[(\d+)\]", text)]
-    gate = through(pieces)
+    gate = gate_after(pieces)
     assert gate.shown == re.sub(r"[^\S\n]?\[(\d+)\]", lambda match: match[0] if int(match[1]) <= PASSAGES else "", text)
     assert gate.cited == tuple(dict.fromkeys(n for n in numbers if n <= PASSAGES))
     assert gate.removed == tuple(dict.fromkeys(n for n in numbers if n > PASSAGES))
 
 
-@given(st.characters(categories=["Nd"]), st.integers(0, len(OPENERS) - 1), st.integers(0, len(CLOSERS) - 1), PIECES)
-def test_every_bracket_and_every_digit_of_unicode(digit: str, opener: int, closer: int, before: list[str]) -> None:
+@given(st.characters(categories=["Nd"]), st.integers(0, len(OPENERS) - 1), st.integers(0, len(CLOSERS) - 1))
+def test_every_bracket_and_every_digit_of_unicode(digit: str, opener: int, closer: int) -> None:
     value = unicodedata.decimal(digit)
     checked = check_citations(f"so {OPENERS[opener]}{digit}{CLOSERS[closer]}.", PASSAGES)
     exists = 1 <= value <= PASSAGES
@@ -194,7 +194,7 @@ def test_the_brackets_are_those_that_unicode_names() -> None:
     ],
 )
 def test_other_ways_to_write_a_citation(text: str, shown: str, removed: tuple[int, ...]) -> None:
-    gate = through([text])
+    gate = gate_after([text])
     assert (gate.shown, gate.removed) == (shown, removed)
 
 
@@ -217,7 +217,7 @@ def test_other_ways_to_write_a_citation(text: str, shown: str, removed: tuple[in
 )
 def test_what_is_no_citation_stays_as_it_is(text: str) -> None:
     for pieces in ([text], list(text)):
-        gate = through(pieces)
+        gate = gate_after(pieces)
         assert (gate.shown, gate.cited, gate.removed) == (text, (), ())
 
 
@@ -226,7 +226,7 @@ def test_pieces_do_not_matter_at_the_pending_limit(beginning: str) -> None:
     for length in range(MAX_PENDING_CHARS - 6, MAX_PENDING_CHARS + 6):
         for end in ("`", "``", "]", "` [9]", "]]"):
             text = beginning + "9" * length + end + " and [9]."
-            whole, letters = through([text]), through(list(text))
+            whole, letters = gate_after([text]), gate_after(list(text))
             assert (whole.shown, whole.removed) == (letters.shown, letters.removed)
 
 
@@ -249,13 +249,13 @@ def test_text_is_held_back_no_longer_than_it_is_undecided() -> None:
     ]
 
 
-def test_a_citation_is_shown_with_its_bracket() -> None:
+def test_a_citation_is_shown_as_soon_as_its_bracket_closes() -> None:
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("It is [1", "]", "(", "x")] == ["It is", " [1]", " (", "x"]
 
 
 def test_the_end_of_a_line_is_shown_at_once() -> None:
-    """Otherwise an answer that opens with one would be a token late."""
+    """Otherwise an answer that opens with a line break would be shown a token late."""
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("\n", "a\n", "\n[9]", "\nb")] == ["\n", "a\n", "\n", "\nb"]
 
@@ -286,7 +286,7 @@ def test_the_time_is_linear(piece: str) -> None:
 
     def prepare(length: int) -> Callable[[], object]:
         text = piece * (length // len(piece)) + "x"
-        return lambda: (check_citations(text, PASSAGES), through(list(text[: length // 8])))
+        return lambda: (check_citations(text, PASSAGES), gate_after(list(text[: length // 8])))
 
     assert_linear(prepare, 2_000)
 

@@ -1,4 +1,4 @@
-"""Contexts under a token budget (NOTES behaviour 25): the best excerpts that fit; one that does not fit is skipped."""
+"""Contexts under a token budget (docs/developers/behaviours.md, 25): the best excerpts that fit; one that does not fit is skipped."""
 
 import pytest
 from hypothesis import assume, given
@@ -20,23 +20,23 @@ def evidence(lengths: list[int]) -> Evidence:
     return Evidence("q", tuple(Scored(Passage(f"p{n}", "s", "", n, 0, 1, t), 1.0 - n) for n, t in enumerate(texts)))
 
 
-def chosen(lengths: list[int], limit: int, max_tokens: int) -> list[str]:
+def chosen_ids(lengths: list[int], limit: int, max_tokens: int) -> list[str]:
     return [excerpt.id for excerpt in build_context(evidence(lengths), limit, TokenBudget(max_tokens, words))]
 
 
 def test_an_excerpt_that_does_not_fit_is_passed_over() -> None:
     # Each excerpt is one word longer in the prompt: its number.
-    assert chosen([4, 50, 3, 9, 1], 5, 11) == ["p0", "p2", "p4"]
-    assert chosen([4, 50, 3, 9, 1], 2, 11) == ["p0", "p2"]
-    assert chosen([4, 50, 3, 9, 1], 5, 100) == ["p0", "p1", "p2", "p3", "p4"]
-    assert chosen([], 5, 4) == []
+    assert chosen_ids([4, 50, 3, 9, 1], 5, 11) == ["p0", "p2", "p4"]
+    assert chosen_ids([4, 50, 3, 9, 1], 2, 11) == ["p0", "p2"]
+    assert chosen_ids([4, 50, 3, 9, 1], 5, 100) == ["p0", "p1", "p2", "p3", "p4"]
+    assert chosen_ids([], 5, 4) == []
 
 
 def test_when_nothing_fits_the_error_states_the_length_needed() -> None:
     with pytest.raises(
         UserError, match=r"max_context_tokens = 4: none of the 2 excerpts fits\. Expected at least 5 tok"
     ):
-        chosen([7, 4], 5, 4)
+        chosen_ids([7, 4], 5, 4)
 
 
 def test_without_a_budget_all_are_chosen() -> None:
@@ -52,7 +52,7 @@ def test_the_fill_is_greedy_by_rank_and_fits_the_prompt(lengths: list[int], limi
             expected.append(f"p{rank}")
             left -= length + 1
     assume(expected or not lengths)
-    assert chosen(lengths, limit, max_tokens) == expected
+    assert chosen_ids(lengths, limit, max_tokens) == expected
     excerpts = build_context(evidence(lengths), limit, TokenBudget(max_tokens, words))
     prompt = answer_messages("q", excerpts)[1].content
     assert words(prompt) - words("Passages: Question: q" if excerpts else "Question: q") == max_tokens - left

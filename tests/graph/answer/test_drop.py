@@ -31,7 +31,7 @@ BETWEEN = (
 CHECKER = SupportChecker(EXCERPTS, open_verifier(""))
 
 
-def dropped_of(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
+def run_gates(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
     """The output of both gates for a text split at these offsets, and the second gate."""
     citations, support, passed = CitationGate(len(EXCERPTS)), SupportGate("content", CHECKER), 0
     output = ""
@@ -59,14 +59,14 @@ def dropped_of(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
         ("- {} It is so.\n- a ferry", "- It is so.\n- a ferry"),
     ],
 )
-def test_a_dropped_sentence_takes_its_whitespace_along(text: str, expected: str) -> None:
+def test_a_dropped_sentence_takes_its_whitespace_with_it(text: str, expected: str) -> None:
     for wrong in WRONG:
         answer = text.replace("{}", wrong)
         unsupported = CHECKER.unsupported("content", answer)
         assert {each.text for each in unsupported} == {wrong} and without_unsupported(answer, unsupported)[
             0
         ] == expected
-        assert dropped_of(answer)[0] == expected
+        assert run_gates(answer)[0] == expected
 
 
 @settings(max_examples=150, deadline=None)
@@ -77,7 +77,7 @@ def test_the_output_is_the_same_however_the_text_is_split(data: st.DataObject) -
     output, moved = without_unsupported(text, CHECKER.unsupported("content", text))
     offsets = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
     for at in ((), tuple(offsets), tuple(range(1, len(text)))):
-        streamed, support = dropped_of(text, at)
+        streamed, support = run_gates(text, at)
         assert streamed == output
         assert support.dropped == list(moved)
         assert [output[mark.start : mark.end] for mark in support.marks] == [

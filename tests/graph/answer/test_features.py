@@ -71,7 +71,7 @@ def test_a_sentence_that_refers_back_is_read_together_with_the_one_before_it() -
     names = ("in order", "pairs kept", "numbers among their neighbours", "second sentence refers back")
     assert [features[name] for name in names] == [pytest.approx(8 / 9), pytest.approx(4 / 6), 1, 1]
     assert [apart[name] for name in names] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
-    source = best_source(Words.of("Their combined area of islands near Tarn"), *of_ground(Ground.of([("", text)])))
+    source = best_source(Words.of("Their combined area of islands near Tarn"), *sources_of(Ground.of([("", text)])))
     assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
 
 
@@ -90,7 +90,7 @@ def test_names_of_two_joined_sentences_are_neither_turned_round_nor_left_out() -
     assert turned["names turned round"] == 1, "within one sentence it is detected"
 
 
-def of_ground(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
+def sources_of(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
     return ground.sentences, ground.words_N
 
 

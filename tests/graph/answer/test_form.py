@@ -88,7 +88,7 @@ def test_what_cannot_become_a_marker_is_passed_on_at_once() -> None:
 
 @pytest.mark.parametrize("unit", [REASON, ANSWER, END_OF_THINKING, THINK, " ", "#", "###Answer", "\n#", "a "])
 def test_the_time_is_linear(unit: str) -> None:
-    """In the number of characters, as one piece and one by one."""
+    """In the number of characters, fed as one piece and one by one."""
 
     def split(pieces: Iterable[str]) -> None:
         splitter = FormSplitter()

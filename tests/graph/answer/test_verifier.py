@@ -170,12 +170,12 @@ def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None
     ],
 )
 def test_a_sentence_is_marked_or_left_or_not_checked(answer: str, marked: bool, because: str | None) -> None:
-    """A short one is judged with its question."""
+    """A short answer is judged together with its question."""
     checker = SupportChecker(EXCERPTS, open_verifier(""), "Where was the ferry Lantern built, and when?")
     assert [each.text for each in checker.unsupported("answer", answer)] == [answer] * marked
-    unread = checker.not_checked("answer", answer)
-    assert [(each.text, each.because) for each in unread] == [(answer.strip(), because)] * (because is not None)
-    assert [answer[each.start : each.end] for each in unread] == [each.text for each in unread]
+    unchecked = checker.not_checked("answer", answer)
+    assert [(each.text, each.because) for each in unchecked] == [(answer.strip(), because)] * (because is not None)
+    assert [answer[each.start : each.end] for each in unchecked] == [each.text for each in unchecked]
 
 
 def test_a_sentence_in_the_language_of_its_passages_is_judged() -> None:
@@ -212,13 +212,13 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     save_verifier(tmp_path, open_verifier(""))
     file = tmp_path / VERIFIER_FILE
     arrays = load_file(file)
-    ours = {"format": "modegraph verifier, 3", "features": FEATURES, "base": 0.0, "depth": 12}
+    valid = {"format": "modegraph verifier, 3", "features": FEATURES, "base": 0.0, "depth": 12}
     stage = {"inputs": SECOND_STAGE, "bias": 0.0}
     for header, found in [
         ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
         ({"format": "modegraph verifier, 3", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
-        ({**ours, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage with other inputs"),
-        ({**ours, "second_stage": {**stage, "bias": float("nan")}}, "a second stage with invalid values"),
+        ({**valid, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage with other inputs"),
+        ({**valid, "second_stage": {**stage, "bias": float("nan")}}, "a second stage with invalid values"),
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})
         with pytest.raises(UserError, match=found):

@@ -1,4 +1,4 @@
-"""The same tests for an index in SQLite and for one with its rows in PostgreSQL: `place`, and `in_either_store` for property tests."""
+"""Run the same tests for an index in SQLite and for one with its rows in PostgreSQL: `place`, and `in_either_store` for property tests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def databases(postgres: str) -> Iterator[Iterator[str]]:
     """An endless cycle of the connection strings of a few databases."""
-    with ExitStack() as made:
-        yield cycle([made.enter_context(fresh_database(postgres, f"index{number}")) for number in range(AT_ONCE)])
+    with ExitStack() as stack:
+        yield cycle([stack.enter_context(fresh_database(postgres, f"index{number}")) for number in range(AT_ONCE)])
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -49,16 +49,16 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
                 connection.execute("DROP SCHEMA IF EXISTS modegraph_index CASCADE")
             place_in_database(folder, database)
 
-    def prepared(folder: Path) -> bool:
+    def place_and_prepare(folder: Path) -> bool:
         place(folder)
         return prepare(folder)
 
-    monkeypatch.setattr(graph.build.build, "_prepare_folder", prepared)
+    monkeypatch.setattr(graph.build.build, "_prepare_folder", place_and_prepare)
     return place
 
 
 def in_either_store(sqlite: int, postgresql: int) -> Callable[[Test], Test]:
-    """Run a test of a property once for each kind of store; its argument `examples` is how many are tried there (PostgreSQL takes three times as long)."""
+    """Run a test of a property once for each kind of store; its argument `examples` is how many examples are tried there (PostgreSQL takes three times as long)."""
 
     def parametrised(test: Test) -> Test:
         stores = [("sqlite", sqlite), ("postgresql", postgresql)]

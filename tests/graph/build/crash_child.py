@@ -1,7 +1,7 @@
-"""A nursery of indexers to kill: loads everything once, then forks one indexer for every line on standard input.
+"""Forks indexers for tests to kill: loads everything once, then forks one indexer for every line on standard input.
 
 A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "stored call", "nth", "kill_after_s"}. The indexer
-kills itself (SIGKILL) at the nth such event, or is killed after so many seconds. Its exit status is printed once it has ended.
+kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s`. Its exit status is printed once it has ended.
 """
 
 import json
@@ -46,33 +46,33 @@ def kill_at(event: str, nth: int) -> None:
     """Let this process kill itself at the nth `event` from now on."""
     left = nth
 
-    def happen(what: str) -> None:
+    def happen(name: str) -> None:
         nonlocal left
-        left -= what == event
-        if what == event and left == 0:
+        left -= name == event
+        if name == event and left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     transaction, put, store = Store.transaction, PendingVectors.put, Ledger._store
 
     @contextmanager
-    def watched(self: Store) -> Iterator[None]:
+    def transaction_with_events(self: Store) -> Iterator[None]:
         with transaction(self):
             yield
             happen("before commit")
         happen("commit")
 
-    def storing(self: Ledger, *arguments: Any) -> Any:
+    def store_with_event(self: Ledger, *arguments: Any) -> Any:
         stored = store(self, *arguments)
         happen("stored call")
         return stored
 
-    def putting(self: PendingVectors, *arguments: Any) -> None:
+    def put_with_event(self: PendingVectors, *arguments: Any) -> None:
         put(self, *arguments)
         happen("commit")
 
-    Store.transaction = watched  # type: ignore[method-assign]
-    PendingVectors.put = putting  # type: ignore[method-assign]
-    Ledger._store = storing  # type: ignore[method-assign]
+    Store.transaction = transaction_with_events  # type: ignore[method-assign]
+    PendingVectors.put = put_with_event  # type: ignore[method-assign]
+    Ledger._store = store_with_event  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -210,8 +210,8 @@ def test_edits_in_one_call_make_one_generation_but_are_counted_separately(tmp_pa
         Edit(delete="nowhere"),
         Edit(add=[Document("new", "New", "It left again.")]),
     ]
-    done = edit_index(tmp_path / "i", lambda: edits, lambda spec: HashEncoder())
-    assert [(each.deleted, each.report.written, each.report.unchanged) for each in done] == [
+    results = edit_index(tmp_path / "i", lambda: edits, lambda spec: HashEncoder())
+    assert [(each.deleted, each.report.written, each.report.unchanged) for each in results] == [
         (False, 1, 1),
         (True, 0, 0),
         (False, 0, 0),
@@ -220,7 +220,7 @@ def test_edits_in_one_call_make_one_generation_but_are_counted_separately(tmp_pa
     index = open_index(tmp_path / "i")
     assert index.sources() == ("ada", "bread", "lantern", "marlow", "new")
     assert index.passages_of("new")[0].text == "It left again."
-    assert read_manifest(tmp_path / "i").generation == before + 1 and done[0].report.documents == 5
+    assert read_manifest(tmp_path / "i").generation == before + 1 and results[0].report.documents == 5
 
 
 def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
@@ -244,14 +244,14 @@ def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path)
     assert open_index(tmp_path / "i").passages_of("new")[0].text == "A new ferry came."
 
 
-def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
+def test_the_manifest_names_every_file_and_the_settings(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     manifest = read_manifest(tmp_path / "i")
     assert set(manifest.files) == {file.name for file in (tmp_path / "i" / manifest.arrays).iterdir()}
     assert manifest.settings == SETTINGS.model_dump()
 
 
-def with_manifest(folder: Path, old: str, new: str) -> None:
+def edit_manifest(folder: Path, old: str, new: str) -> None:
     """Write the manifest again with a part of its text replaced."""
     file = folder / MANIFEST
     body = file.read_text(encoding="utf-8").rpartition("\n")[0]
@@ -265,7 +265,7 @@ def test_an_index_of_another_format_must_be_made_again(tmp_path: Path, version: 
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
     message = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"
-    with_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {version}')
+    edit_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {version}')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / SQLITE_FILE)) as store:
         store.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(UserError, match=message):

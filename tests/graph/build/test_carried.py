@@ -25,7 +25,7 @@ from graph.store.vectors import Vectors
 from graph.types import Document, Floats
 from modegraph.cli import build_app
 from tests.corpora import guild_documents
-from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -35,10 +35,6 @@ NEW = Document(
     "new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. The Netmakers Guild meets in Netmakers Hall."
 )
 OTHER = Document("other", "Member Zed", "Member Zed left the Netmakers Guild in 1802.")
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 def put(folder: Path, documents: list[Document]) -> Index:
@@ -64,8 +60,8 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
 ) -> None:
     folder = tmp_path / "i"
     before = put(folder, GUILDS)
-    with monkeypatch.context() as patched:
-        patched.setattr(graph.hierarchy.layers, "find_communities", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
         assert communities_of(grown, "new"), "a new member of a guild is in a guild's community"
         grouped = [source for source in before.sources() if communities_of(before, source)]
@@ -81,7 +77,7 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
     assert read_manifest(folder).files == read_manifest(tmp_path / "scratch").files
     generation = index_status(folder).generation
     compact_index(folder, encoder)
-    assert index_status(folder).generation == generation, "there is nothing to find again"
+    assert index_status(folder).generation == generation, "nothing has changed since the last detection"
 
 
 def test_communities_are_carried_by_default_and_status_says_how_many_passages_changed(tmp_path: Path) -> None:
@@ -144,16 +140,16 @@ def test_a_graph_too_large_to_be_exact_grows_and_compact_rebuilds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 30)
-    folder, searched, of_all = tmp_path / "i", list[int](), similarity._nearest_of_all
+    folder, searched, nearest_of_all = tmp_path / "i", list[int](), similarity._nearest_of_all
 
-    def counted(vectors_ND: Vectors, neighbours: int, least: float) -> object:
+    def counting(vectors_ND: Vectors, neighbours: int, least: float) -> object:
         searched.append(len(vectors_ND))
-        return of_all(vectors_ND, neighbours, least)
+        return nearest_of_all(vectors_ND, neighbours, least)
 
     put(folder, GUILDS[:34])
     assert not read_manifest(folder).grown
-    with monkeypatch.context() as patched:
-        patched.setattr(similarity, "_nearest_of_all", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(similarity, "_nearest_of_all", counting)
         for document in (NEW, GUILDS[34]):
             put(folder, [document])
         delete_documents(folder, [GUILDS[3].source], encoder)
@@ -208,8 +204,8 @@ def test_a_summary_stays_while_few_members_come_and_go_and_none_of_its_sentences
     without_one, with_one = np.arange(9), np.append(np.arange(10), -1)
     with_two, other = np.append(np.arange(10), [-1, -1]), np.array([-1, -1])
 
-    def stays(given: LastHierarchy, last_X: np.ndarray) -> bool:
-        (found,) = given.same_summaries([np.arange(len(last_X))], last_X, 1).tolist()
+    def stays(hierarchy: LastHierarchy, last_X: np.ndarray) -> bool:
+        (found,) = hierarchy.same_summaries([np.arange(len(last_X))], last_X, 1).tolist()
         return bool(found == 0)
 
     assert stays(last, np.arange(10)) and stays(last, without_one) and stays(last, with_one)
@@ -232,21 +228,21 @@ def test_a_summary_of_summaries_does_not_outlive_its_sentence_though_all_its_mem
 def test_only_summaries_whose_members_changed_are_made_again(
     edits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
+    sentence_counts: list[int] = []
     choose = graph.hierarchy.summaries.choose_sentences
 
-    def counted(vectors_SD: Floats, count_tokens: Callable[[int], int], most: int) -> list[int]:
-        made.append(len(vectors_SD))
+    def counting(vectors_SD: Floats, count_tokens: Callable[[int], int], most: int) -> list[int]:
+        sentence_counts.append(len(vectors_SD))
         return choose(vectors_SD, count_tokens, most)
 
-    monkeypatch.setattr(graph.hierarchy.layers, "choose_sentences", counted)
+    monkeypatch.setattr(graph.hierarchy.layers, "choose_sentences", counting)
     folder, settings = tmp_path / "i", SETTINGS.model_copy(update={"layers_on_edit": edits, "layers": 2})
     build_index(folder, GUILDS, settings, encoder)
     summaries = len(open_index(folder, encoder).data.summary_ids)
-    assert len(made) == summaries > 4
-    made.clear()
+    assert len(sentence_counts) == summaries > 4
+    sentence_counts.clear()
     build_index(folder, [NEW], settings, encoder)
-    assert 0 < len(made) < summaries - 1
+    assert 0 < len(sentence_counts) < summaries - 1
     grown = load_arrays(folder, IndexData)
     if edits == "now":
         build_index(tmp_path / "scratch", [*GUILDS, NEW], settings, encoder)

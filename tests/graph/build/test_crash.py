@@ -44,8 +44,8 @@ def say(body: dict[str, Any], number: int) -> str:
     return extraction_reply(body)
 
 
-class Nursery:
-    """Indexers on request (crash_child.py)."""
+class ForkServer:
+    """A process that forks indexers on request (crash_child.py)."""
 
     def __init__(self, server: ChatServer) -> None:
         self.server = server
@@ -91,18 +91,18 @@ def stored_replies(folder: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     with chat_server(say) as server:
-        nursery = Nursery(server)
-        yield nursery
-        nursery.close()
+        fork_server = ForkServer(server)
+        yield fork_server
+        fork_server.close()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed") / "i"
-    assert not nursery.run(folder)
-    assert len(nursery.server.requests) == CALLS == len(stored_replies(folder))
+    assert not fork_server.run(folder)
+    assert len(fork_server.server.requests) == CALLS == len(stored_replies(folder))
     return folder
 
 
@@ -118,21 +118,21 @@ KILLS: Counter[str] = Counter()
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "step"), [("sqlite", 1), ("postgresql", 4)], indirect=["place"])
 def test_killed_at_each_commit_of_a_run(
-    nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, step: int
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
     """In PostgreSQL at every fourth commit, because it takes twice as long."""
     for commit in count(1, step):
         place(folder := tmp_path / str(commit))
-        if not nursery.run(folder, "commit", commit):
+        if not fork_server.run(folder, "commit", commit):
             break
         KILLS["commit"] += 1
-        assert not nursery.run(folder)
+        assert not fork_server.run(folder)
         assert_as_undisturbed(folder, undisturbed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("place", "event", "turns"),
+    ("place", "event", "max_nth"),
     [
         ("sqlite", "stored call", 1),
         ("sqlite", "stored call", 2),
@@ -144,10 +144,10 @@ def test_killed_at_each_commit_of_a_run(
     indirect=["place"],
 )
 def test_killed_again_and_again(
-    nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, event: str, turns: int
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, event: str, max_nth: int
 ) -> None:
     place(tmp_path / "i")
-    while nursery.run(tmp_path / "i", event, nth=1 + KILLS[event] % turns):
+    while fork_server.run(tmp_path / "i", event, nth=1 + KILLS[event] % max_nth):
         KILLS[event] += 1
         assert KILLS[event] <= 90, "no progress between kills"
     assert_as_undisturbed(tmp_path / "i", undisturbed)
@@ -155,16 +155,18 @@ def test_killed_again_and_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "seed"), [("sqlite", 0), ("sqlite", 1), ("postgresql", 2)], indirect=["place"])
-def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, seed: int) -> None:
+def test_killed_at_random_moments(
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, seed: int
+) -> None:
     place(tmp_path / "timed")
     started = time.monotonic()
-    nursery.run(tmp_path / "timed")
-    whole_s = time.monotonic() - started
-    moments = random.Random(seed)
+    fork_server.run(tmp_path / "timed")
+    duration_s = time.monotonic() - started
+    chance = random.Random(seed)
     kills = 0
     for index in count():
         place(folder := tmp_path / str(index))
-        while nursery.run(folder, kill_after_s=moments.uniform(0, whole_s)):
+        while fork_server.run(folder, kill_after_s=chance.uniform(0, duration_s)):
             kills += 1
         assert_as_undisturbed(folder, undisturbed)
         if kills >= RANDOM_KILLS:
@@ -173,7 +175,7 @@ def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_there_were_enough_moments() -> None:
+def test_enough_indexers_were_killed() -> None:
     assert sum(KILLS.values()) >= 40 and all(
         KILLS[event] for event in ("commit", "stored call", "before commit", "random")
     )

@@ -13,12 +13,9 @@ from graph.types import Document
 from modegraph.cli import open_model
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server, extraction_reply
+from tests.graph.hashed import encoder
 
 RULES = IndexSettings(max_passage_tokens=30, min_similarity=0.2)
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path) -> None:

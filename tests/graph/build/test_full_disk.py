@@ -1,6 +1,6 @@
 """A disk that fills up at any point of a build or an edit: a file may not grow beyond a size, or a real disk is full.
 
-The failure is reported in one line, readers have one complete generation (the new one only if it was already complete), and once there is
+The failure is reported in one line, readers see one complete generation (the new one only if it was already complete), and once there is
 space again the index is what it would have been.
 """
 
@@ -22,7 +22,8 @@ from graph.store.data import IndexData
 from graph.types import OpenEncoder
 from tests.corpora import ISLES
 from tests.disks import AMPLE, SmallDisk, mounted_disk
-from tests.graph.build.test_lifecycle import EXTRA, SETTINGS, encoder
+from tests.graph.build.test_lifecycle import EXTRA, SETTINGS
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 from tests.places import ROOT
 
@@ -31,7 +32,8 @@ import resource, sys
 from pathlib import Path
 from graph.build.build import build_index
 from graph.errors import DiskFull
-from tests.graph.build.test_lifecycle import EXTRA, SETTINGS, encoder
+from tests.graph.build.test_lifecycle import EXTRA, SETTINGS
+from tests.graph.hashed import encoder
 most = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 try:
@@ -41,7 +43,7 @@ except DiskFull as problem:
 """
 Change = Callable[[Path, OpenEncoder], object]
 ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
-"""Every segment has an ANN index: faiss writes too."""
+"""With these settings every segment has an ANN index, so that faiss writes too."""
 
 
 def full_disk_message(folder: Path) -> str:
@@ -50,12 +52,12 @@ def full_disk_message(folder: Path) -> str:
     return rf"^{re.escape(str(folder))}: no room \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
 
 
-def edited_with(folder: Path, most_bytes: int) -> str:
+def edit_with_limit(folder: Path, most_bytes: int) -> str:
     """Add a document in a process whose files may not grow beyond `most_bytes`; return the last line that it prints."""
     call = [sys.executable, "-P", "-c", EDIT, str(folder), str(most_bytes)]
     # Otherwise Python itself would leave truncated bytecode.
-    given = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    run = subprocess.run(call, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr
     return run.stderr.splitlines()[-1]
 
@@ -73,7 +75,7 @@ def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_reported(tmp_p
         build_index(each, ISLES, SETTINGS, encoder)
     build_index(twin, [EXTRA], SETTINGS, encoder)
     sizes = sorted({file.stat().st_size for file in twin.rglob("*") if file.is_file() and file.stat().st_size > 64})
-    assert re.match(full_disk_message(folder), edited_with(folder, sizes[round(share * (len(sizes) - 1))] - 1))
+    assert re.match(full_disk_message(folder), edit_with_limit(folder, sizes[round(share * (len(sizes) - 1))] - 1))
     is_new = EXTRA.source in open_index(folder, encoder).sources()
     assert index_status(folder).generation == 1 + is_new and (share == 1 or not is_new)
     if index_status(folder).unfinished:
@@ -85,8 +87,8 @@ def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_reported(tmp_p
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with mounted_disk(tmp_path / "disk") as mounted:
-        yield mounted
+    with mounted_disk(tmp_path / "disk") as small_disk:
+        yield small_disk
 
 
 def size_of(folder: Path) -> int:
@@ -134,14 +136,14 @@ def test_an_edit_on_a_full_disk_leaves_the_index_to_its_readers(disk: SmallDisk,
 
 
 @pytest.mark.parametrize("change", [compact_index, lambda folder, opening: delete_documents(folder, ["tarn"], opening)])
-def test_other_commands_that_write_report_it_too(disk: SmallDisk, change: Change) -> None:
+def test_other_commands_that_write_report_a_full_disk(disk: SmallDisk, change: Change) -> None:
     folder = disk.folder / "i"
     build_index(folder, ISLES, ANN_SETTINGS, encoder)
     build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
     disk.leave(0)
-    for refused in (lambda: change(folder, encoder), lambda: index_status(folder)):
+    for attempt in (lambda: change(folder, encoder), lambda: index_status(folder)):
         with pytest.raises(DiskFull, match=full_disk_message(folder)):
-            refused()
+            attempt()
     assert EXTRA.source in open_index(folder, encoder).sources()
     disk.leave(AMPLE)
     change(folder, encoder)

@@ -22,6 +22,7 @@ from graph.store.manifest import read_manifest
 from graph.types import Document, Evidence
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 from tests.graph.store.test_ann import cut, flip
 
@@ -29,10 +30,6 @@ GUILDS = guild_documents()
 QUESTION = "Who did Member Netmakers3 teach in the Saltboilers Guild in 1705?"
 FEW = 20
 """In these tests a kind of vector with this many rows or more has ANN indexes."""
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 def settings_of(vectors: VectorType = "float16", ann_rows: int = FEW, neighbours: int = 3) -> IndexSettings:
@@ -79,8 +76,8 @@ def test_edits_equal_a_build_from_scratch_and_compact_gives_the_same_bytes(tmp_p
     compact_index(tmp_path / "i", encoder)
     a, b = read_manifest(tmp_path / "i"), read_manifest(tmp_path / "twin")
     assert (a.files, a.segments, a.ann) == (b.files, b.segments, b.ann) and len(a.ann) == 3
-    held = {file.name for file in (tmp_path / "i/vectors").iterdir()}
-    assert held == set().union(*a.segments.values()) | {facts["file"] for facts in a.ann.values()}
+    names = {file.name for file in (tmp_path / "i/vectors").iterdir()}
+    assert names == set().union(*a.segments.values()) | {facts["file"] for facts in a.ann.values()}
     data = load_arrays(tmp_path / "i", IndexData)
     assert {getattr(data, field).segments[0].vectors_RD.dtype for _, field in VECTOR_FIELDS.values()} == {
         np.dtype(vectors)
@@ -171,13 +168,13 @@ def test_candidate_passages_score_as_in_an_exact_search(
     monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 3)
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
-    looked = some.own_P != NOT_SCORED
-    assert 4 < looked.sum() < len(looked), "near ones, ones with the words and named ones; not the rest"
+    scored = some.own_P != NOT_SCORED
+    assert 4 < scored.sum() < len(scored), "passages that are near, contain the words or are named; not the rest"
     named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
-    assert named.any() and looked[named].all() and looked[:4].all()
-    assert np.allclose(some.own_P[looked], every.own_P[looked], atol=1e-5)
-    assert np.allclose(some.lift_P[looked], every.lift_P[looked], atol=1e-5)
-    rest = np.arange(len(looked))
+    assert named.any() and scored[named].all() and scored[:4].all()
+    assert np.allclose(some.own_P[scored], every.own_P[scored], atol=1e-5)
+    assert np.allclose(some.lift_P[scored], every.lift_P[scored], atol=1e-5)
+    rest = np.arange(len(scored))
     some.add_passages(rest)
     assert np.allclose(some.own_P, every.own_P, atol=1e-5) and np.allclose(some.scores_N, every.scores_N, atol=1e-5)
     all_at_once = score_alone(indexed, query, of_all=True)

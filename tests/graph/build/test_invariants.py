@@ -76,25 +76,26 @@ def corpora(min_size: int = 1, sources: str = "abcde") -> st.SearchStrategy[list
 
 
 @dataclass(frozen=True)
-class Held:
-    """All that an index holds: its arrays as they are, and its files once it is compact."""
+class Contents:
+    """All that an index holds: its arrays, the checksums of its files once it is compact, and the rows of its store."""
 
     data: IndexData
     checksums: dict[str, Any]
     rows: dict[str, Counter[tuple[object, ...]]]
 
 
-def held(folder: Path) -> Held:
+def contents_of(folder: Path) -> Contents:
+    """Read the contents of an index, and compact it."""
     with closing(open_store(folder)) as store:
         rows = {name: Counter(store.rows(query)) for name, query in TABLES.items()}
     assert not PendingVectors(folder).ids
     data = load_arrays(folder, IndexData)
     compact_index(folder, lambda spec: HashEncoder())
     manifest = read_manifest(folder)
-    return Held(data, manifest.files | manifest.segments, rows)
+    return Contents(data, manifest.files | manifest.segments, rows)
 
 
-def assert_same(a: Held, b: Held) -> None:
+def assert_same(a: Contents, b: Contents) -> None:
     assert_same_index(a.data, b.data)
     assert a.rows == b.rows
     assert a.checksums == b.checksums
@@ -118,7 +119,7 @@ def test_one_by_one_equals_in_bulk(examples: int, tmp_path_factory: pytest.TempP
         for document in shuffled:
             put(folder / "single", [document])
         put(folder / "bulk", documents)
-        assert_same(held(folder / "bulk"), held(folder / "single"))
+        assert_same(contents_of(folder / "bulk"), contents_of(folder / "single"))
 
     holds()
 
@@ -130,9 +131,9 @@ def test_inserting_twice_equals_once(examples: int, tmp_path_factory: pytest.Tem
     def holds(documents: list[Document], data: st.DataObject) -> None:
         folder = tmp_path_factory.mktemp("invariant") / "i"
         put(folder, documents)
-        once, again = held(folder), HashEncoder()
+        once, again = contents_of(folder), HashEncoder()
         report = build_index(folder, data.draw(st.permutations(documents)), SETTINGS, lambda spec: again)
-        assert_same(once, held(folder))
+        assert_same(once, contents_of(folder))
         assert (report.written, report.unchanged) == (0, len(documents))
         assert again.encoded == [], "nothing is encoded a second time"
 
@@ -146,11 +147,11 @@ def test_delete_undoes_insert(examples: int, tmp_path_factory: pytest.TempPathFa
     def holds(before: list[Document], inserted: list[Document]) -> None:
         folder = tmp_path_factory.mktemp("invariant") / "i"
         put(folder, before)
-        first = held(folder)
+        first = contents_of(folder)
         put(folder, inserted)
         assert len(load_arrays(folder, IndexData).document_sources) == len(before) + len(inserted)
         delete(folder, [document.source for document in inserted])
-        assert_same(first, held(folder))
+        assert_same(first, contents_of(folder))
 
     holds()
 
@@ -175,17 +176,17 @@ def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest
     )
     def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], patches: bool) -> None:
         folder = tmp_path_factory.mktemp("invariant")
-        there = {document.source: document for document in start}
+        current = {document.source: document for document in start}
         put(folder / "grown", start)
         with edits_as_patches() if patches else nullcontext():
             for source, change in steps:
                 if change is not None:
-                    there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
-                    put(folder / "grown", [there[source]])
-                elif there.pop(source, None) is not None:
+                    current[source] = replace(current.get(source, Document(source, "", "It is so.")), **change)
+                    put(folder / "grown", [current[source]])
+                elif current.pop(source, None) is not None:
                     delete(folder / "grown", [source])
-        put(folder / "scratch", list(there.values()))
-        assert_same(held(folder / "scratch"), held(folder / "grown"))
+        put(folder / "scratch", list(current.values()))
+        assert_same(contents_of(folder / "scratch"), contents_of(folder / "grown"))
 
     holds()
 
@@ -201,18 +202,18 @@ def test_from_scratch_equals_carried_over_and_compacted(
     def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], patches: bool) -> None:
         folder = tmp_path_factory.mktemp("invariant")
         later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
-        there = {document.source: document for document in start}
-        with pytest.MonkeyPatch.context() as patched, edits_as_patches() if patches else nullcontext():
-            patched.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
+        current = {document.source: document for document in start}
+        with pytest.MonkeyPatch.context() as patch, edits_as_patches() if patches else nullcontext():
+            patch.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
             build_index(folder / "grown", start, later, lambda spec: HashEncoder())
             for source, change in steps:
                 if change is not None:
-                    there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
-                    build_index(folder / "grown", [there[source]], later, lambda spec: HashEncoder())
-                elif there.pop(source, None) is not None:
+                    current[source] = replace(current.get(source, Document(source, "", "It is so.")), **change)
+                    build_index(folder / "grown", [current[source]], later, lambda spec: HashEncoder())
+                elif current.pop(source, None) is not None:
                     delete(folder / "grown", [source])
         compact_index(folder / "grown", lambda spec: HashEncoder())
-        put(folder / "scratch", list(there.values()))
-        assert_same(held(folder / "scratch"), held(folder / "grown"))
+        put(folder / "scratch", list(current.values()))
+        assert_same(contents_of(folder / "scratch"), contents_of(folder / "grown"))
 
     holds()

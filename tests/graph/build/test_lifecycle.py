@@ -1,8 +1,6 @@
 """Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found and fixed."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -27,14 +25,11 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20, min_similarity=0.2)
 EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was built by the Marlow Yard. Tarn is far.")
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def in_sqlite(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(place: Place, in_sqlite: Path) -> Path:
-    """In either kind of store."""
+    """An index in either kind of store."""
     return in_sqlite
 
 
@@ -83,11 +78,11 @@ def test_every_flipped_byte_and_every_cut_is_found_and_named(in_sqlite: Path) ->
     assert len(files) > 40
     for file in files:
         data = file.read_bytes()
-        for place in {0, len(data) // 2, len(data) - 1}:
+        for offset in {0, len(data) // 2, len(data) - 1}:
             flipped = bytearray(data)
-            flipped[place] ^= 0x10
+            flipped[offset] ^= 0x10
             file.write_bytes(flipped)
-            assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} at {place}"
+            assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} at {offset}"
         file.write_bytes(data[:-1])
         assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} cut"
         file.write_bytes(data)
@@ -170,8 +165,7 @@ def test_a_build_killed_at_any_moment_resumes_to_the_same_index(tmp_path: Path, 
         while not started.exists() and child.poll() is None:
             time.sleep(0.005)
         time.sleep(0.05 * attempt)
-        if child.poll() is None:
-            os.kill(child.pid, signal.SIGKILL)
+        child.kill()
         if child.wait() == 0:
             break
     build_index(folder, ISLES, SETTINGS, encoder)

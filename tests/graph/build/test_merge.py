@@ -23,8 +23,8 @@ from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST
 from graph.store.rows import Store
 from graph.types import Document
-from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 words = st.sets(st.sampled_from([f"{letter}{digit}" for letter in "abcde" for digit in range(4)]))
@@ -125,14 +125,10 @@ def folder(place: Place, tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
-
-
-class Watched:
+class ReadCounter:
     """How many passages, and links of how many propositions, were read from the store."""
 
-    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.passages: list[int] = []
         self.linked: list[int] = []
         passages, links = ChangedRows.passages, ChangedRows.links
@@ -146,8 +142,8 @@ class Watched:
             self.linked.append(len(keys))
             return links(rows, table, column, keys)
 
-        patched.setattr(ChangedRows, "passages", count_passages)
-        patched.setattr(ChangedRows, "links", count_links)
+        patch.setattr(ChangedRows, "passages", count_passages)
+        patch.setattr(ChangedRows, "links", count_links)
 
 
 def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:
@@ -156,35 +152,37 @@ def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:
 
 
 def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch)
+    counter = ReadCounter(monkeypatch)
     build_index(folder, [document(60)], SETTINGS, encoder)
-    assert watched.passages == [1] and max(watched.linked) <= 4
+    assert counter.passages == [1] and max(counter.linked) <= 4
     delete_documents(folder, ["d003"], encoder)
-    assert watched.passages == [1, 0] and max(watched.linked) <= 4
+    assert counter.passages == [1, 0] and max(counter.linked) <= 4
     compact_index(folder, encoder)
     build_index(folder, [document(61)], SETTINGS, encoder)
-    assert watched.passages == [1, 0, 1], "compact keeps count of what is derived"
+    assert counter.passages == [1, 0, 1], "compact keeps count of what is derived"
     assert_same_index(
         load_arrays(folder, IndexData), from_scratch(tmp_path, [document(n) for n in range(62) if n != 3])
     )
 
 
-@pytest.mark.parametrize("how", ["arrays are repaired", "killed before it was noted", "another generation was noted"])
+@pytest.mark.parametrize(
+    "how", ["arrays are repaired", "killed before the generation was noted", "another generation was noted"]
+)
 def test_everything_is_read_when_changes_are_not_known(
     how: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(monkeypatch)
+    counter = ReadCounter(monkeypatch)
     if how == "arrays are repaired":
         (folder / MANIFEST).unlink()
         repair_index(folder, encoder)
-        assert watched.passages == [60]
-    elif how == "killed before it was noted":
-        with monkeypatch.context() as patched:
-            patched.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
+        assert counter.passages == [60]
+    elif how == "killed before the generation was noted":
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 build_index(folder, [document(60)], SETTINGS, encoder)
         build_index(folder, [document(61)], SETTINGS, encoder)
-        assert watched.passages == [1, 62]
+        assert counter.passages == [1, 62]
         assert_same_index(
             load_arrays(folder, IndexData), from_scratch(tmp_path, [document(number) for number in range(62)])
         )
@@ -192,7 +190,7 @@ def test_everything_is_read_when_changes_are_not_known(
         with open_for_writing(folder) as store, store.transaction():
             store.note_derived(store.next_generation())
         build_index(folder, [document(60)], SETTINGS, encoder)
-        assert watched.passages == [61]
+        assert counter.passages == [61]
 
 
 def links_of(index: IndexData, entity: str) -> tuple[int, int]:
@@ -208,13 +206,13 @@ def test_what_one_document_changes_in_others_is_worked_out_again(tmp_path: Path)
     other = Document("c", "", "Later the boat of Jonas Marlow was sold to the town.")
     titled = Document("d", "Tarn, Port Ellery", "It rains there for most of the year.")
     names_it = Document("e", "", "The mail comes from Tarn on every second day.")
-    there: list[Document] = []
+    documents: list[Document] = []
     links = []
     for added in (initials, titled, full, names_it, other):
-        there.append(added)
+        documents.append(added)
         build_index(tmp_path / "grown", [added], SETTINGS, encoder)
         grown = load_arrays(tmp_path / "grown", IndexData)
-        build_index(tmp_path / f"scratch-{added.source}", there, SETTINGS, encoder)
+        build_index(tmp_path / f"scratch-{added.source}", documents, SETTINGS, encoder)
         assert_same_index(grown, load_arrays(tmp_path / f"scratch-{added.source}", IndexData))
         names = list(grown.entity_texts)
         links.append([links_of(grown, name) if name in names else None for name in ("jane marlow", "tarn")])

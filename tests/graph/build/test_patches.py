@@ -1,4 +1,4 @@
-"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is named, compact merges all."""
+"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is named, compact merges them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,18 +17,14 @@ from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
 from graph.types import Document
 from tests.corpora import guild_documents
-from tests.fakes import HashEncoder
 from tests.graph.build.patches import edits_as_patches
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, layers_on_edit="now")
 GUILDS = guild_documents()
 NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
 CHANGED = Document(GUILDS[4].source, GUILDS[4].title, "Nobody knows what became of the Coopers Guild.")
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 def put(folder: Path, documents: list[Document]) -> None:
@@ -42,7 +38,7 @@ def index(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "i"
 
 
-def scratch(index: Path, documents: list[Document]) -> IndexData:
+def from_scratch(index: Path, documents: list[Document]) -> IndexData:
     put(index.parent / "scratch", documents)
     return load_arrays(index.parent / "scratch", IndexData)
 
@@ -63,22 +59,22 @@ def test_an_edit_leaves_the_base_arrays_alone_and_writes_little(index: Path) -> 
     (moved,) = (index / manifest.arrays).glob("passage_texts.moved.npz")
     assert moved.stat().st_size < 3_000 < (index / whole.arrays / "passage_texts.data.npy").stat().st_size
     remaining = [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]
-    assert_same_index(load_arrays(index, IndexData), scratch(index, remaining))
+    assert_same_index(load_arrays(index, IndexData), from_scratch(index, remaining))
     assert len(open_index(index, encoder).passages_of("new")) == 1
 
 
 def test_a_reader_assembles_a_column_when_it_is_first_used(index: Path) -> None:
-    """Even if the files that it was opened from are gone by then."""
+    """Even if the files that the reader opened are gone by then."""
     put(index, [NEW])
     data = open_index(index, encoder).data
     assert isinstance(data.term_count_WP, MovedBlock)
-    asked_later = {"proposition_entity_NE", "occurrence_start_M", "passage_proposition_PN"}
-    assert not asked_later & vars(data).keys()
+    not_yet_used = {"proposition_entity_NE", "occurrence_start_M", "passage_proposition_PN"}
+    assert not not_yet_used & vars(data).keys()
     for document in GUILDS[:2]:
         delete_documents(index, [document.source], encoder)
     compact_index(index, encoder)
-    assert_same_index(data, scratch(index, [*GUILDS, NEW]))
-    assert data.occurrence_end_M is data.occurrence_end_M and asked_later < vars(data).keys()
+    assert_same_index(data, from_scratch(index, [*GUILDS, NEW]))
+    assert data.occurrence_end_M is data.occurrence_end_M and not_yet_used < vars(data).keys()
     assert replace(data, synonym_EE=data.passage_next_PP).synonym_EE is data.passage_next_PP
 
 
@@ -86,7 +82,7 @@ def test_compact_writes_everything_again_as_a_fresh_build_does(index: Path) -> N
     put(index, [NEW])
     delete_documents(index, [GUILDS[0].source, GUILDS[9].source], encoder)
     compact_index(index, encoder)
-    scratch(index, [*GUILDS[1:9], *GUILDS[10:], NEW])
+    from_scratch(index, [*GUILDS[1:9], *GUILDS[10:], NEW])
     manifest, twin = read_manifest(index), read_manifest(index.parent / "scratch")
     assert manifest.base is None and (manifest.files, manifest.segments) == (twin.files, twin.segments)
     assert {file.name for file in index.glob("arrays-*")} == {manifest.arrays}
@@ -101,18 +97,18 @@ def test_a_column_once_rewritten_whole_in_an_edit_is_rewritten_whole_again(tmp_p
         manifest = read_manifest(tmp_path / "i")
         assert manifest.base is not None and "term_count_WP.data.npy" in manifest.files
         assert not [file for file in manifest.base.files if file.startswith("term_count_WP")]
-        assert_same_index(load_arrays(tmp_path / "i", IndexData), scratch(tmp_path / "i", GUILDS[:9]))
+        assert_same_index(load_arrays(tmp_path / "i", IndexData), from_scratch(tmp_path / "i", GUILDS[:9]))
 
 
 def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(index: Path) -> None:
-    with edits_as_patches(most=3 / len(GUILDS)):
+    with edits_as_patches(max_share=3 / len(GUILDS)):
         bases = []
         for document in GUILDS[:5]:
             delete_documents(index, [document.source], encoder)
             manifest = read_manifest(index)
             bases.append(None if manifest.base is None else manifest.base.changed_documents)
     assert bases == [1, 2, 3, None, 1]
-    assert_same_index(load_arrays(index, IndexData), scratch(index, GUILDS[5:]))
+    assert_same_index(load_arrays(index, IndexData), from_scratch(index, GUILDS[5:]))
 
 
 def test_an_index_whose_changes_are_not_known_is_written_whole(index: Path) -> None:
@@ -121,7 +117,7 @@ def test_an_index_whose_changes_are_not_known_is_written_whole(index: Path) -> N
     (index / "manifest.json").unlink()
     put(index, [CHANGED])
     assert read_manifest(index).base is None
-    assert_same_index(load_arrays(index, IndexData), scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))
+    assert_same_index(load_arrays(index, IndexData), from_scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))
 
 
 @pytest.mark.parametrize("where", ["base", "patch"])
@@ -144,10 +140,10 @@ def test_damage_is_named_and_mended(index: Path, where: str) -> None:
     else:
         put(index, [CHANGED])
         assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide it"
-        with edits_as_patches(most=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
+        with edits_as_patches(max_share=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
             put(index, [Document("more", "", "It is so.")])
     repair_index(index, encoder)
     assert verify_index(index) == []
     put(index, [CHANGED, Document("more", "", "It is so.")])
     delete_documents(index, ["more"], encoder)
-    assert_same_index(load_arrays(index, IndexData), scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))
+    assert_same_index(load_arrays(index, IndexData), from_scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))

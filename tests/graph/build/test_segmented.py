@@ -31,6 +31,7 @@ from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, merge_factor=4)
@@ -38,12 +39,8 @@ GUILDS = guild_documents()
 FIELDS = [field for _, field in VECTOR_FIELDS.values()]
 NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
 
-of_files_alone = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+sqlite_only = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 """For tests that do not depend on where the rows are."""
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 def put(folder: Path, documents: list[Document]) -> None:
@@ -56,18 +53,18 @@ def index(place: Place, tmp_path: Path) -> Path:
     return tmp_path / "i"
 
 
-@of_files_alone
+@sqlite_only
 def test_an_edit_writes_the_vectors_that_it_adds_and_leaves_the_others_where_they_are(index: Path) -> None:
     before = {file: file.stat() for file in (index / "vectors").iterdir()}
     put(index, [NEW])
-    data, named = load_arrays(index, IndexData), read_manifest(index).segments
+    data, segments = load_arrays(index, IndexData), read_manifest(index).segments
     for file, stat in before.items():
         assert (file.stat().st_ino, file.stat().st_mtime_ns) == (stat.st_ino, stat.st_mtime_ns)
-    assert [len(named[field]) for field in FIELDS[:3]] == [2, 2, 2]
+    assert [len(segments[field]) for field in FIELDS[:3]] == [2, 2, 2]
     assert len(data.passage_vectors_PD.segments[1].ids_R) == 1
-    assert set().union(*named.values()) == {file.name for file in (index / "vectors").iterdir()}
+    assert set().union(*segments.values()) == {file.name for file in (index / "vectors").iterdir()}
     delete_documents(index, ["new"], encoder)
-    assert list(read_manifest(index).segments["passage_vectors_PD"]) == list(named["passage_vectors_PD"])[:1]
+    assert list(read_manifest(index).segments["passage_vectors_PD"]) == list(segments["passage_vectors_PD"])[:1]
 
 
 def test_many_edits_equal_a_build_at_once_and_compact_gives_the_same_bytes(index: Path) -> None:
@@ -87,30 +84,30 @@ def test_many_edits_equal_a_build_at_once_and_compact_gives_the_same_bytes(index
 def test_a_reader_sees_its_own_generation_through_all_edits_after_it(index: Path) -> None:
     put(index, [NEW])
     reader = open_index(index, encoder)
-    held = {field: np.array(getattr(reader.data, field)) for field in FIELDS}
+    vectors_before = {field: np.array(getattr(reader.data, field)) for field in FIELDS}
     for document in GUILDS[30:]:
         put(index, [document])
         delete_documents(index, [document.source], encoder)
     compact_index(index, encoder)
     files = {file.name for file in (index / "vectors").iterdir()}
     assert not files & {segment.name for segment in reader.data.passage_vectors_PD.segments}
-    for field, vectors in held.items():
+    for field, vectors in vectors_before.items():
         assert np.array_equal(getattr(reader.data, field), vectors), field
     assert reader.passages_of("new")[0].title == "Member Zan"
 
 
-@of_files_alone
+@sqlite_only
 def test_a_reader_that_was_overtaken_opens_what_is_there_now(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load, before = graph.index.index.load_arrays, read_manifest(index).generation
 
-    def overtaken(*arguments: Any) -> Any:
-        with monkeypatch.context() as patched:
-            patched.setattr("graph.index.index.load_arrays", load)
+    def load_after_edits(*arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr("graph.index.index.load_arrays", load)
             for document in GUILDS[30 : 30 + 2 * (read_manifest(index).generation == before)]:
                 put(index, [document])
         return load(*arguments)
 
-    monkeypatch.setattr("graph.index.index.load_arrays", overtaken)
+    monkeypatch.setattr("graph.index.index.load_arrays", load_after_edits)
     assert open_index(index, encoder).manifest.generation == before + 2
     (index / read_manifest(index).arrays / "passage_ids.data.npy").unlink()
     with pytest.raises(UserError, match=r"passage_ids\.data\.npy: 0 bytes"):
@@ -127,7 +124,7 @@ def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-7])
 
 
-@of_files_alone
+@sqlite_only
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_encoded(
     index: Path, damage: Callable[[Path], None]
@@ -144,7 +141,7 @@ def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_enc
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
 
 
-@of_files_alone
+@sqlite_only
 def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_encoder(index: Path) -> None:
     for document in (NEW, *GUILDS[30:32]):
         put(index, [document])
@@ -157,7 +154,7 @@ def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_en
     assert len(working.encoded) == 1, "the passage of the last edit"
 
 
-@of_files_alone
+@sqlite_only
 @pytest.mark.parametrize("name", ["similarity_XX.indptr.npy", "term_count_WP.data.npy", "proposition_texts.data.npy"])
 def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> None:
     (file,) = index.rglob(name)
@@ -172,7 +169,7 @@ def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> No
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
 
 
-@of_files_alone
+@sqlite_only
 def test_damage_to_a_segment_shows_after_edits_that_keep_it(index: Path) -> None:
     segment = load_arrays(index, IndexData).entity_vectors_ED.segments[0].name
     flip(index / "vectors" / segment)
@@ -219,29 +216,29 @@ def test_vectors_too_many_for_memory_are_streamed_to_the_same_bytes(
 ) -> None:
     settings = SETTINGS.model_copy(update={"vectors": stored_as})
 
-    def life(folder: Path) -> list[dict[str, dict[str, int]]]:
-        named = []
+    def build_and_edit(folder: Path) -> list[dict[str, dict[str, int]]]:
+        generations = []
         for documents in (GUILDS[:30], [NEW], GUILDS[30:33], GUILDS[33:]):
             build_index(folder, documents, settings, encoder)
-            named.append(read_manifest(folder).segments)
+            generations.append(read_manifest(folder).segments)
             files = {file.name for file in (folder / "vectors").iterdir()}
-            last_two = {name for segments in named[-2:] for each in segments.values() for name in each}
+            last_two = {name for segments in generations[-2:] for each in segments.values() for name in each}
             assert last_two >= files, "nothing is left over"
         delete_documents(folder, ["new"], encoder)
         compact_index(folder, encoder)
-        return [*named, read_manifest(folder).segments]
+        return [*generations, read_manifest(folder).segments]
 
-    streamed, write = list[str](), graph.store.vectors.write_segment
+    streamed_fields, write = list[str](), graph.store.vectors.write_segment
 
-    def counted(folder: Path, field: str, *rest: Any) -> Any:
-        streamed.append(field)
+    def recording(folder: Path, field: str, *rest: Any) -> Any:
+        streamed_fields.append(field)
         return write(folder, field, *rest)
 
-    monkeypatch.setattr(graph.store.embedding_cache, "write_segment", counted)
-    held = life(tmp_path / "held")
-    assert not streamed
+    monkeypatch.setattr(graph.store.embedding_cache, "write_segment", recording)
+    in_memory = build_and_edit(tmp_path / "memory")
+    assert not streamed_fields
     monkeypatch.setattr(graph.store.embedding_cache, "MOST_IN_MEMORY", 2)
-    written = life(tmp_path / "written")
-    assert set(streamed) == set(FIELDS)
-    assert written == held and verify_index(tmp_path / "written") == []
-    assert_same_index(load_arrays(tmp_path / "written", IndexData), load_arrays(tmp_path / "held", IndexData))
+    streamed = build_and_edit(tmp_path / "streamed")
+    assert set(streamed_fields) == set(FIELDS)
+    assert streamed == in_memory and verify_index(tmp_path / "streamed") == []
+    assert_same_index(load_arrays(tmp_path / "streamed", IndexData), load_arrays(tmp_path / "memory", IndexData))

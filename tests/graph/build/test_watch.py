@@ -22,7 +22,8 @@ from graph.errors import UserError
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from modegraph.cli import build_app
-from tests.graph.build.test_lifecycle import SETTINGS, encoder
+from tests.graph.build.test_lifecycle import SETTINGS
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 
@@ -36,7 +37,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def rewrite(file: Path, text: str) -> None:
-    """Write a file and make its time differ, however coarse the clock of the file system is."""
+    """Write a file and make its modification time differ, however coarse the clock of the file system is."""
     before = file.stat().st_mtime_ns if file.exists() else 0
     file.write_text(text)
     os.utime(file, ns=(before + 10**9, before + 10**9) if before else None)
@@ -87,7 +88,7 @@ def test_an_index_that_followed_its_folder_equals_a_fresh_build(docs: Path, tmp_
     watched = WatchedFolder(docs)
     build_index(index, read_documents(docs, print), SETTINGS, encoder)
 
-    waiting: list[Callable[[], object]] = [
+    actions: list[Callable[[], object]] = [
         lambda: (docs / "c.md").write_text("# Quill\n\nThe Marlow Yard stands in Quill."),
         lambda: None,
         lambda: rewrite(docs / "a.md", "# Lantern\n\nThe Lantern was built in 1912 by Ada Marlow."),
@@ -97,9 +98,9 @@ def test_an_index_that_followed_its_folder_equals_a_fresh_build(docs: Path, tmp_
     ]
 
     def wait() -> bool:
-        if waiting:
-            waiting.pop(0)()
-        return bool(waiting)
+        if actions:
+            actions.pop(0)()
+        return bool(actions)
 
     done: list[FolderEdit] = list(follow(index, watched, Limits(), notes.append, wait, encoder))
     assert [(each.read, each.deleted) for each in done] == [(("c.md",), ()), (("a.md",), ("sub/b.md",))]

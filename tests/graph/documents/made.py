@@ -26,7 +26,7 @@ WORD = nsdecls("w")
 ROOT_RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-def saved(document: Any) -> bytes:
+def bytes_of(document: Any) -> bytes:
     """The bytes that a library saves for a document."""
     out = BytesIO()
     document.save(out)
@@ -36,7 +36,7 @@ def saved(document: Any) -> bytes:
 def docx_of(fill: Callable[[Any], None]) -> bytes:
     document = docx.Document()
     fill(document)
-    return saved(document)
+    return bytes_of(document)
 
 
 def report(document: Any) -> None:
@@ -52,7 +52,7 @@ def report(document: Any) -> None:
     table.cell(0, 1).merge(table.cell(0, 2))
 
 
-def walked(document: Any) -> None:
+def uncommon_parts(document: Any) -> None:
     """What python-docx's own paragraphs leave out: a content control, a tracked change, a text box, a formula, a footnote; and a
     nested table.
     """
@@ -80,12 +80,12 @@ def walked(document: Any) -> None:
 
 def presentation() -> bytes:
     """A title slide, an empty one, and one with a table, a group and notes."""
-    made = pptx.Presentation()
-    first = made.slides.add_slide(made.slide_layouts[1])
+    deck = pptx.Presentation()
+    first = deck.slides.add_slide(deck.slide_layouts[1])
     first.shapes.title.text = "Fares of the ferry"
     first.placeholders[1].text = "Three tallens\nBells are free"
-    made.slides.add_slide(made.slide_layouts[6])
-    third = made.slides.add_slide(made.slide_layouts[5])
+    deck.slides.add_slide(deck.slide_layouts[6])
+    third = deck.slides.add_slide(deck.slide_layouts[5])
     third.shapes.title.text = "Stops"
     table = third.shapes.add_table(2, 2, 0, 0, 99, 99).table
     for row, values in enumerate([["Stop", "Fare"], ["Quill", "3"]]):
@@ -94,21 +94,21 @@ def presentation() -> bytes:
     group = third.shapes.add_group_shape()
     group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
     third.notes_slide.notes_text_frame.text = "Say it twice."
-    return saved(made)
+    return bytes_of(deck)
 
 
 def untitled_presentation() -> bytes:
     """A slide without a title, whose text looks like a heading of Markdown."""
-    made = pptx.Presentation()
-    slide = made.slides.add_slide(made.slide_layouts[6])
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
     slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "# of passengers: 3"
-    return saved(made)
+    return bytes_of(deck)
 
 
 def workbook(fill: Callable[[Any], None]) -> bytes:
     book = openpyxl.Workbook()
     fill(book)
-    return saved(book)
+    return bytes_of(book)
 
 
 def prices(book: Any) -> None:
@@ -209,24 +209,24 @@ def deep_message(depth: int) -> bytes:
     return b"Subject: deep\n" + text + b"\nEnd."
 
 
-def many_messages(count: int) -> bytes:
+def message_of_parts(count: int) -> bytes:
     """A message of `count` parts."""
     parts = b"".join(b"--b\nContent-Type: text/plain\n\nx\n" for _ in range(count))
     return b'Subject: many\nContent-Type: multipart/mixed; boundary="b"\n\n' + parts + b"--b--\n"
 
 
 def notebook() -> bytes:
-    made = nbformat.v4.new_notebook(
+    book = nbformat.v4.new_notebook(
         metadata={"kernelspec": {"name": "python3", "language": "python", "display_name": "P"}}
     )
     output = nbformat.v4.new_output("stream", name="stdout", text="4 tides\n")
     picture = nbformat.v4.new_output("display_data", data={"image/png": "aGk=", "text/plain": "<Figure>"})
-    made.cells = [
+    book.cells = [
         nbformat.v4.new_markdown_cell("# Tides\n\nHow many?"),
         nbformat.v4.new_code_cell("print('```')\n2 + 2", outputs=[output, picture]),
         nbformat.v4.new_code_cell(""),
     ]
-    return nbformat.writes(made).encode()
+    return nbformat.writes(book).encode()
 
 
 def old_notebook() -> bytes:
@@ -270,7 +270,7 @@ def locked_pdf() -> bytes:
 
 
 def bomb(data: bytes, name: str, mib: int) -> bytes:
-    """An archive whose part `name` unpacks to `mib` MiB of spaces."""
+    """An archive with an empty part `name`, and a part `more/name` that unpacks to `mib` MiB of spaces."""
     out = BytesIO(with_parts(data, {name: b""}))
     with ZipFile(out, "a", ZIP_DEFLATED, compresslevel=1) as archive, archive.open(f"more/{name}", "w") as part:
         for _ in range(mib):
@@ -290,23 +290,23 @@ def overlapping(data: bytes, times: int) -> bytes:
     return out.getvalue()
 
 
-def lying(data: bytes, name: str) -> bytes:
+def understated_size(data: bytes, name: str) -> bytes:
     """An archive whose directory gives 100 bytes for a part that unpacks to 257 MiB."""
-    made = bytearray(bomb(data, name, 257))
-    place = made.rindex(b"PK\x01\x02", 0, made.rindex(f"more/{name}".encode()))
-    made[place + 24 : place + 28] = struct.pack("<I", 100)
-    return bytes(made)
+    archive = bytearray(bomb(data, name, 257))
+    place = archive.rindex(b"PK\x01\x02", 0, archive.rindex(f"more/{name}".encode()))
+    archive[place + 24 : place + 28] = struct.pack("<I", 100)
+    return bytes(archive)
 
 
 def entities(kind: str) -> bytes:
-    """A document type with an entity that names a file, or with ones that grow tenfold each."""
+    """A document type with an entity that names a file, or with entities that grow tenfold each."""
     if kind == "file":
         return b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     steps = b"".join(b'<!ENTITY a%d "%s">' % (n + 1, b"&a%d;" % n * 10) for n in range(9))
     return b'<!DOCTYPE x [<!ENTITY a0 "salt">%s<!ENTITY a "&a9;">]>' % steps
 
 
-def declaring(data: bytes, part: str, kind: str, text: bytes) -> bytes:
+def with_entity(data: bytes, part: str, kind: str, text: bytes) -> bytes:
     """An archive in one part of which `text` is replaced by an entity."""
 
     def changed(name: str, content: bytes) -> bytes:
@@ -334,7 +334,7 @@ def remote_docx(address: str) -> bytes:
     document.add_paragraph("Remote things stay remote.")
     for kind in ("attachedTemplate", "image"):
         document.part.rels.get_or_add_ext_rel(f"{ROOT_RELATIONSHIPS}/{kind}", f"{address}/{kind}")
-    return saved(document)
+    return bytes_of(document)
 
 
 def many_parts(count: int) -> bytes:

@@ -12,7 +12,7 @@ from pypdf.generic import DictionaryObject, NameObject, TextStringObject
 
 from tests.graph.documents import made
 
-SAID = "Remote things stay remote."
+TEXT = "Remote things stay remote."
 
 
 def remote_pptx(address: str) -> bytes:
@@ -20,36 +20,36 @@ def remote_pptx(address: str) -> bytes:
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[6])
     frame = slide.shapes.add_textbox(0, 0, 9, 9).text_frame
-    frame.text = SAID
+    frame.text = TEXT
     frame.paragraphs[0].runs[0].hyperlink.address = f"{address}/link"
     for kind in ("image", "slideMaster", "oleObject"):
         slide.part.rels.get_or_add_ext_rel(f"{made.ROOT_RELATIONSHIPS}/{kind}", f"{address}/{kind}")
-    return made.saved(deck)
+    return made.bytes_of(deck)
 
 
 def remote_xlsx(address: str) -> bytes:
     """A sheet with formulas that fetch and that start a program, and a link."""
     book = openpyxl.Workbook()
     sheet = book.active
-    sheet["A1"] = SAID
+    sheet["A1"] = TEXT
     sheet["A2"] = f'=WEBSERVICE("{address}/formula")'
     sheet["A3"] = "=cmd|'/c touch ran'!A0"
     sheet["A1"].hyperlink = Hyperlink(ref="A1", target=f"{address}/link")
-    return made.saved(book)
+    return made.bytes_of(book)
 
 
 def remote_pdf(address: str, program: str) -> bytes:
-    """A page that opens an address and a program, by link, action and JavaScript, as soon as it is read."""
+    """A page whose actions launch a program, run JavaScript and open an address, with a shell script attached."""
     writer = PdfWriter()
-    writer.append(PdfReader(BytesIO(made.pdf_pages([SAID]))))
+    writer.append(PdfReader(BytesIO(made.pdf_pages([TEXT]))))
     script = TextStringObject(f"app.launchURL('{address}/script'); app.execMenuItem('{program}');")
-    action = {"/S": NameObject("/Launch"), "/F": TextStringObject(program)}
-    address_of = {"/S": NameObject("/URI"), "/URI": TextStringObject(f"{address}/action")}
-    scripted = {"/S": NameObject("/JavaScript"), "/JS": script}
+    launch = {"/S": NameObject("/Launch"), "/F": TextStringObject(program)}
+    open_address = {"/S": NameObject("/URI"), "/URI": TextStringObject(f"{address}/action")}
+    run_script = {"/S": NameObject("/JavaScript"), "/JS": script}
     writer.pages[0][NameObject("/AA")] = DictionaryObject(
-        {NameObject("/O"): _dictionary(scripted), NameObject("/C"): _dictionary(address_of)}
+        {NameObject("/O"): _dictionary(run_script), NameObject("/C"): _dictionary(open_address)}
     )
-    writer.root_object[NameObject("/OpenAction")] = _dictionary(action)
+    writer.root_object[NameObject("/OpenAction")] = _dictionary(launch)
     writer.add_attachment("run.sh", f"touch {program}".encode())
     out = BytesIO()
     writer.write(out)
@@ -66,13 +66,13 @@ def remote_html(address: str) -> bytes:
         "<link rel=stylesheet href='{0}/css'><meta http-equiv=refresh content='0; url={0}/meta'><base href='{0}/'>",
         "<img src='{0}/img'><iframe src='{0}/frame'></iframe><script src='{0}/js'></script><object data='{0}/object'>",
     )
-    return ("".join(parts).format(address) + f"</object><p>{SAID}").encode()
+    return ("".join(parts).format(address) + f"</object><p>{TEXT}").encode()
 
 
 def remote_notebook(address: str) -> bytes:
     """A notebook whose cells fetch, and whose picture is on a server."""
     cells = [
-        {"cell_type": "markdown", "metadata": {}, "source": f"{SAID} ![]({address}/img)"},
+        {"cell_type": "markdown", "metadata": {}, "source": f"{TEXT} ![]({address}/img)"},
         {
             "cell_type": "code",
             "metadata": {},
@@ -97,7 +97,7 @@ REMOTE: dict[str, Callable[[str, str], bytes]] = {
     "remote.eml": lambda address, program: made.message("", remote_html(address).decode()),
     "remote.ipynb": lambda address, program: remote_notebook(address),
     "remote.md": lambda address, program: (
-        f"---\nicon: !!python/object/apply:os.system ['touch {program}']\n---\n{SAID} ![]({address}/img)".encode()
+        f"---\nicon: !!python/object/apply:os.system ['touch {program}']\n---\n{TEXT} ![]({address}/img)".encode()
     ),
 }
-"""By name: from an address and the path that a program would create to the bytes of a file that names them."""
+"""By file name: makes its bytes from an address and the path of a file that a program would create."""

@@ -18,13 +18,13 @@ needs_tesseract = pytest.mark.skipif(
 
 def scan(texts: Sequence[str]) -> bytes:
     """An A5 page for each text, as an image of it; "" makes an empty page."""
-    drawn = []
+    images = []
     for text in texts:
         image = Image.new("L", (874, 1240), 255)
         ImageDraw.Draw(image).multiline_text((90, 100), text, fill=0, font=ImageFont.load_default(size=28))
-        drawn.append(image)
+        images.append(image)
     out = BytesIO()
-    drawn[0].save(out, "PDF", save_all=True, append_images=drawn[1:], resolution=DPI)
+    images[0].save(out, "PDF", save_all=True, append_images=images[1:], resolution=DPI)
     return out.getvalue()
 
 

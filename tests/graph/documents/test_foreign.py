@@ -1,4 +1,4 @@
-"""Foreign files: HTML in linear time with every text once, PDF within limits, all of it in a process that can be killed."""
+"""Foreign files: HTML is read in linear time and every text once, PDF within limits, all of it in a process that can be killed."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def text_of(file: Path, content: str) -> str:
 
 
 def work_s() -> float:
-    """Processor seconds of this process and of those that it waited for."""
+    """User processor seconds of this process and of those that it waited for."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(resource.getrusage(kind).ru_utime for kind in kinds)
 
@@ -46,7 +46,7 @@ def test_nested_tables_give_their_text_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("markup", ["<table><tr><td>" * 500, "<br>" * 16_000, "<!--" * 16_000, "<b></i>" * 9_000])
-def test_an_html_file_costs_no_more_than_its_size(tmp_path: Path, markup: str) -> None:
+def test_repetitive_html_is_read_within_two_seconds(tmp_path: Path, markup: str) -> None:
     before = work_s()
     assert "Deep text." in text_of(tmp_path / "a.html", markup + "Deep text.")
     assert work_s() - before < 2
@@ -86,7 +86,7 @@ PIECES = st.one_of(
 )
 
 
-class Twin(HTMLParser):
+class StandardParser(HTMLParser):
     """The standard library's parser, which is right on sound markup."""
 
     def __init__(self) -> None:
@@ -106,17 +106,17 @@ class Twin(HTMLParser):
         self.found.append(("text", data))
 
 
-def joined(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Neighbouring texts as one."""
-    made: list[tuple[str, str]] = []
+def join_texts(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The tokens, with neighbouring texts joined."""
+    merged: list[tuple[str, str]] = []
     for kind, value in found:
-        if kind == "text" and made and made[-1][0] == "text":
-            value = made.pop()[1] + value
-        made.append((kind, value))
-    return made
+        if kind == "text" and merged and merged[-1][0] == "text":
+            value = merged.pop()[1] + value
+        merged.append((kind, value))
+    return merged
 
 
-AROUND = (
+WEB_PAGE = (
     "<title>Leave</title><a href='#main' class='skip-link'>Skip</a><div id=cookie-banner>We use <div>cookies</div>.<button>OK</button></div>"
     "<header><nav><ul><li>Home<li>Pay</ul></nav></header><ol class='wy breadcrumbs'><li>Handbook</ol>"
     "<main><article><header><h1>Leave</h1></header><p>Everyone has 27 days of leave a year, and sick pay for six weeks.</p>"
@@ -126,11 +126,11 @@ AROUND = (
 
 
 def test_what_stands_around_the_main_text_is_left_out() -> None:
-    main = main_text(AROUND)
+    main = main_text(WEB_PAGE)
     assert main.title == "Leave"
-    said = " ".join(main.text.split())
-    assert said == "Leave Everyone has 27 days of leave a year, and sick pay for six weeks. Updated in May."
-    whole = html_text(AROUND).text
+    text = " ".join(main.text.split())
+    assert text == "Leave Everyone has 27 days of leave a year, and sick pay for six weeks. Updated in May."
+    whole = html_text(WEB_PAGE).text
     assert all(words in whole for words in ("We use", "Home", "Handbook", "Sign up!", "Brindle Works", "Imprint"))
 
 
@@ -157,19 +157,19 @@ def test_a_page_without_other_text_or_with_broken_markup_keeps_its_text(markup: 
 
 
 def test_pages_are_read_whole_on_request(tmp_path: Path) -> None:
-    (tmp_path / "leave.html").write_text(AROUND)
-    read = {whole: next(read_documents(tmp_path, print, Limits(whole_pages=whole))).text for whole in (False, True)}
-    assert read == {False: main_text(AROUND).text, True: html_text(AROUND).text}
+    (tmp_path / "leave.html").write_text(WEB_PAGE)
+    texts = {whole: next(read_documents(tmp_path, print, Limits(whole_pages=whole))).text for whole in (False, True)}
+    assert texts == {False: main_text(WEB_PAGE).text, True: html_text(WEB_PAGE).text}
 
 
 @given(st.lists(PIECES, max_size=20))
 @settings(max_examples=300, deadline=None)
 def test_sound_markup_is_read_as_the_standard_library_reads_it(pieces: list[str]) -> None:
     markup = "".join(piece for piece in pieces if not re.match(r"</?title", piece))
-    twin = Twin()
+    twin = StandardParser()
     twin.feed(markup)
     twin.close()
-    assert joined([token[:2] for token in tokens(markup)]) == joined(twin.found)
+    assert join_texts([token[:2] for token in tokens(markup)]) == join_texts(twin.found)
 
 
 @given(st.text(st.sampled_from("<>!-/'\"= abtd&#;1\n"), max_size=60))
@@ -182,8 +182,8 @@ def test_no_markup_makes_parsing_fail(markup: str) -> None:
     )
 
 
-def test_a_sample_of_the_fuzz() -> None:
-    """Each kind of hostile file is read or refused by name, within its limits; benchmarks/uploads.py reads 300 files of up to 1 MB."""
+def test_hostile_files_are_read_or_refused_within_limits() -> None:
+    """Each kind of hostile file, within the limits of the worker; benchmarks/uploads.py reads 300 files of up to 1 MB."""
     limits, parsed = Limits(seconds=0.5, memory_mb=256), []
     with ParseWorker(limits) as worker:
         for number in range(len(HTML) + len(PDF)):

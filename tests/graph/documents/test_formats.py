@@ -1,4 +1,4 @@
-"""More than thirty files, ordinary ones and ones made by attackers: text and pages are right, or they are refused in one line."""
+"""More than thirty files, ordinary and hostile: text and pages are right, or the file is refused in one line."""
 
 import os
 import re
@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from email.message import EmailMessage
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from graph.errors import UserError
 from graph.shared.pages import page_at
 from graph.types import Document
 from tests.graph.documents import made
-from tests.graph.documents.remote import REMOTE, SAID
+from tests.graph.documents.remote import REMOTE, TEXT
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ HEAD = "From: Ada Marlow <ada@example.org>\nTo: Zoë <zoe@example.org>\nDate: Mo
 MAIL = {"from": "Ada Marlow <ada@example.org>", "to": "Zoë <zoe@example.org>", "date": "2026-03-02T10:00:00+01:00"}
 STARTS = {"page_starts": [0, SLIDES.index("# Stops"), SLIDES.index("# Stops")]}
 DOCX, PPTX, XLSX = made.docx_of(made.report), made.presentation(), made.workbook(made.prices)
-FORWARDED = made.EmailMessage()
+FORWARDED = EmailMessage()
 FORWARDED["Subject"] = "Inner"
 FORWARDED.set_content("Forwarded words.")
 SOUND = [
@@ -58,7 +60,7 @@ SOUND = [
     Sound("macros.docm", made.macros(DOCX, made.DOCX_TYPE, made.DOCM_TYPE, "word"), "Tide mills", REPORT, {}),
     Sound(
         "walked.docx",
-        made.docx_of(made.walked),
+        made.docx_of(made.uncommon_parts),
         "walked",
         "In a control.\n\nPut in\n\nBeside\nIn a box.\n\nE=mc\n\n| outer | in side |\n\nAt the foot.",
         {},
@@ -172,18 +174,18 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         r"MiB, 25[78] MiB when unpacked\. Expected at most 256 MiB",
     ),
     "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"310 MiB when unpacked"),
-    "lying.pptx": (lambda: made.lying(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
+    "lying.pptx": (lambda: made.understated_size(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
     "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts\. Expected at most 20,000"),
     "xxe.docx": (
-        lambda: made.declaring(DOCX, "word/document.xml", FILE, b"Wheels"),
+        lambda: made.with_entity(DOCX, "word/document.xml", FILE, b"Wheels"),
         "document.xml declares a document type",
     ),
-    "laughs.docx": (lambda: made.declaring(DOCX, "word/document.xml", LAUGHS, b"Wheels"), "declares a document type"),
+    "laughs.docx": (lambda: made.with_entity(DOCX, "word/document.xml", LAUGHS, b"Wheels"), "declares a document type"),
     "xxe.pptx": (
-        lambda: made.declaring(PPTX, "ppt/slides/slide1.xml", FILE, b"Three"),
+        lambda: made.with_entity(PPTX, "ppt/slides/slide1.xml", FILE, b"Three"),
         "slide1.xml declares a document type",
     ),
-    "laughs.xlsx": (lambda: made.declaring(XLSX, SHEET, LAUGHS, b"Quill"), "sheet1.xml declares a document type"),
+    "laughs.xlsx": (lambda: made.with_entity(XLSX, SHEET, LAUGHS, b"Quill"), "sheet1.xml declares a document type"),
     "xxe.epub": (lambda: made.epub(["x"], made.entities(FILE).decode()), r"not a readable EPUB \(EntitiesForbidden"),
     "laughs.epub": (
         lambda: made.epub(["x"], made.entities(LAUGHS).decode()),
@@ -200,7 +202,10 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: b'{"cells": [' + b",".join([b'{"cell_type": "raw", "source": ""}'] * (MAX_PAGES + 1)) + b"]}",
         "10,001 cells. Expected at most 10,000",
     ),
-    "long.eml": (lambda: made.many_messages(MAX_PAGES + 1), r"10,00\d parts\. Expected at most 10,000|not read in 2 s"),
+    "long.eml": (
+        lambda: made.message_of_parts(MAX_PAGES + 1),
+        r"10,00\d parts\. Expected at most 10,000|not read in 2 s",
+    ),
     "scan.pdf": (lambda: made.pdf_pages(["", ""]), r"2 pages without text \(a scan\?\)\. .*OCR"),
     "locked.pdf": (lambda: made.locked_pdf(), "not a readable PDF"),
     "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or from before Office 2007"),
@@ -219,7 +224,7 @@ def read(name: str, data: bytes, worker: ParseWorker) -> Document:
 
 
 def test_there_are_more_than_thirty() -> None:
-    assert len(SOUND) + len(HOSTILE) >= 30
+    assert len(SOUND) + len(HOSTILE) > 30
 
 
 @pytest.mark.parametrize("file", SOUND, ids=lambda file: file.name)
@@ -241,7 +246,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(name: str, worker: ParseWork
 
 
 @pytest.mark.slow
-def test_ten_thousand_pages_are_read_with_their_places_or_refused_by_time() -> None:
+def test_ten_thousand_pages_are_read_with_their_places() -> None:
     data = made.pdf_pages([f"Page {number}." for number in range(1, MAX_PAGES + 1)])
     with ParseWorker(Limits(seconds=120)) as worker:
         document = read("long.pdf", data, worker)
@@ -251,7 +256,7 @@ def test_ten_thousand_pages_are_read_with_their_places_or_refused_by_time() -> N
 
 
 def test_a_cell_at_the_far_corner_costs_a_row(worker: ParseWorker) -> None:
-    def fill(book: made.Any) -> None:
+    def fill(book: Any) -> None:
         book.active["A1"], book.active["B1048576"] = "near", "far"
 
     assert read("far.xlsx", made.workbook(fill), worker).text == "# Sheet\n\n| near |\n|  | far |"
@@ -265,7 +270,7 @@ def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, t
         server.settimeout(0.3)
         data = REMOTE[name](f"http://127.0.0.1:{server.getsockname()[1]}", str(ran))
         document = read(name, data, worker)
-        assert SAID in document.text
+        assert TEXT in document.text
         with pytest.raises(TimeoutError):
             server.accept()
     assert not ran.exists() and worker.last.peak_mb <= 512

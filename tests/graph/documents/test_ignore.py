@@ -1,4 +1,4 @@
-"""`.modegraphignore` is read as git would read it, and ignored files are neither read nor reported."""
+"""`.modegraphignore` is read as git reads `.gitignore`, and ignored files are neither read nor reported."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ PATTERNS = (
 )
 
 
-def plant(folder: Path, rules: dict[str, list[str]], name: str) -> None:
+def write_files(folder: Path, rules: dict[str, list[str]], name: str) -> None:
     for file in FILES:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(f"Text of {file}.")
@@ -47,23 +47,23 @@ def plant(folder: Path, rules: dict[str, list[str]], name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_read_as_git_reads_gitignore(seed: int, tmp_path: Path) -> None:
+def test_modegraphignore_is_read_as_git_reads_gitignore(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     rules = {place: chance.sample(PATTERNS, 4) for place in chance.sample(["", "notes", "notes/old", "build"], 2)}
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    plant(ours, rules, IGNORE_FILE)
-    plant(theirs, rules, ".gitignore")
+    write_files(ours, rules, IGNORE_FILE)
+    write_files(theirs, rules, ".gitignore")
     subprocess.run(["git", "init", "-q", theirs], check=True)
     command = ["git", "-C", str(theirs), "ls-files", "--others", "--exclude-standard", "-z"]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
-    wanted = {file for file in listing if file and not file.endswith(".gitignore")}
+    expected = {file for file in listing if file and not file.endswith(".gitignore")}
     found = [file.relative_to(ours).as_posix() for file in files_in(ours)]
-    assert set(found) == wanted, rules
-    assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(wanted)
+    assert set(found) == expected, rules
+    assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(expected)
 
 
 def test_what_is_ignored_is_neither_read_nor_reported(tmp_path: Path) -> None:
-    plant(tmp_path, {"": ["*.bin", "notes/"]}, IGNORE_FILE)
+    write_files(tmp_path, {"": ["*.bin", "notes/"]}, IGNORE_FILE)
     (tmp_path / "a.bin").write_bytes(b"\0")
     (tmp_path / "notes/bad.txt").write_bytes(b"caf\xe9")
     notes: list[str] = []
@@ -72,7 +72,7 @@ def test_what_is_ignored_is_neither_read_nor_reported(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_an_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(tmp_path, {}, IGNORE_FILE)
+    write_files(tmp_path, {}, IGNORE_FILE)
     monkeypatch.setitem(sys.modules, "pathspec", None)
     assert len(list(files_in(tmp_path))) == len(FILES), "nothing is needed where there are no rules"
     (tmp_path / IGNORE_FILE).write_text("*.md\n")

@@ -138,10 +138,10 @@ def test_closing_the_worker_stops_its_programs() -> None:
         thread.start()
         while worker._process is None or not programs_below(worker._process.pid, PROGRAMS):
             time.sleep(0.01)
-        begun = programs_below(worker._process.pid, PROGRAMS)
+        programs = programs_below(worker._process.pid, PROGRAMS)
     thread.join(20)
     assert not thread.is_alive() and problems
-    while any(runs(each) for each in begun):
+    while any(runs(each) for each in programs):
         time.sleep(0.01)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from graph.documents.read import read_documents
 from graph.errors import UserError
+from tests.graph.documents.made import pdf_pages
 
 
 def read(source: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
@@ -37,7 +38,7 @@ def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> Non
 
 
 def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
-    (tmp_path / "tide.pdf").write_bytes(one_page_pdf("High tide at noon."))
+    (tmp_path / "tide.pdf").write_bytes(pdf_pages(["High tide at noon."]))
     found, _ = read(tmp_path / "tide.pdf")
     assert found["tide.pdf"][1] == "High tide at noon."
 
@@ -87,22 +88,3 @@ def test_missing_path_and_empty_folder(tmp_path: Path) -> None:
         read(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no documents.*\.pdf"):
         read(tmp_path)
-
-
-def one_page_pdf(text: str) -> bytes:
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    out = b"%PDF-1.4\n"
-    starts = []
-    for number, body in enumerate(objects, start=1):
-        starts.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table = len(out)
-    out += b"xref\n0 6\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % start for start in starts)
-    return out + b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % table

@@ -65,14 +65,14 @@ def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
     assert [graph.vs[row]["text"] for row in near] == ["Lantern was built in 1911 by the Marlow Yard."]
     keys = graph.vs["id"]
     read = {(e["kind"], keys[e.source], keys[e.target]): round(e["weight"], 5) for e in graph.es}
-    written = {(edge.kind, edge.source, edge.target): round(edge.weight, 5) for edge in edges(renamed(index))}
-    assert read == written and len(read) == counts["edges"]
+    expected = {(edge.kind, edge.source, edge.target): round(edge.weight, 5) for edge in edges(as_exported(index))}
+    assert read == expected and len(read) == counts["edges"]
     similar = [edge for edge in graph.es if edge["kind"] == "similar"]
     assert len(similar) == index.data.similarity_XX.nnz // 2 > 0
     assert {round(edge["weight"], 5) for edge in similar} == {round(float(w), 5) for w in index.data.similarity_XX.data}
 
 
-def renamed(index: Index) -> Index:
+def as_exported(index: Index) -> Index:
     """The index with its one source that XML cannot hold spelled as the export writes it."""
     sources = [source.replace("\x0b", "\ufffdb;") for source in index.sources()]
     return replace(index, data=replace(index.data, document_sources=Strings.of(sources)))
@@ -157,11 +157,11 @@ def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) 
     vectors = np.array(tables["propositions"]["vector"].to_pylist(), np.float32)
     assert np.array_equal(vectors, index.data.proposition_vectors_ND)
     assert tables["documents"]["id"].to_pylist() == list(index.sources())
-    text_of = {row["id"]: row["text"] for row in tables["passages"].to_pylist()}
-    starts_at = {row["id"]: row["start"] for row in tables["passages"].to_pylist()}
-    for stated in tables["occurrences"].to_pylist():
-        start = stated["start"] - starts_at[stated["passage"]]
-        assert 0 <= start < stated["end"] - starts_at[stated["passage"]] <= len(text_of[stated["passage"]])
+    text_of = {row["id"]: row["text"] for row in passages}
+    starts_at = {row["id"]: row["start"] for row in passages}
+    for occurrence in tables["occurrences"].to_pylist():
+        start = occurrence["start"] - starts_at[occurrence["passage"]]
+        assert 0 <= start < occurrence["end"] - starts_at[occurrence["passage"]] <= len(text_of[occurrence["passage"]])
     assert [tuple(row.values()) for row in tables["occurrences"].to_pylist()] == [
         (found.proposition, found.passage, found.start, found.end) for found in occurrences(index)
     ]
@@ -170,7 +170,8 @@ def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) 
 
 
 def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = write_parquet(index, tmp_path / "whole"), monkeypatch.setattr("graph.export.parquet.ROWS_AT_ONCE", 4)
+    whole = write_parquet(index, tmp_path / "whole")
+    monkeypatch.setattr("graph.export.parquet.ROWS_AT_ONCE", 4)
     assert write_parquet(index, tmp_path / "parts") == whole
     for name in (*NODE_TABLES.values(), "occurrences", "edges"):
         read = pq.read_table(tmp_path / "parts" / f"{name}.parquet")
@@ -191,7 +192,7 @@ def test_an_empty_index_exports(tmp_path: Path) -> None:
     write_page(empty, tmp_path / "page.html", 10)
 
 
-def embedded(file: Path) -> Any:
+def embedded_data(file: Path) -> Any:
     found = re.search(r'<script id="data" type="application/json">(.*?)</script>', file.read_text(), re.DOTALL)
     assert found is not None
     return json.loads(found[1])
@@ -205,9 +206,9 @@ def test_the_page_holds_document_text_as_data_only(index: Index, tmp_path: Path)
     raw = page[page.index(opening) + len(opening) : page.index(closing)]
     assert raw.isascii() and not set(raw) & set("<>&") and "\\u2028" in raw
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
-    held = embedded(tmp_path / "page.html")
-    assert held == json.loads(json.dumps(page_data(index, 2000))) and counts["entities"] == len(held["entities"])
-    assert ODD.text in [passage["text"] for passage in held["passages"]]
+    data = embedded_data(tmp_path / "page.html")
+    assert data == json.loads(json.dumps(page_data(index, 2000))) and counts["entities"] == len(data["entities"])
+    assert ODD.text in [passage["text"] for passage in data["passages"]]
 
 
 def test_the_page_holds_the_most_mentioned_entities_and_what_belongs_to_them(index: Index) -> None:
@@ -243,18 +244,18 @@ def test_the_page_holds_the_most_mentioned_entities_and_what_belongs_to_them(ind
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_a_page_is_bounded_and_reports_what_it_leaves_out(index: Index, tmp_path: Path, limit: int) -> None:
     counts = write_page(index, tmp_path / "page.html", limit)
-    held, whole = embedded(tmp_path / "page.html"), page_data(index, 2000)
+    data, whole = embedded_data(tmp_path / "page.html"), page_data(index, 2000)
     for kind, total in whole["totals"].items():
         assert (
-            len(held[kind]) == counts[kind] == min(limit, total) and counts[f"{kind}_left_out"] == total - counts[kind]
+            len(data[kind]) == counts[kind] == min(limit, total) and counts[f"{kind}_left_out"] == total - counts[kind]
         )
     mentions = sorted((name["mentions"] for name in whole["entities"]), reverse=True)
-    assert sorted((name["mentions"] for name in held["entities"]), reverse=True) == mentions[:limit]
-    assert all(proposition["entities"] for proposition in held["propositions"])
-    assert max(s["layer"] for s in held["summaries"]) == max(s["layer"] for s in whole["summaries"])
-    for proposition in held["propositions"]:
+    assert sorted((name["mentions"] for name in data["entities"]), reverse=True) == mentions[:limit]
+    assert all(proposition["entities"] for proposition in data["propositions"])
+    assert max(s["layer"] for s in data["summaries"]) == max(s["layer"] for s in whole["summaries"])
+    for proposition in data["propositions"]:
         assert all(place < limit for place in proposition["entities"] + proposition["passages"])
-    for summary in held["summaries"]:
+    for summary in data["summaries"]:
         assert all(place < limit for _, place in summary["members"]) and len(summary["members"]) <= summary["parts"]
 
 
@@ -281,9 +282,9 @@ const settled = () => new Promise((done) => setTimeout(done, 60));
   state.found = [...document.querySelectorAll("#found a")].map((each) => each.textContent);
   search.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" })); await settled();
   state.shown = document.activeElement.textContent;
-  const said = document.querySelectorAll("#around details");
-  state.said = [...said].map((each) => each.querySelector("summary").textContent);
-  for (const each of said) each.open = true;
+  const statements = document.querySelectorAll("#around details");
+  state.statements = [...statements].map((each) => each.querySelector("summary").textContent);
+  for (const each of statements) each.open = true;
   await settled();
   state.quoted = document.querySelector("#around blockquote").textContent;
   state.neighbours = [...document.querySelectorAll("#around svg a")].map((each) => each.querySelector("text").textContent).sort();
@@ -313,20 +314,20 @@ def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -
     found = re.search(r'<pre id="state">(.*?)</pre>', dom, re.DOTALL)
     assert found is not None, dom[-2000:]
     state = json.loads(unescape(found[1]))
-    held = page_data(index, 2000)
-    assert state["counts"].startswith(f"{len(held['entities'])} entities, ")
-    assert state["opened"] == max(held["entities"], key=lambda name: name["mentions"])["text"]
+    data = page_data(index, 2000)
+    assert state["counts"].startswith(f"{len(data['entities'])} entities, ")
+    assert state["opened"] == max(data["entities"], key=lambda name: name["mentions"])["text"]
     assert (state["first"], state["then"], state["focused"]) == (30, 60, True)
-    row = [name["text"] for name in held["entities"]].index("Marlow Yard")
-    said = [proposition for proposition in held["propositions"] if row in proposition["entities"]]
+    row = [name["text"] for name in data["entities"]].index("Marlow Yard")
+    propositions = [proposition for proposition in data["propositions"] if row in proposition["entities"]]
     assert state["found"][0] == state["shown"] == state["back"] == "Marlow Yard"
-    assert state["said"] == [proposition["text"] for proposition in said]
-    assert state["quoted"] == held["passages"][said[0]["passages"][0]]["text"]
-    neighbours = {name for proposition in said for name in proposition["entities"]} | set(
-        held["entities"][row]["synonyms"]
+    assert state["statements"] == [proposition["text"] for proposition in propositions]
+    assert state["quoted"] == data["passages"][propositions[0]["passages"][0]]["text"]
+    neighbours = {name for proposition in propositions for name in proposition["entities"]} | set(
+        data["entities"][row]["synonyms"]
     )
     assert (
-        state["neighbours"] == sorted(held["entities"][name]["text"] for name in neighbours - {row})
+        state["neighbours"] == sorted(data["entities"][name]["text"] for name in neighbours - {row})
         and state["second"] in state["neighbours"]
     )
     assert ODD.text in state["layers"] and state["scripts"] == 3
@@ -360,7 +361,7 @@ def test_a_limit_is_only_for_pages(index: Index, tmp_path: Path) -> None:
     )
     result = run(index.folder, "--html", tmp_path / "page.html", "--page-limit", 3)
     assert result.exit_code == 0 and "3 entities" in result.stdout and "entities left out" in result.stdout
-    assert len(embedded(tmp_path / "page.html")["entities"]) == 3
+    assert len(embedded_data(tmp_path / "page.html")["entities"]) == 3
 
 
 def test_a_failure_half_way_leaves_nothing(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

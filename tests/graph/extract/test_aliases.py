@@ -150,7 +150,7 @@ def test_whoever_else_has_the_surname_makes_it_ambiguous(rival: str, ambiguous: 
     assert people_by_surname(["Ada Marlow", rival]) == ({} if ambiguous else {"marlow": "Ada Marlow"})
 
 
-def entities_read(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]:
+def entities_by_rules(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]:
     document = Document("d", title, "".join(texts))
     starts = [sum(map(len, texts[:place])) for place in range(len(texts))]
     passages = [
@@ -160,16 +160,16 @@ def entities_read(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]
 
 
 def test_a_surname_is_known_where_it_opens_a_sentence_and_in_other_passages() -> None:
-    assert entities_read("It was built by Ada Marlow. ", "Marlow sold it.")[1] == ("Marlow", "Ada Marlow")
-    assert entities_read("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
+    assert entities_by_rules("It was built by Ada Marlow. ", "Marlow sold it.")[1] == ("Marlow", "Ada Marlow")
+    assert entities_by_rules("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
 
 
 def test_a_place_of_that_name_makes_the_surname_ambiguous() -> None:
     assert (
         "Ada Marlow"
-        not in entities_read("It was built by Ada Marlow. The mill in Marlow burned. Later Marlow slept.")[2]
+        not in entities_by_rules("It was built by Ada Marlow. The mill in Marlow burned. Later Marlow slept.")[2]
     )
     assert (
         "Ada Marlow"
-        in entities_read("It was built by Ada Marlow. The mill in Marlow's yard burned. Later Marlow slept.")[2]
+        in entities_by_rules("It was built by Ada Marlow. The mill in Marlow's yard burned. Later Marlow slept.")[2]
     )

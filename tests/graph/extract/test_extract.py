@@ -1,4 +1,4 @@
-"""Units, entities and propositions by rules, on sentences that a careless version gets wrong (NOTES behaviour 13)."""
+"""Units, entities and propositions by rules, on sentences that a careless version gets wrong (docs/developers/behaviours.md, 13)."""
 
 import pytest
 from hypothesis import given

@@ -81,9 +81,9 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
     build(tmp_path / "i", file)
     assert build(tmp_path / "i", file).unchanged == len(ISLES)
     more = [*ROWS, {"id": "tarn", "triples": [["Tarn", "has", "312 people"]]}]
-    moved = write(tmp_path / "y.jsonl", more)
-    assert build(tmp_path / "i", moved).written == 1
-    build(tmp_path / "whole", moved)
+    edited = write(tmp_path / "y.jsonl", more)
+    assert build(tmp_path / "i", edited).written == 1
+    build(tmp_path / "whole", edited)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
 

@@ -24,7 +24,8 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document, Passage
 from modegraph.cli import build_app, open_model
 from tests.corpora import ISLES
-from tests.fakes import ChatServer, HashEncoder, chat_server, extraction_reply, is_extraction, requested_passage
+from tests.fakes import ChatServer, chat_server, extraction_reply, is_extraction, requested_passage
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 MANY = [
@@ -40,10 +41,6 @@ def no_waiting() -> Iterator[None]:
         yield
 
 
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
-
-
 def settings(server: ChatServer, **more: Any) -> IndexSettings:
     model = {"extractor": "llm", "extractor_model": f"openai:m@{server.url}"}
     return IndexSettings(**{**model, "max_passage_tokens": 30, "infer_domain": False, **more})
@@ -57,7 +54,7 @@ def requested_titles(server: ChatServer) -> list[str]:
     return [requested_passage(body)[0] for body in server.requests if is_extraction(body)]
 
 
-def test_one_call_a_passage_and_what_it_said_is_in_the_index(tmp_path: Path) -> None:
+def test_one_call_per_passage_puts_its_reply_into_the_index(tmp_path: Path) -> None:
     document = Document(
         "odd", "Odd", "It opens at 10:30. See https://e.org/a_b. Use snake_case. End <|endoftext|> here."
     )
@@ -111,8 +108,8 @@ def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path
     assert cut[0] == "d010" and "cut at" in str(cut[1]) and len(str(cut[2])) == 2000 and cut[3] == 2
     assert prose == ("d035", "it is not a JSON object", "no JSON", 2)
     index = open_index(tmp_path / "i", encoder)
-    stated = {span.source for n in range(report.propositions) for span in index.proposition(n).spans}
-    assert stated == {d.source for d in MANY} - {"d010", "d035"}
+    sources_with_propositions = {span.source for n in range(report.propositions) for span in index.proposition(n).spans}
+    assert sources_with_propositions == {d.source for d in MANY} - {"d010", "d035"}
     assert index.passages_of("d010"), "a passage in quarantine can still be found by its own text"
 
 
@@ -142,10 +139,10 @@ def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp
 
 
 def test_nothing_is_lost_when_the_server_stops_and_resume_continues(tmp_path: Path, capsys: Any) -> None:
-    up = 25
+    answered_calls = 25
 
     def say(body: dict[str, Any], number: int) -> Any:
-        return extraction_reply(body) if number <= up else (401, "{}")
+        return extraction_reply(body) if number <= answered_calls else (401, "{}")
 
     with chat_server(say) as server:
         with pytest.raises(UserError, match="status 401"):
@@ -154,7 +151,7 @@ def test_nothing_is_lost_when_the_server_stops_and_resume_continues(tmp_path: Pa
         answered = requested_titles(server)[:25]
         assert "modegraph resume" in index_status(tmp_path / "i").unfinished
         server.requests.clear()
-        up = 1000
+        answered_calls = 1000
         resume_build(tmp_path / "i", encoder, open_model)
         assert set(requested_titles(server)) & set(answered) == set() and len(server.requests) == 35
         build(tmp_path / "whole", MANY, server)
@@ -163,17 +160,17 @@ def test_nothing_is_lost_when_the_server_stops_and_resume_continues(tmp_path: Pa
 
 def test_a_document_half_read_goes_on_where_it_stopped(tmp_path: Path) -> None:
     text = " ".join(f"Ship {n} was built in {1800 + n} by the yard of Quill and sailed to Tarn." for n in range(90))
-    up = 40
+    answered_calls = 40
 
     def say(body: dict[str, Any], number: int) -> Any:
-        return extraction_reply(body) if number <= up else (401, "{}")
+        return extraction_reply(body) if number <= answered_calls else (401, "{}")
 
     with chat_server(say) as server:
         with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", [Document("long", "Long", text)], server)
         rows = index_status(tmp_path / "i").rows
         assert 0 < rows["passages"] < 45 and index_status(tmp_path / "i").documents_to_extract == 1
-        up = 1000
+        answered_calls = 1000
         resume_build(tmp_path / "i", encoder, open_model)
         build(tmp_path / "whole", [Document("long", "Long", text)], server)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
@@ -196,7 +193,7 @@ def test_calls_run_concurrently_and_at_most_two_waves_are_read() -> None:
         model = open_model(f"openai:m@{server.url}")
         for readings in read_by_model(documents(), model, Prompt("", 999), Domain):
             answered += len(readings)
-            assert len(read) - answered <= WAVE_CALLS * (WAVES_IN_FLIGHT - 1), "read on before a wave had come back"
+            assert len(read) - answered <= WAVE_CALLS * (WAVES_IN_FLIGHT - 1), "too many documents were read ahead"
     assert answered == len(server.requests) == len(read) == 180 and 4 < server.most_running
 
 
@@ -264,13 +261,17 @@ def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: p
     with chat_server(say) as server:
         run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
         model = ("--extractor-model", f"openai:m@{server.url}")
-        lost = run("index", corpus, "--out", tmp_path / "i", *model)
-        assert lost.exit_code == 1 and "10 documents" in lost.stdout and "1 in quarantine" in lost.stdout
-        assert f"modegraph retry {tmp_path / 'i'} --failed" in lost.stderr
+        quarantined = run("index", corpus, "--out", tmp_path / "i", *model)
+        assert (
+            quarantined.exit_code == 1
+            and "10 documents" in quarantined.stdout
+            and "1 in quarantine" in quarantined.stdout
+        )
+        assert f"modegraph retry {tmp_path / 'i'} --failed" in quarantined.stderr
         assert run("index", corpus, "--out", tmp_path / "i", "--set", "max_failed_share=0.1").exit_code == 0
         assert json.loads(run("status", tmp_path / "i", "--json").stdout)["quarantined"] == 1
-        chosen = run("retry", tmp_path / "i")
-        assert isinstance(chosen.exception, UserError) and "--failed" in str(chosen.exception)
+        without_failed = run("retry", tmp_path / "i")
+        assert isinstance(without_failed.exception, UserError) and "--failed" in str(without_failed.exception)
         broken.clear()
         assert json.loads(run("retry", tmp_path / "i", "--failed", "--json").stdout) == {
             "index": str(tmp_path / "i"),

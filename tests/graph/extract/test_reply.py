@@ -165,7 +165,7 @@ def test_a_copy_of_the_passage_is_read_sentence_by_sentence() -> None:
     copied = "# Ferry\n\n" + TEXT + " It rai"
     occurrences, dropped = read_reply(reply(proposition(copied.ljust(500, "n"), ["Ada Marlow", "Lantern"])), PASSAGE)
     texts = [each.text for each in occurrences]
-    assert texts[1:4] == ["The Lantern left at 10:30 for https://example.org/a_b?c=1.", *texts[2:4]] and dropped == 0
+    assert texts[1] == "The Lantern left at 10:30 for https://example.org/a_b?c=1." and dropped == 0
     assert "It rains." in texts and texts[-1] == "Ada Marlow built her in 1911, and she cost 312 crowns."
     assert [each.entities for each in occurrences if "1911" in each.text] == [("Ada Marlow",)]
     two = proposition("It rains. Ada Marlow built her in 1911.")

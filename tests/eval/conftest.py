@@ -1,23 +1,27 @@
-"""A small world to evaluate in: a random Llama, three runs that grew from it, and preference data with hostile texts."""
+"""A small world to evaluate in: a random Llama, three runs that start from it, and preference data with a hostile text."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from data_synth.rows import PreferenceRow, preference_to_json
 from graph.answer.prompt import answer_messages, format_answer
 from graph.shared.jsonl import write_jsonl
 from graph.types import Excerpt
+from modegraph.cli import build_app
 from train.run.record import RunRecord, write_run
 from train.run.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer
 
 HOSTILE = "<script>alert('x')</script> | `tick` & ![](http://x)"
 BETA, EPSILON = 0.5, 0.01
+NO_LOGPS = "log-probabilities of training's answers: the server returns none for the tokens of a prompt"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class World:
 
 
 def preference(question: int, context_size: int, split: str, hard_negative: str = "") -> PreferenceRow:
-    """Every third question is a yes/no question; test question 0 has a hostile text."""
+    """Every third question is a yes/no question; question 0 contains a hostile text."""
     excerpts = [Excerpt(f"p{n}", f"Title {n}", f"The mill number {n} stands in Corrow.") for n in range(context_size)]
     kind, answer = ("boolean", ("yes", "no")[question % 2]) if question % 3 == 0 else ("single", f"mill {question}")
     text = f"Where is mill {question}? {HOSTILE if question == 0 else ''}"
@@ -66,32 +70,32 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Built once: weights are random, MS and DPO differ from SFT by small noise."""
+    """Built once, with random weights: SFT is the base plus small noise, MS equals SFT, and DPO is SFT plus small noise."""
     home = tmp_path_factory.mktemp("world")
-    made = World(*(home / name for name in ("base", "sft", "ms", "dpo", "data")))
-    made.data.mkdir()
+    folders = World(*(home / name for name in ("base", "sft", "ms", "dpo", "data")))
+    folders.data.mkdir()
     for split, questions in (("train", range(6, 15)), ("test", range(6))):
         rows = [preference(question, size, split) for question in questions for size in (1, 2)]
         rows += [preference(question, 2, split, hard_negative="wrong") for question in questions]
-        write_jsonl(made.data / f"{split}.jsonl", (preference_to_json(row) for row in rows))
+        write_jsonl(folders.data / f"{split}.jsonl", (preference_to_json(row) for row in rows))
     settings = TinySettings(texts="", output="", vocabulary=512, hidden_size=32, layers=1, heads=2, context_tokens=512)
     tokenizer = train_tokenizer([row.prompt[-1].content for row in rows], settings.vocabulary, settings.context_tokens)
     model = new_llama(settings, tokenizer)
     for folder, beta, base in (
-        (made.base, None, ""),
-        (made.sft, None, made.base),
-        (made.ms, BETA, made.sft),
-        (made.dpo, BETA, made.sft),
+        (folders.base, None, ""),
+        (folders.sft, None, folders.base),
+        (folders.ms, BETA, folders.sft),
+        (folders.dpo, BETA, folders.sft),
     ):
-        if folder in (made.sft, made.dpo):
+        if folder in (folders.sft, folders.dpo):
             with torch.no_grad():
                 for weight in model.parameters():
                     weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(str(base))))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        if folder != made.base:
-            write_run(folder, run_record(folder.name, str(base), beta, str(made.data)))
-    return made
+        if folder != folders.base:
+            write_run(folder, run_record(folder.name, str(base), beta, str(folders.data)))
+    return folders
 
 
 def run_record(stage: str, base_model: str, beta: float | None, data: str = "data") -> RunRecord:
@@ -104,3 +108,11 @@ def run_record(stage: str, base_model: str, beta: float | None, data: str = "dat
 def read_lines(file: Path) -> list[dict]:
     """The objects of a JSON lines file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def check_server(server: str, run: Path, *more: str, conversations: int = 3) -> tuple[int, dict[str, Any]]:
+    """The exit status and the report of `serve check`; faults of the server are in the report."""
+    command = ["serve", "check", server, str(run), "--conversations", str(conversations), "--json", *more]
+    done = CliRunner().invoke(build_app(), command)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout)

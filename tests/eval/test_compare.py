@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from eval import cli_measure as cli_selector
+from eval.cli_measure import add_selector
 from eval.metrics.ranking import average_precision
 from eval.selector import CALLS, CANDIDATES, SELECTION
 from graph.build.build import build_index
@@ -46,17 +46,17 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index, questions, and a selector that likes everything."""
+    """An index, questions, and a selector that selects everything."""
     folder = tmp_path_factory.mktemp("selectors")
     build_index(folder / "index", ISLES, IndexSettings(), open_encoder)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, QUESTIONS)))
     (folder / "likes-all").mkdir()
-    save_selector(folder / "likes-all", always(0.9, open_index(folder / "index")))
+    save_selector(folder / "likes-all", constant_classifier(0.9, open_index(folder / "index")))
     return folder
 
 
-def always(probability: float, index: Index) -> Classifier:
-    """A classifier of one leaf, which gives everything this probability."""
+def constant_classifier(probability: float, index: Index) -> Classifier:
+    """A classifier with a single leaf: it gives everything this probability."""
     leaf, odds = np.zeros(1, np.int64), float(np.log(probability / (1 - probability)))
     forest = Forest(leaf, np.zeros(1), leaf, leaf, np.array([odds]), leaf, 0.0, 0)
     return Classifier(forest, 1.0, 0.5, index.encoder_source.fingerprint)
@@ -65,7 +65,7 @@ def always(probability: float, index: Index) -> Classifier:
 def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    cli_selector.add_selector(app, lambda spec, ledger=None: model or pytest.fail("no model is needed"))
+    add_selector(app, lambda spec, ledger=None: model or pytest.fail("no model is needed"))
     common = ["selector", world / "index", "--questions", world / "questions.jsonl"]
     result = CliRunner().invoke(app, [str(word) for word in (*common, *arguments)])
     if isinstance(result.exception, UserError):
@@ -79,11 +79,11 @@ def test_average_precision_by_hand() -> None:
     assert average_precision([], 2) == average_precision([False], 1) == 0.0
 
 
-def choosing(replies: list[str]) -> ScriptedModel:
-    """A model that selects the first statement it is shown, and is then sure of the answer."""
+def first_choice_model(prompts: list[str]) -> ScriptedModel:
+    """A model that selects the first statement shown and always has the same answer; its prompts are appended to `prompts`."""
 
     def reply(request: Any) -> str:
-        replies.append(request.messages[1].content)
+        prompts.append(request.messages[1].content)
         return json.dumps({"selected": [1]} if "selected" in str(request.schema) else {"answer": "1911"})
 
     return ScriptedModel(reply)
@@ -103,7 +103,7 @@ def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> Non
         "--json",
         "--out",
         tmp_path / "out",
-        model=choosing(prompts),
+        model=first_choice_model(prompts),
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -116,8 +116,8 @@ def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> Non
     assert costs["tokens/query"] > 30 and len(prompts) == 3 * 3 + 3 + 2, "a question to warm up, and two selections"
     assert found["selectors"][str(folder)][SELECTION] > 0
     assert set(found["Recall@5 differences"]) == set(found[f"{SELECTION} differences"]) == {str(folder), "llm"}
-    written = json.loads((tmp_path / "out" / "selectors.json").read_text())
-    assert written == found
+    report = json.loads((tmp_path / "out" / "selectors.json").read_text())
+    assert report == found
     markdown = (tmp_path / "out" / "selectors.md").read_text()
     assert markdown.startswith("# Selectors in local") and f"| {CALLS} |" in markdown and "| llm |" in markdown
 
@@ -158,7 +158,7 @@ def test_a_folder_without_a_selector_and_one_of_another_encoder_are_refused(worl
         UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"
     ):
         run(world, "--selectors", "threshold", tmp_path)
-    other = always(0.9, open_index(world / "index"))
+    other = constant_classifier(0.9, open_index(world / "index"))
     save_selector(tmp_path, Classifier(other.forest, 1.0, 0.5, "another encoder"))
     with pytest.raises(UserError, match="trained with encoder another enco"):
         run(world, "--selectors", "threshold", tmp_path)

@@ -37,7 +37,7 @@ PAIRS = [
 ]
 
 
-def shown(request):
+def answers_shown(request):
     """The two answers in the order that the prompt shows them."""
     text = request.messages[0].content
     first = text.partition("Answer 1: ")[2].partition("\n\nAnswer 2: ")
@@ -46,7 +46,7 @@ def shown(request):
 
 def judge(choose):
     def reply(request):
-        return json.dumps(dict.fromkeys(CRITERIA, choose(*shown(request))))
+        return json.dumps(dict.fromkeys(CRITERIA, choose(*answers_shown(request))))
 
     return ScriptedModel(reply)
 
@@ -129,9 +129,9 @@ def test_the_fit_is_the_minimum_of_its_objective(rows):
     ],
 )
 def test_what_cannot_be_read_is_invalid(text, expected):
-    words, problems = read_verdicts(Completion(text, "stop", 1, 1))
-    assert {name: words[name] for name in expected} == expected
-    assert bool(problems) == ("invalid" in words.values())
+    verdicts, problems = read_verdicts(Completion(text, "stop", 1, 1))
+    assert {name: verdicts[name] for name in expected} == expected
+    assert bool(problems) == ("invalid" in verdicts.values())
     cut, why = read_verdicts(Completion(text, "length", 1, 1))
     assert set(cut.values()) == {"invalid"} and why == ("cut at the token limit",)
 

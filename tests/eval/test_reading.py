@@ -33,8 +33,8 @@ def tasks_over(distractors: int = 2) -> list[ReadingTask]:
     return over_gold(isles(), QUESTIONS, distractors, seed=0)
 
 
-def knowing(request: CompletionRequest) -> str:
-    """The first accepted answer, citing the passage that has the most of the question's words."""
+def reply_from_gold(request: CompletionRequest) -> str:
+    """The first accepted answer with citations of the gold passages; a refusal if the question has no answer."""
     text = request.messages[-1].content
     question = next(one for one in QUESTIONS if text.endswith(f"Question: {one.text}"))
     lines = [line for line in text.splitlines() if line.startswith("[")]
@@ -57,12 +57,13 @@ def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
 
 
 def test_questions_over_distractors_alone_have_no_answer_there() -> None:
-    """Every answerable question over passages that are not gold and do not contain its answer, so that a refusal is right."""
-    made = over_distractors(isles(), QUESTIONS, 2, seed=0)
-    asked = {one.id: one for one in QUESTIONS if one.answers}
-    assert {one.question.id for one in made} == set(asked) and made == over_distractors(isles(), QUESTIONS, 2, seed=0)
-    for one in made:
-        texts, original = [words_of(TEXTS[excerpt.id]) for excerpt in one.excerpts], asked[one.question.id]
+    """Every answerable question, over passages that are not gold and do not contain its answer, so a refusal is right."""
+    tasks = over_distractors(isles(), QUESTIONS, 2, seed=0)
+    answerable = {one.id: one for one in QUESTIONS if one.answers}
+    assert {one.question.id for one in tasks} == set(answerable)
+    assert tasks == over_distractors(isles(), QUESTIONS, 2, seed=0)
+    for one in tasks:
+        texts, original = [words_of(TEXTS[excerpt.id]) for excerpt in one.excerpts], answerable[one.question.id]
         assert (
             1 <= len(texts) <= 2
             and not one.gold
@@ -74,7 +75,7 @@ def test_questions_over_distractors_alone_have_no_answer_there() -> None:
 
 
 def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:
-    figures = reading_figures(answer_all(ScriptedModel(knowing), tasks_over(), "cited"))
+    figures = reading_figures(answer_all(ScriptedModel(reply_from_gold), tasks_over(), "cited"))
     whole = figures["all"]
     assert (whole.questions, whole.exact.mean, whole.f1.mean) == (12, 1.0, 1.0)
     assert (whole.refused_answerable, whole.refused_unanswerable) == (0.0, 1.0)
@@ -135,7 +136,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     def open_scripted(spec: str, ledger: Path | None = None) -> ScriptedModel:
         opened.append(spec)
-        return ScriptedModel(knowing if spec == "hf:knowing" else lambda request: "yes [1]")
+        return ScriptedModel(reply_from_gold if spec == "hf:knowing" else lambda request: "yes [1]")
 
     app = typer.Typer()
     add_eval(app, open_scripted)

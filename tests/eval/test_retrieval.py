@@ -63,14 +63,14 @@ def test_means_by_hand():
 
 def test_calls_from_a_ledger_are_reported():
     replayed = Trace("dense", seconds=2.0, model_calls=3, replayed_calls=3, untimed_calls=1)
-    found = {"dense": lambda text: evidence("a"), "local": lambda text: replace(evidence("a"), trace=replayed)}
-    made = evaluate_retrieval(QUESTIONS, found, top_k=6, seed=0)
-    as_json = retrieval_json(made)
+    retrievers = {"dense": lambda text: evidence("a"), "local": lambda text: replace(evidence("a"), trace=replayed)}
+    result = evaluate_retrieval(QUESTIONS, retrievers, top_k=6, seed=0)
+    as_json = retrieval_json(result)
     assert as_json["replayed_calls"] == {"dense": 0, "local": 6} and as_json["untimed_calls"] == {
         "dense": 0,
         "local": 2,
     }
-    note = retrieval_table(made).note
+    note = retrieval_table(result).note
     assert (
         "6 model calls were answered from the ledger" in note and "2 calls were answered from a ledger without" in note
     )
@@ -89,11 +89,11 @@ def test_a_warm_up_query_keeps_the_loading_of_the_encoder_out_of_the_times():
 
 
 def test_table_and_files(tmp_path):
-    made = report()
-    text = as_text(retrieval_table(made))
+    result = report()
+    text = as_text(retrieval_table(result))
     assert "+0.5 [+0, +1]" in text and text.splitlines()[1].startswith("mode")
-    write_retrieval(made, tmp_path / "out")
-    assert json.loads((tmp_path / "out/retrieval.json").read_text()) == retrieval_json(made)
+    write_retrieval(result, tmp_path / "out")
+    assert json.loads((tmp_path / "out/retrieval.json").read_text()) == retrieval_json(result)
     rows = read_lines(tmp_path / "out/rankings.jsonl")
     assert (rows[0]["mode"], rows[0]["sources"], rows[0]["gold"]) == ("dense", ["a", "x", "y", "b"], ["a", "b"])
     assert len(rows) == 4
@@ -111,7 +111,7 @@ def test_questions_are_chosen_and_checked():
 
 
 def test_measuring_retrieval_imports_no_training_packages():
-    """Importing them would be half of the start-up of a run of minutes; the encoder imports what it needs when it is used."""
+    """Their import would take half of the start-up time; the encoder imports what it needs at its first use."""
     script = "import sys, eval.run.run, eval.retrieval; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"torch", "transformers", "peft", "trl"} & set(loaded.split()) == set()

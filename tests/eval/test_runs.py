@@ -20,20 +20,20 @@ def settings(output: Path, **changes: object) -> MsSettings:
     return MsSettings(model="smollm2", data="pairs", output=str(output), **changes)
 
 
-def finished(folder: Path, **changes: object) -> None:
-    """A run as `train ms` leaves it, but for its weights."""
-    chosen = settings(folder, **changes)
-    with fresh_folder(folder, about=about_run("ms", chosen)) as partial:
+def write_finished_run(folder: Path, **changes: object) -> None:
+    """A run as `train ms` leaves it, without weights."""
+    config = settings(folder, **changes)
+    with fresh_folder(folder, about=about_run("ms", config)) as partial:
         record = RunRecord(
             stage="ms",
             base_model="smollm2",
             base_weights="",
             data="pairs",
-            beta=chosen.beta,
+            beta=config.beta,
             beta_reward=None,
             label_smoothing=0.001,
             responses_per_prompt=2,
-            settings=chosen.recorded(),
+            settings=config.recorded(),
             metrics={"train_loss": 1.5, "eval_loss": 1.25, "eval_rewards/margins": 0.5, "train_steps": 40.0},
             train_seconds=75.0,
             device="cpu",
@@ -43,23 +43,23 @@ def finished(folder: Path, **changes: object) -> None:
 
 
 def test_a_run_is_running_while_it_is_made_then_finished(tmp_path: Path) -> None:
-    chosen = settings(tmp_path / "a" / "ms")
+    config = settings(tmp_path / "a" / "ms")
     (tmp_path / "a").mkdir()
-    with fresh_folder(tmp_path / "a" / "ms", about=about_run("ms", chosen)) as partial:
+    with fresh_folder(tmp_path / "a" / "ms", about=about_run("ms", config)) as partial:
         note_progress(partial, 10, 40, {"loss": 2.0, "learning_rate": 1e-4})
         (running,) = find_runs(tmp_path)
         write_json(partial / "selector.json", {"settings": {}, "figures": {"MAP": 0.7}, "train_seconds": 2.0})
     assert (running.name, running.stage, running.state) == ("a/ms", "ms", "running")
     assert (running.step, running.steps, running.figures["loss"]) == (10, 40, 2.0)
-    assert running.settings == chosen.recorded()
+    assert running.settings == config.recorded()
     (done,) = find_runs(tmp_path)
     assert (done.name, done.stage, done.state, done.figures) == ("a/ms", "selector", "finished", {"MAP": 0.7})
     assert not any(tmp_path.rglob("progress.jsonl"))
 
 
 def test_an_interrupted_run_that_can_resume_is_stopped(tmp_path: Path) -> None:
-    chosen = SftSettings(model="smollm2", data="pairs", output=str(tmp_path / "sft"), save_steps=5)
-    with pytest.raises(KeyboardInterrupt), fresh_folder(tmp_path / "sft", True, about_run("sft", chosen)) as partial:
+    config = SftSettings(model="smollm2", data="pairs", output=str(tmp_path / "sft"), save_steps=5)
+    with pytest.raises(KeyboardInterrupt), fresh_folder(tmp_path / "sft", True, about_run("sft", config)) as partial:
         note_progress(partial, 5, 9, {"loss": 2.0})
         raise KeyboardInterrupt
     (stopped,) = find_runs(tmp_path)
@@ -67,9 +67,10 @@ def test_an_interrupted_run_that_can_resume_is_stopped(tmp_path: Path) -> None:
 
 
 def test_runs_of_a_stage_are_listed_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
-    finished(tmp_path / "one")
-    assert settings_text(*[(only := find_runs(tmp_path))[0], only]) == "model=smollm2, data=pairs"
-    finished(tmp_path / "two", beta=0.5, lora={"rank": 8})
+    write_finished_run(tmp_path / "one")
+    (only,) = find_runs(tmp_path)
+    assert settings_text(only, [only]) == "model=smollm2, data=pairs"
+    write_finished_run(tmp_path / "two", beta=0.5, lora={"rank": 8})
     one, two = find_runs(tmp_path)
     assert settings_text(one, [one, two]) == "lora=None, beta=0.1"
     assert (
@@ -107,7 +108,7 @@ def test_reports_of_evaluations_are_runs_and_other_files_are_not(tmp_path: Path)
 
 
 def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
-    finished(tmp_path / "ms")
+    write_finished_run(tmp_path / "ms")
     shown = run("runs", str(tmp_path))
     assert shown.exit_code == 0 and "finished in 1 min" in shown.output
     (found,) = json.loads(run("runs", str(tmp_path), "--json").output)["runs"]

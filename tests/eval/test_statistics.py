@@ -37,8 +37,8 @@ def slow_sign_test(better, worse):
     """Enumerate every way the coins can fall; p is the share of ways at least as unlikely as the observed one."""
     tosses = better + worse
     counts = [sum(way) for way in product((0, 1), repeat=tosses)]
-    likely = [math.comb(tosses, heads) for heads in range(tosses + 1)]
-    return sum(likely[heads] <= likely[better] for heads in counts) / len(counts)
+    ways = [math.comb(tosses, heads) for heads in range(tosses + 1)]
+    return sum(ways[heads] <= ways[better] for heads in counts) / len(counts)
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 4))
@@ -58,7 +58,7 @@ def test_the_sign_test_on_right_or_wrong_answers_is_mcnemars():
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1), min_size=1))
 def test_holm_matches_its_definition(p_values):
-    """A hypothesis survives level α exactly when Holm's step-down procedure rejects it at α."""
+    """A corrected p is at most α exactly when Holm's step-down procedure rejects the hypothesis at α."""
     corrected = holm(p_values)
     for level in (0.01, 0.05, 0.2):
         rejected = set()
@@ -153,9 +153,9 @@ def every_difference(differences):
     """The mean difference under every draw of seeds and questions, all equally likely."""
     seeds, questions = range(len(differences)), range(len(differences[0]))
     return [
-        np.mean([differences[s][q] for s in own for q in drawn])
-        for own in product(seeds, repeat=len(seeds))
-        for drawn in product(questions, repeat=len(questions))
+        np.mean([differences[s][q] for s in seeds_drawn for q in questions_drawn])
+        for seeds_drawn in product(seeds, repeat=len(seeds))
+        for questions_drawn in product(questions, repeat=len(questions))
     ]
 
 
@@ -173,7 +173,7 @@ def test_seeds_are_drawn_as_well_as_questions():
 
 
 def test_the_interval_over_seeds_has_its_stated_coverage():
-    """400 studies of six paired seeds and 24 questions, whose difference varies with both: about 95 % of the intervals contain it."""
+    """400 studies of six paired seeds and 24 questions, with differences that vary with both: about 95 % of the intervals contain the true mean."""
     rng = np.random.default_rng(11)
     covered = widths = 0.0
     for study in range(400):
@@ -186,7 +186,7 @@ def test_the_interval_over_seeds_has_its_stated_coverage():
 
 
 def slow_sign_flip_test(differences):
-    """Every way to flip the signs, one by one."""
+    """The p from every way to flip the signs, one by one."""
     flips = [
         abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
         for signs in product((1, -1), repeat=len(differences))
@@ -243,7 +243,7 @@ def test_equality_holds_its_level_at_the_margin():
 
 
 def seeds_of(*levels, questions=12):
-    """Values by seed: that level on every question."""
+    """By seed, the values of the questions: all equal to that seed's level."""
     return {seed: [level] * questions for seed, level in enumerate(levels)}
 
 
@@ -260,7 +260,7 @@ def test_one_seed_never_shows_anything_and_six_alike_do():
 
 
 def test_pairs_of_seeds_cancel_what_seeds_share():
-    """Seeds that differ by much more than the systems do: paired they show the difference, whatever their order."""
+    """Seeds differ much more than the systems do; compared in pairs, they show the difference, whatever their order."""
     shared = [0.1, 0.9, 0.4, 0.7, 0.2, 0.5]
     better = [level + 0.02 + 0.001 * number for number, level in enumerate(shared)]
     verdict = compare_seeds({"ms": seeds_of(*better), "dpo": dict(reversed(seeds_of(*shared).items()))}, "dpo")["ms"]
@@ -297,7 +297,7 @@ def test_intervals_are_as_wide_as_holms_steps_demand():
         )
     rejected = {name for name, p in holm(p_values).items() if p <= 0.05}
     assert rejected == {name for name, each in found.items() if each.low > 0 or each.high < 0}
-    assert rejected and len(rejected) < 6, "some are and some are not"
+    assert rejected and len(rejected) < 6, "some are rejected and some are not"
     for name, pair in systems.items():
         plain = bootstrap_difference(*pair)
         assert found[name].low <= plain.low and found[name].high >= plain.high and found[name].mean == plain.mean
@@ -305,12 +305,12 @@ def test_intervals_are_as_wide_as_holms_steps_demand():
 
 
 def test_holms_intervals_keep_the_familys_level():
-    """100 times five systems without a difference: some interval leaves out 0 in about 5 %, plain ones in about 20 %."""
+    """100 families of five systems without a difference: in about 5 % some interval excludes 0, in about 20 % some plain interval does."""
     rng = np.random.default_rng(9)
     wrong = plain = 0
     for study in range(100):
         systems = {str(number): (rng.normal(0, 1, 20).tolist(), [0.0] * 20) for number in range(5)}
         wrong += any(each.low > 0 or each.high < 0 for each in holm_intervals(systems, seed=study).values())
-        each_alone = [bootstrap_difference(*pair, resamples=300, seed=study) for pair in systems.values()]
-        plain += any(each.low > 0 or each.high < 0 for each in each_alone)
+        plain_intervals = [bootstrap_difference(*pair, resamples=300, seed=study) for pair in systems.values()]
+        plain += any(each.low > 0 or each.high < 0 for each in plain_intervals)
     assert wrong <= 10 < plain

@@ -49,13 +49,13 @@ def study(**changes: Any) -> StudySettings:
     return parse_settings(StudySettings, values(**changes), "study.yaml")
 
 
-def never(arm: Any) -> float:
-    raise AssertionError("its seconds are known")
+def refuse_to_time(arm: Any) -> float:
+    raise AssertionError("the seconds per update are configured")
 
 
 def test_runs_and_hours_by_hand() -> None:
     """Later looks train the arms of the contrast alone; 40 + 60 + 15 samples of 2 s come first, then two trial runs of each arm."""
-    plan = plan_study(study(looks=[{"seeds": 6, "level": 0.032}, {"seeds": 8, "level": 0.01}]), never)
+    plan = plan_study(study(looks=[{"seeds": 6, "level": 0.032}, {"seeds": 8, "level": 0.01}]), refuse_to_time)
     measuring = 3 * 20 * 3 * 2
     trial = 2 * (1000 + 1000 + 2000 + 3 * 5 * 3 * 2)
     first = 115 * 2 + trial + 6 * (1000 + 1000 + 2000 + 3 * measuring)
@@ -70,7 +70,7 @@ def test_runs_and_hours_by_hand() -> None:
 def test_an_update_without_seconds_is_timed() -> None:
     arms = values()["arms"]
     del arms["dpo"]["seconds_per_update"]
-    plan = plan_study(study(arms=arms), lambda one: 7.0 if one.stage == "dpo" else never(one))
+    plan = plan_study(study(arms=arms), lambda one: 7.0 if one.stage == "dpo" else refuse_to_time(one))
     assert plan.seconds_per_update == {"ms": 10, "dpo": 7.0, "pairs": 20}
 
 
@@ -85,7 +85,7 @@ def simulated_power(difference: float, seeds: int, level: float, draw: np.random
 
 @pytest.mark.parametrize(("seeds", "level"), [(6, 0.05), (8, 0.05), (10, 0.018)])
 def test_the_smallest_difference_is_found_in_eight_studies_of_ten(seeds: int, level: float) -> None:
-    """Simulated studies find 10 % more in more than 80 %, 10 % less in fewer: the figure is right within 10 %."""
+    """More than 80 % of simulated studies find a difference 10 % larger, fewer than 80 % one 10 % smaller: the figure is right within 10 %."""
     smallest = difference_sd(0.03, 0.2, 40) * smallest_difference(seeds, level)
     draw = np.random.default_rng(seeds)
     assert (
@@ -130,8 +130,8 @@ def plan(folder: Path, *words: str, **changes: Any) -> Result:
     return CliRunner().invoke(build_app(), ["plan", "study", str(file), *words])
 
 
-def test_three_planted_faults_are_refused_by_name(tmp_path: Path) -> None:
-    """A test prompt in the training data, a seed that is not paired, and a component that nothing measures; without them the plan is printed."""
+def test_planted_faults_are_refused_by_name(tmp_path: Path) -> None:
+    """A test prompt in the training data, an unpaired seed, a reward component that cannot be measured, unequal rewards; without these the plan is printed."""
     for name in ("sft", "responses"):
         (tmp_path / name).mkdir()
     write_jsonl(tmp_path / "sft" / "train.jsonl", [response_to_json(scored(0))])
@@ -179,7 +179,7 @@ def test_the_shipped_study_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for one in shipped.arms.values():
         parse_settings(SETTINGS[one.stage], train_settings(one), "arm")
-    planned = plan_study(shipped, never)
+    planned = plan_study(shipped, refuse_to_time)
     assert [look.runs - planned.trial_runs for look in planned.looks] == [36, 48]
     plain = CliRunner().invoke(build_app(), ["plan", "study", str(SHIPPED), "--json"])
     assert json.loads(plain.stdout)["looks"][1]["seeds"] == 12

@@ -1,4 +1,4 @@
-"""Labelled sentences against a verifier: AUC against scikit-learn, overlap by hand, bad rows refused."""
+"""A verifier measured on labelled sentences: AUC against scikit-learn, overlap by hand, bad rows refused."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ ROWS = [
 ]
 
 
-def written(folder: Path, rows: list[dict[str, object]]) -> Path:
+def write_rows(folder: Path, rows: list[dict[str, object]]) -> Path:
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
@@ -67,10 +67,10 @@ def test_the_interval_contains_the_auc_and_narrows_with_more_sentences() -> None
 
 
 def test_short_sentences_are_prefixed_with_their_question(tmp_path: Path) -> None:
-    rows = read_support(written(tmp_path, ROWS))
+    rows = read_support(write_rows(tmp_path, ROWS))
     assert [row.claim for row in rows[1:3]] == ["The organ was built in 1911.", "Who paid for the organ? Ada Marlow"]
     assert [row.supported for row in rows] == [True, False, True, False]
-    assert len(read_support(written(tmp_path, ROWS * 5), limit=12, seed=1)) == 12
+    assert len(read_support(write_rows(tmp_path, ROWS * 5), limit=12, seed=1)) == 12
 
 
 def test_overlap_by_hand() -> None:
@@ -83,16 +83,16 @@ def test_overlap_by_hand() -> None:
 
 def test_what_is_not_checked_is_never_marked(tmp_path: Path) -> None:
     foreign = [{**ROWS[1], "sentence": "Флориан Ахтерберг был избран в совет города."}] * 3
-    mine = measure_support(read_support(written(tmp_path, [ROWS[0], *foreign])), open_verifier(""))["verifier"]
-    assert mine.not_checked == 0.75 and mine.unsupported_marked == 0.0
+    found = measure_support(read_support(write_rows(tmp_path, [ROWS[0], *foreign])), open_verifier(""))["verifier"]
+    assert found.not_checked == 0.75 and found.unsupported_marked == 0.0
 
 
 def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
-    figures = measure_support(read_support(written(tmp_path, ROWS)), open_verifier(""))
+    figures = measure_support(read_support(write_rows(tmp_path, ROWS)), open_verifier(""))
     assert list(figures) == ["verifier", "share of words", "share of stems"]
-    assert figures["share of stems"].auc.mean == 1.0, "a changed number and a foreign name are missing words"
-    mine = figures["verifier"]
-    assert mine.balanced_accuracy == pytest.approx((1 - mine.supported_marked + mine.unsupported_marked) / 2)  # type: ignore[operator]
+    assert figures["share of stems"].auc.mean == 1.0, "the changed number and the other name are the only missing words"
+    found = figures["verifier"]
+    assert found.balanced_accuracy == pytest.approx((1 - found.supported_marked + found.unsupported_marked) / 2)  # type: ignore[operator]
     table = support_table("rows", figures)
     assert [len(row) for row in table.rows] == [7, 7, 7] and table.rows[1][2] == "–"
 
@@ -107,9 +107,9 @@ def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
 )
 def test_a_bad_row_is_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        read_support(written(tmp_path, [ROWS[0], ROWS[1] | change]))
+        read_support(write_rows(tmp_path, [ROWS[0], ROWS[1] | change]))
 
 
 def test_one_label_alone_measures_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1 rows of split val\. Expected both supported and unsupported sentences"):
-        read_support(written(tmp_path, [ROWS[0] | {"split": "val"}, ROWS[1]]), "val")
+        read_support(write_rows(tmp_path, [ROWS[0] | {"split": "val"}, ROWS[1]]), "val")

@@ -22,7 +22,7 @@ from eval.alignment.sample import SamplingSettings
 from graph.errors import UserError
 from train.run.record import RunRecord
 
-DRAWING = SamplingSettings(4, 20, 0)
+SAMPLING = SamplingSettings(4, 20, 0)
 
 
 def figures(reward: float, kl: float) -> PromptFigures:
@@ -54,19 +54,19 @@ MS = [run("ms", 64, 0, 1.0, 0.6, 0.8), run("ms", 64, 0, 3.0, 0.8, 1.0), run("ms"
 DPO = [run("dpo", 2, 0, 4.0, 0.6, 0.8), run("dpo", 2, 1, 2.0, 0.2, 0.4)]
 
 
-def test_runs_on_other_pairs_or_by_another_loss_are_other_systems() -> None:
-    def named(stage: str, label_smoothing: float | None = None, **settings: object) -> str:
+def test_runs_on_other_pairs_or_with_another_loss_are_other_systems() -> None:
+    def name_of(stage: str, label_smoothing: float | None = None, **settings: object) -> str:
         one = run(stage, 2, 0, 1.0, 0.5)
         record = replace(one.record, label_smoothing=label_smoothing, settings={"seed": 0, **settings})
         return replace(one, record=record).system
 
-    assert named("dpo", loss="sigmoid", best_against_worst=False) == "DPO K = 2"
-    assert named("dpo", best_against_worst=True) == "DPO K = 2, best against worst"
-    assert named("ms", 0.001, best_against_worst=True) == "MS K = 2, ε = 0.001, best against worst"
-    assert named("dpo", loss="ipo") == "IPO K = 2"
-    assert named("dpo", loss="ipo", trainer="trl") == "IPO per token K = 2"
-    assert named("dpo", 0.1, loss="sigmoid") == "DPO K = 2, ε = 0.1"
-    assert named("dpo", loss="lambda") == "LiPO-λ K = 2"
+    assert name_of("dpo", loss="sigmoid", best_against_worst=False) == "DPO K = 2"
+    assert name_of("dpo", best_against_worst=True) == "DPO K = 2, best against worst"
+    assert name_of("ms", 0.001, best_against_worst=True) == "MS K = 2, ε = 0.001, best against worst"
+    assert name_of("dpo", loss="ipo") == "IPO K = 2"
+    assert name_of("dpo", loss="ipo", trainer="trl") == "IPO per token K = 2"
+    assert name_of("dpo", 0.1, loss="sigmoid") == "DPO K = 2, ε = 0.1"
+    assert name_of("dpo", loss="lambda") == "LiPO-λ K = 2"
 
 
 def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> None:
@@ -89,7 +89,7 @@ def test_systems_are_compared_only_at_kls_that_all_of_them_reach() -> None:
     assert last.difference is not None and found[-2].difference is None
     interval = last.difference.interval
     assert interval.mean == pytest.approx(last.reward - 0.9) and interval.low <= interval.mean <= interval.high
-    assert interval.low < -0.6, "seed 1, drawn twice"
+    assert interval.low < -0.6, "a resample may draw seed 1 twice"
     assert last.difference.by_seed == pytest.approx((-0.3, -0.7)) and last.difference.p == 0.5
 
 
@@ -97,7 +97,7 @@ PROMPTS = [0.2 + 0.001 * n for n in range(20)]
 
 
 def system(stage: str, k: int, gain: float, seeds: int = 6, kl: float = 2.0) -> list[MeasuredRun]:
-    """Runs of one system whose reward is above the reference's by `gain`, give or take a little by seed."""
+    """Runs of one system whose rewards exceed the reference's by `gain`, plus or minus 0.004 by seed."""
     return [
         run(stage, k, seed, kl, *[value + gain + 0.004 * (-1) ** seed for value in PROMPTS]) for seed in range(seeds)
     ]
@@ -110,19 +110,19 @@ def test_the_verdict_says_above_below_equal_or_not_distinguishable() -> None:
         replace(each, figures=tuple(figures(one.reward + 0.01 * (-1) ** n, 2.0) for one in each.figures))
         for n, each in enumerate(system("ms", 2, 0.5))
     ]
-    assert verdict(align([*ms, *worse], reference, DRAWING)) == "At KL 2, MS K = 64 is above DPO K = 2."
-    assert "below MS K = 64" in verdict(align([*worse, *ms], reference, DRAWING))
-    assert "not distinguishable from MS K = 2" in verdict(align([*ms, *same], reference, DRAWING))
-    equal = align([*ms, *same], reference, DRAWING, margin=0.03)
+    assert verdict(align([*ms, *worse], reference, SAMPLING)) == "At KL 2, MS K = 64 is above DPO K = 2."
+    assert "below MS K = 64" in verdict(align([*worse, *ms], reference, SAMPLING))
+    assert "not distinguishable from MS K = 2" in verdict(align([*ms, *same], reference, SAMPLING))
+    equal = align([*ms, *same], reference, SAMPLING, margin=0.03)
     assert verdict(equal) == "At KL 2, MS K = 64 is equal (within ±0.03) to MS K = 2."
     assert equal_table(equal).header[-1] == "equal, p" and "two one-sided t-tests" in equal_table(equal).note
-    assert "not distinguishable" in verdict(align([*ms, *same], reference, DRAWING, margin=0.002))
+    assert "not distinguishable" in verdict(align([*ms, *same], reference, SAMPLING, margin=0.002))
 
 
 def test_one_seed_is_never_enough_for_a_verdict() -> None:
-    """However large the difference, the seed alone may cause it."""
+    """However large the difference is, the seed alone may have caused it."""
     reference = [figures(value, 0.0) for value in PROMPTS]
-    found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, DRAWING, margin=0.03)
+    found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, SAMPLING, margin=0.03)
     assert "not distinguishable from DPO K = 2" in verdict(found)
     assert found.equal[-1].difference is not None and found.equal[-1].difference.p == 1.0
     assert "1 seed gives a p of at least 1" in equal_table(found).note
@@ -130,19 +130,19 @@ def test_one_seed_is_never_enough_for_a_verdict() -> None:
 
 def test_a_run_that_stays_at_the_reference_leaves_nothing_to_compare() -> None:
     reference = [figures(value, 0.0) for value in PROMPTS]
-    stays = system("ms", 64, 0.0, kl=0.0)
-    assert "nothing to compare" in verdict(align([*stays, *system("dpo", 2, 0.1)], reference, DRAWING))
+    unmoved = system("ms", 64, 0.0, kl=0.0)
+    assert "nothing to compare" in verdict(align([*unmoved, *system("dpo", 2, 0.1)], reference, SAMPLING))
 
 
 def test_an_unpaired_seed_is_refused_by_name() -> None:
     reference = [figures(value, 0.0) for value in PROMPTS]
     with pytest.raises(UserError, match="seed 2 is unpaired: DPO K = 2 has no run with it"):
-        align([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], reference, DRAWING)
+        align([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], reference, SAMPLING)
 
 
 def test_constant_answers_are_listed_with_the_runs() -> None:
     constant = ConstantAnswer("yes", 0.55, 0.4, 1.0, 0.9, 6.0)
-    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], DRAWING, [constant])
+    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING, [constant])
     row = dict(zip(runs_table(found).header, runs_table(found).rows[-1], strict=True))
     assert (row["run"], row["reward"], row["KL"], row["correct"], row["cited"]) == (
         "always yes",
@@ -155,7 +155,7 @@ def test_constant_answers_are_listed_with_the_runs() -> None:
 
 
 def test_the_report_is_written_with_all_that_a_claim_must_name(tmp_path: Path) -> None:
-    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], DRAWING)
+    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING)
     write_alignment(found, tmp_path / "out")
     assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "out" / "alignment.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Measuring real policies: samples that are scored as drawn, a reference with KL 0, rewards by hand, and runs that do not belong together."""
+"""Measuring real policies: samples scored as drawn, a reference with KL 0, rewards by hand, and runs that cannot be compared."""
 
 import json
 import math
@@ -42,7 +42,7 @@ WEIGHTS = {"correct": 1.0, "format": 0.5}
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A reference, scored responses, and two runs from it."""
+    """A reference model, scored responses, and two runs trained on them from that model."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alignment")
     settings = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=256)
@@ -99,7 +99,7 @@ def test_samples_are_scored_as_they_were_drawn(world: Path) -> None:
 
 
 def test_samples_follow_the_policy(world: Path) -> None:
-    """A policy that is sure of its next token always draws it; −log π is then 0."""
+    """A policy that is sure of its next token always draws it, with log π = 0; a uniform policy scores each token −log(vocabulary size)."""
     model, tokenizer = load_policy(str(world / "base"))
     sure = type(model)(model.config)
     with torch.no_grad():
@@ -149,9 +149,9 @@ def test_runs_that_cannot_be_compared_are_refused(world: Path, tmp_path: Path) -
 def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp_path: Path) -> None:
     """Half of a reward is another reward, so it is not measured silently. A component with weight 0 is not needed."""
     ms = read_run(world / "ms")
-    partly = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
+    unmeasurable = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
     with pytest.raises(UserError, match="'grounded' cannot be measured on new texts") as refused:
-        common_weights([tmp_path], [partly])
+        common_weights([tmp_path], [unmeasurable])
     assert "--reward COMPONENT=WEIGHT" in str(refused.value)
     unweighted = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.0}})
     assert common_weights([tmp_path], [unweighted]) == {"correct": 1.0}
@@ -189,16 +189,16 @@ def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Pat
     assert command(world, tmp_path / "train", split="train").exit_code == 0
 
 
-def test_what_the_start_was_trained_on_counts_as_well(world: Path, tmp_path: Path) -> None:
-    """A question in another context is the same question; SFT's rows, whatever their kind, are training rows."""
-    start, run = tmp_path / "sft", tmp_path / "ms"
+def test_training_data_of_the_model_that_a_run_started_from_counts_too(world: Path, tmp_path: Path) -> None:
+    """A question in another context is the same question, and the rows of the SFT run are training rows, whatever their form."""
+    sft, run = tmp_path / "sft", tmp_path / "ms"
     (tmp_path / "rows").mkdir()
-    other = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}
-    taught = {"prompt": "In another context", "question_id": "hr1", "question": scored(1).question}
-    write_jsonl(tmp_path / "rows" / "train.jsonl", [other, taught])
+    conversation = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}
+    in_other_context = {"prompt": "In another context", "question_id": "hr1", "question": scored(1).question}
+    write_jsonl(tmp_path / "rows" / "train.jsonl", [conversation, in_other_context])
     for folder, stage, base, data in (
-        (start, "sft", world / "base", tmp_path / "rows"),
-        (run, "ms", start, world / "data"),
+        (sft, "sft", world / "base", tmp_path / "rows"),
+        (run, "ms", sft, world / "data"),
     ):
         folder.mkdir()
         write_run(folder, replace(read_run(world / "ms"), stage=stage, base_model=str(base), data=str(data)))  # type: ignore[arg-type]
@@ -261,12 +261,12 @@ def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: 
 
 
 def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path: Path) -> None:
-    """A killed command goes on with the runs that are left; other prompts, samples or weights are measured anew."""
-    folders, drawing = [world / "ms", world / "dpo"], SamplingSettings(4, 8, 0)
-    counted: list[str] = []
+    """A killed command resumes with the runs that remain; with other gold answers, all policies are measured again."""
+    folders, sampling = [world / "ms", world / "dpo"], SamplingSettings(4, 8, 0)
+    loaded: list[str] = []
 
     def load(source: str) -> tuple[Any, Any]:
-        counted.append(Path(source).name)
+        loaded.append(Path(source).name)
         return load_policy(source)
 
     def stop_at_dpo(source: str) -> tuple[Any, Any]:
@@ -275,16 +275,16 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
         return load(source)
 
     with pytest.raises(KeyboardInterrupt):
-        measure_runs(folders, rows(), drawing, stop_at_dpo, draw_here, tmp_path)
-    counted.clear()
-    whole = measure_runs(folders, rows(), drawing, load, draw_here, tmp_path)
-    assert "ms" not in counted and "dpo" in counted
-    assert whole == measure_runs(folders, rows(), drawing, load_policy, draw_here, None)
-    counted.clear()
-    assert measure_runs(folders, rows(), drawing, load, draw_here, tmp_path) == whole and not counted
+        measure_runs(folders, rows(), sampling, stop_at_dpo, draw_here, tmp_path)
+    loaded.clear()
+    whole = measure_runs(folders, rows(), sampling, load, draw_here, tmp_path)
+    assert "ms" not in loaded and "dpo" in loaded
+    assert whole == measure_runs(folders, rows(), sampling, load_policy, draw_here, None)
+    loaded.clear()
+    assert measure_runs(folders, rows(), sampling, load, draw_here, tmp_path) == whole and not loaded
     changed = [replace(row, answers=("elsewhere",)) for row in rows()]
-    measure_runs(folders, changed, drawing, load, draw_here, tmp_path)
-    assert {"ms", "dpo", "base"} <= set(counted)
+    measure_runs(folders, changed, sampling, load, draw_here, tmp_path)
+    assert {"ms", "dpo", "base"} <= set(loaded)
 
 
 def test_similar_samples_are_measured(world: Path) -> None:
@@ -307,14 +307,14 @@ def test_runs_on_pairs_use_the_reward_weights_of_the_other_runs(world: Path, tmp
 
 def test_text_drawn_inside_an_open_thinking_block_is_no_answer(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
-    drawing = SamplingSettings(4, 8, 1)
-    spoken = draw_samples(model, tokenizer, [5, 6, 7], drawing, "q")
+    sampling = SamplingSettings(4, 8, 1)
+    plain = draw_samples(model, tokenizer, [5, 6, 7], sampling, "q")
     tokenizer.chat_template += "{{ '<think>\\n' }}"
-    thought = draw_samples(model, tokenizer, [5, 6, 7], drawing, "q")
-    assert any(spoken.texts) and thought.texts == ("",) * 4 and thought.group == spoken.group
+    thinking = draw_samples(model, tokenizer, [5, 6, 7], sampling, "q")
+    assert any(plain.texts) and thinking.texts == ("",) * 4 and thinking.group == plain.group
 
 
-def test_the_prompt_written_back_cites_no_passage(world: Path) -> None:
+def test_an_answer_that_repeats_the_prompt_cites_no_passage(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
     drawn = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(4, 8, 1), "q")
     row = replace(scored(0), context_size=2)
@@ -322,5 +322,5 @@ def test_the_prompt_written_back_cites_no_passage(world: Path) -> None:
         ("###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer.", 0.0),
         ("###Reason: so [1] ###Answer: Tarn", 1.0),
     ):
-        texts = replace(drawn, texts=(text,) * len(drawn.texts))
-        assert figures_of_prompt(row, texts, WEIGHTS, model, model).cited == cited
+        samples = replace(drawn, texts=(text,) * len(drawn.texts))
+        assert figures_of_prompt(row, samples, WEIGHTS, model, model).cited == cited

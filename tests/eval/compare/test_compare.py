@@ -25,7 +25,7 @@ from train.run.record import read_run, write_run
 
 
 @pytest.fixture(scope="module")
-def compared(world, tmp_path_factory):
+def report_folder(world, tmp_path_factory):
     """The folder of a report that compares MS, DPO and SFT with the untuned model."""
     out = tmp_path_factory.mktemp("compared") / "report"
     app = typer.Typer()
@@ -36,10 +36,10 @@ def compared(world, tmp_path_factory):
     return out
 
 
-def test_all_files_are_there_and_nothing_else(compared):
-    names = sorted(path.name for path in compared.iterdir())
+def test_all_files_are_there_and_nothing_else(report_folder):
+    names = sorted(path.name for path in report_folder.iterdir())
     assert names == ["answers.jsonl", "logps.png", "report.html", "report.json", "report.md"]
-    assert (compared / "logps.png").read_bytes().startswith(b"\x89PNG")
+    assert (report_folder / "logps.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_responses_add_reward_and_kl(world, tmp_path):
@@ -62,8 +62,9 @@ def test_responses_add_reward_and_kl(world, tmp_path):
     assert isinstance(refused.exception, UserError) and "without a preference run" in str(refused.exception)
 
 
-def test_the_report_agrees_with_the_answers(compared):
-    report, answers = json.loads((compared / "report.json").read_text()), read_lines(compared / "answers.jsonl")
+def test_the_report_agrees_with_the_answers(report_folder):
+    report = json.loads((report_folder / "report.json").read_text())
+    answers = read_lines(report_folder / "answers.jsonl")
     assert [policy["name"] for policy in report["policies"]] == ["ms", "dpo", "sft", "untuned"]
     assert (report["questions"], report["prompts"], report["pairs"]) == (6, 12, 18)
     assert len(answers) == 4 * 12
@@ -74,20 +75,20 @@ def test_the_report_agrees_with_the_answers(compared):
         assert all(answer["tokens"] <= 6 for answer in own)
 
 
-def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, compared, tmp_path):
+def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, report_folder, tmp_path):
     words = ["compare", "--runs", str(world.ms), str(world.dpo), str(world.sft), "--data", str(world.data)]
     words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--answers-only"]
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.output
     assert "token F1" in done.stdout and "log π" not in done.stdout and "margin" not in done.stdout
-    assert read_lines(tmp_path / "out" / "answers.jsonl") == read_lines(compared / "answers.jsonl")
+    assert read_lines(tmp_path / "out" / "answers.jsonl") == read_lines(report_folder / "answers.jsonl")
     assert not (tmp_path / "out" / "logps.png").exists()
-    whole, alone = (json.loads((folder / "report.json").read_text()) for folder in (compared, tmp_path / "out"))
+    whole, alone = (json.loads((folder / "report.json").read_text()) for folder in (report_folder, tmp_path / "out"))
     assert alone["pairs"] == 0 and alone["measures"].items() < whole["measures"].items()
 
 
-def test_margins_need_a_beta_and_state_it(compared):
-    report = json.loads((compared / "report.json").read_text())
+def test_margins_need_a_beta_and_state_it(report_folder):
+    report = json.loads((report_folder / "report.json").read_text())
     assert set(report["measures"]["reward margin β(Δ_w − Δ_l)"]) == {"ms", "dpo"}
     assert set(report["measures"]["reward margin β(Δ_w − Δ_l) [wrong]"]) == {"ms", "dpo"}
     # MS has the weights of SFT here, so its margin is 0; DPO's weights differ.
@@ -95,12 +96,12 @@ def test_margins_need_a_beta_and_state_it(compared):
     assert abs(report["measures"]["reward margin β(Δ_w − Δ_l)"]["dpo"]) > 1e-3
     record = report["policies"][0]["record"]
     assert (record["beta"], record["label_smoothing"], record["responses_per_prompt"]) == (BETA, EPSILON, 2)
-    markdown = (compared / "report.md").read_text()
+    markdown = (report_folder / "report.md").read_text()
     assert re.search(r"\| ms \| ms \| .*sft \| 2 \| 0\.01 \| 0\.5 \|", markdown)
 
 
-def test_choices_are_listed_with_the_majority_of_train(compared):
-    report = json.loads((compared / "report.json").read_text())
+def test_choices_are_listed_with_the_majority_of_train(report_folder):
+    report = json.loads((report_folder / "report.json").read_text())
     # Train questions 0, 3, 6 are yes, no, yes; test questions 0 and 3 are yes and no, two contexts each.
     majority = next(score for score in report["choices"] if score["name"].startswith("always"))
     assert majority == {
@@ -112,7 +113,7 @@ def test_choices_are_listed_with_the_majority_of_train(compared):
 
 
 class Page(HTMLParser):
-    """The tags and outside references of a page."""
+    """The tags of a page, and the values of its src and href attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,20 +125,20 @@ class Page(HTMLParser):
         self.references += [value for name, value in attrs if name in ("src", "href")]
 
 
-def test_the_page_is_self_contained_and_escapes_what_it_quotes(compared):
-    text = (compared / "report.html").read_text(encoding="utf-8")
+def test_the_page_is_self_contained_and_escapes_what_it_quotes(report_folder):
+    text = (report_folder / "report.html").read_text(encoding="utf-8")
     page = Page()
     page.feed(text)
     assert "script" not in page.tags
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in text
-    assert all(reference.startswith("data:image/png;base64,") for reference in page.references)
+    assert page.references and all(reference.startswith("data:image/png;base64,") for reference in page.references)
     assert "http-equiv" not in text and "@import" not in text and "url(" not in text
     assert page.tags.count("table") == 4
     assert page.tags.count("details") == 6
 
 
-def test_hostile_text_is_escaped_in_markdown(compared):
-    text = (compared / "report.md").read_text(encoding="utf-8")
+def test_hostile_text_is_escaped_in_markdown(report_folder):
+    text = (report_folder / "report.md").read_text(encoding="utf-8")
     heading = next(line for line in text.splitlines() if line.startswith("### Where is mill 0"))
     assert HOSTILE not in heading and r"\<script>" in heading and r"!\[" in heading
     tables = [line for line in text.splitlines() if line.startswith("|")]
@@ -145,7 +146,7 @@ def test_hostile_text_is_escaped_in_markdown(compared):
     assert results and all(len(re.findall(r"(?<!\\)\|", line)) in (5, 6) for line in results)
 
 
-def test_nothing_is_written_when_the_runs_are_wrong(world, tmp_path):
+def test_nothing_is_written_when_a_folder_has_no_run(world, tmp_path):
     app = typer.Typer()
     register(app, open_model)
     out = tmp_path / "report"
@@ -193,8 +194,8 @@ def test_runs_with_several_seeds_are_compared_by_seed(world, tmp_path):
     assert difference["p"] >= 0.5 and not difference["shown"] and len(difference["by_seed"]) == 2
     page = (tmp_path / "out" / "report.md").read_text()
     assert "Difference from ms-0 … (2 seeds)" in page and "2 seeds give a p of at least 0.5" in page
-    refused = command(world, tmp_path / "other", *runs[:2], runs[2], world.dpo, data=world.data)
-    assert refused.exit_code == 0, "a single seed of dpo is no system of several seeds"
+    single = command(world, tmp_path / "other", *runs[:3], world.dpo, data=world.data)
+    assert single.exit_code == 0, "a single seed of dpo does not form a system of several seeds"
     third = tmp_path / "ms-2"
     shutil.copytree(world.ms, third)
     write_run(third, replace(read_run(third), settings={"seed": 2, "output": str(third)}))

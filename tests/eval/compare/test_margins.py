@@ -1,4 +1,4 @@
-"""The margins by hand."""
+"""Reward margins, worked out by hand."""
 
 import pytest
 

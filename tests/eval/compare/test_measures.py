@@ -17,8 +17,8 @@ from tests.eval.conftest import run_record
 
 def row(name: str, gold: str, hard_negative: str = "") -> PreferenceRow:
     prompt = (Message("user", name),)
-    about = (name, f"{name}?", (gold,), "single", "test", 2, ("a", "b"), 1.0, "")
-    return PreferenceRow(name, prompt, "c", "r", *about, hard_negative)
+    fields = (name, f"{name}?", (gold,), "single", "test", 2, ("a", "b"), 1.0, "")
+    return PreferenceRow(name, prompt, "c", "r", *fields, hard_negative)
 
 
 def completion(text: str, finish: str = "stop") -> Completion:
@@ -39,12 +39,12 @@ SCORES = {"ms": (PairScore(-6, -5, 10, 5), PairScore(-10, -9, 10, 5), PairScore(
 
 
 def results() -> list[PolicyResult]:
-    made = []
+    found = []
     for name, beta in (("ms", 0.5), ("sft", None)):
         policy = Policy(name, name, run_record(name, "sft", beta), "sft" if beta else "")
         answers = tuple(score_answer(r, completion(text)) for r, text in zip(ROWS, TEXTS[name], strict=True))
-        made.append(PolicyResult(policy, answers, SCORES[name], REFERENCE if beta else None, 0.0))
-    return made
+        found.append(PolicyResult(policy, answers, SCORES[name], REFERENCE if beta else None, 0.0))
+    return found
 
 
 def test_score_answer_takes_an_answer_apart():
@@ -62,9 +62,9 @@ def test_an_answer_is_well_formed_in_the_form_that_its_prompt_asks_for():
     assert [score_answer(ROWS[0], text).well_formed for text in (reasoned, cited)] == [1.0, 0.0]
 
 
-def test_the_prompt_written_back_cites_no_passage():
-    parroted = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
-    scored = score_answer(ROWS[0], completion(parroted))
+def test_an_answer_that_repeats_the_prompt_cites_no_passage():
+    example = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
+    scored = score_answer(ROWS[0], completion(example))
     assert (scored.cited, scored.missing) == ((), ())
 
 
@@ -87,7 +87,7 @@ def test_means_by_hand():
     assert found["reward margin per token"].values["ms"] == pytest.approx((0.2, 0.4, -0.1))
 
 
-def test_differences_are_from_the_first_and_only_where_both_have_the_measure():
+def test_differences_are_from_the_first_policy_and_only_where_both_have_the_measure():
     measures = measures_of(ROWS, ROWS, results())
     found = differences_of(measures, "ms", seed=0)
     assert found["well-formed answers"]["sft"].mean == -1.0
@@ -130,11 +130,11 @@ def test_contexts_of_one_question_are_resampled_together():
 
 
 def test_thinking_cites_nothing():
-    thought = score_answer(ROWS[0], completion("<think>[1] or [9]?</think>###Reason: so ###Answer: Tarn"))
-    assert (thought.cited, thought.missing, thought.answer, thought.well_formed) == ((), (), "Tarn", 1.0)
+    scored = score_answer(ROWS[0], completion("<think>[1] or [9]?</think>###Reason: so ###Answer: Tarn"))
+    assert (scored.cited, scored.missing, scored.answer, scored.well_formed) == ((), (), "Tarn", 1.0)
 
 
-def seeded(stage: str, seed: int, **settings: object) -> Policy:
+def policy_with_seed(stage: str, seed: int, **settings: object) -> Policy:
     name = f"{stage}-s{seed}{''.join(map(str, settings.values()))}"
     record = replace(run_record(stage, "sft", 0.5), settings={"seed": seed, "output": name, **settings})
     return Policy(name, name, record, "sft")
@@ -142,12 +142,12 @@ def seeded(stage: str, seed: int, **settings: object) -> Policy:
 
 def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
     policies = [
-        seeded("ms", 1),
-        seeded("ms", 0),
-        seeded("ms", 0, beta=2),
-        seeded("dpo", 0),
-        seeded("dpo", 1),
-        *[seeded("sft", 0)],
+        policy_with_seed("ms", 1),
+        policy_with_seed("ms", 0),
+        policy_with_seed("ms", 0, beta=2),
+        policy_with_seed("dpo", 0),
+        policy_with_seed("dpo", 1),
+        policy_with_seed("sft", 0),
     ]
     untuned = Policy("untuned", "base", None, "")
     assert seed_systems([*policies, untuned]) == {
@@ -157,8 +157,8 @@ def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
 
 
 def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
-    """Six seeds differ more than the systems do, so each run is paired with the run of the same seed."""
-    policies = [seeded(stage, seed) for stage in ("ms", "dpo") for seed in range(6)]
+    """Seeds differ more than the systems do; each run is paired with the run of the same seed."""
+    policies = [policy_with_seed(stage, seed) for stage in ("ms", "dpo") for seed in range(6)]
     values = {
         f"{stage}-s{seed}": (seed + gain,) * 8 for stage, gain in (("ms", 0.0), ("dpo", 0.5)) for seed in range(6)
     }
@@ -168,14 +168,17 @@ def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
     verdict = found["F1"]["dpo-s0 … (6 seeds)"]
     assert verdict.by_seed == (0.5,) * 6 and verdict.p == 2 / 64 and verdict.shown
     assert differences_by_seed(measures, seed_systems(policies[:6]), seed=0) == {}, (
-        "one system has nothing to be compared with"
+        "a single system is compared with nothing"
     )
     with pytest.raises(UserError, match="seed 5 is unpaired: dpo-s0 … \\(5 seeds\\) has no run with it"):
         differences_by_seed(measures, seed_systems(policies[:-1]), seed=0)
 
 
 def test_intervals_of_several_models_are_wider_than_those_of_one() -> None:
-    values = {"a": (0.0, 0.0, 0.0, 0.0), "b": (1.0, 0.0, 1.0, 0.0), "c": (0.0, 1.0, 0.0, 0.0)}
-    found = differences_of([Measure("F1", tuple("wxyz"), values, True)], "a", seed=0)["F1"]
-    plain = bootstrap_difference(values["b"], values["a"])
-    assert found["b"].mean == plain.mean == 0.5 and found["b"].low <= plain.low and found["b"].high >= plain.high
+    """Of two differences, the one with the smaller p gets an interval at level 0.025 instead of 0.05."""
+    gains = tuple(n / 10 for n in range(1, 25))
+    values = {"a": (0.0,) * 24, "b": gains, "c": (1.0, -1.0) * 12}
+    found = differences_of([Measure("F1", tuple(map(str, range(24))), values, False)], "a", seed=0)["F1"]
+    plain = bootstrap_difference(gains, values["a"])
+    assert found["b"].mean == plain.mean == pytest.approx(1.25)
+    assert found["b"].low < plain.low and found["b"].high > plain.high

@@ -39,7 +39,7 @@ def test_short_names_tell_folders_of_the_same_name_apart():
     assert short_names([Path("/a/untuned")]) == ["a/untuned"]
 
 
-def test_a_tiny_run_counts_as_untuned_and_a_circle_is_refused(tmp_path):
+def test_a_tiny_run_counts_as_untuned_and_a_cycle_is_refused(tmp_path):
     for name in ("tiny", "one", "two"):
         (tmp_path / name).mkdir()
     write_run(tmp_path / "tiny", run_record("tiny", "none", None))

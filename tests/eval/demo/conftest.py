@@ -1,3 +1,5 @@
+"""A repository with what the demo looks for, a model in the cache, and a stand-in for the command line."""
+
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ REPORT = {
 
 @dataclass
 class FakeCommands:
-    """Pretends to run a command line by making what it should make; records the lines in `ran`."""
+    """Stands in for the command line: makes the files that a command should make, and records the commands in `ran`."""
 
     ran: list[tuple[str, ...]] = field(default_factory=list)
     fails: str = ""
@@ -74,7 +76,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "examples/questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     (home / "eval").mkdir()
     (home / "eval/code.py").write_text("VERSION = 1")
-    for module in (demo_steps, demo_steps, demo):
+    for module in (demo_steps, demo):
         monkeypatch.setattr(module, "HOME", home)
     monkeypatch.setattr(demo_steps, "is_fetched", lambda model: False)
     return home
@@ -82,7 +84,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a model in the place of the first of BASES, and replaces it when called again; returns its record."""
+    """The first of BASES as if it were in the cache; a call replaces it and returns its record file."""
     folder = home.parent / "cache"
     folder.mkdir()
     monkeypatch.setattr(demo_steps, "is_fetched", lambda model: True)

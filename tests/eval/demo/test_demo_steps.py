@@ -1,4 +1,4 @@
-"""The steps of the demo as command lines: in order, each on files that earlier ones made, and every one an existing command."""
+"""The steps of the demo as command lines: in order, each uses only files that earlier steps made, and each is an existing command."""
 
 from pathlib import Path
 
@@ -10,16 +10,16 @@ from modegraph.cli import build_app
 from tests.places import ROOT
 
 
-def test_every_command_names_and_needs_only_what_an_earlier_one_made(home, fetched, tmp_path):
-    out, made = tmp_path / "run", {fetched("{}")}
+def test_every_command_names_and_needs_only_what_an_earlier_command_made(home, fetched, tmp_path):
+    out, available = tmp_path / "run", {fetched("{}")}
     for planned in demo_steps(out, base_of(out), ["Why?"]):
         words = [word.removeprefix("hf:").rpartition("=")[2] for word in planned.words]
         named = {Path(word) for word in words if word.startswith(str(out))}
-        assert named - {planned.makes} <= made, planned.line
+        assert named - {planned.makes} <= available, planned.line
         if not planned.live:
             assert named - {planned.makes} == {path for path in planned.needs if out in path.parents}, planned.line
-        assert all(path in made or home in path.parents for path in planned.needs), planned.line
-        made |= {planned.makes} if planned.makes else set()
+        assert all(path in available or home in path.parents for path in planned.needs), planned.line
+        available |= {planned.makes} if planned.makes else set()
 
 
 def test_every_command_exists(tmp_path):
@@ -34,7 +34,7 @@ def test_every_command_exists(tmp_path):
             assert all(path.exists() for path in planned.needs if ROOT in path.parents), planned.line
 
 
-def test_without_a_fetched_model_a_tiny_one_is_trained_and_takes_its_place(home, tmp_path):
+def test_without_a_fetched_model_a_tiny_model_is_trained_and_used(home, tmp_path):
     out = tmp_path / "run"
     lines = [planned.line for planned in demo_steps(out, base_of(out), ["Why?"])]
     tiny = next(n for n, line in enumerate(lines) if line.startswith("modegraph train tiny"))

@@ -30,24 +30,24 @@ def planned(tmp_path):
     return PlannedStep(("train", "sft"), (tmp_path / "data",), tmp_path / "made")
 
 
-def done_of(planned):
+def finish(planned):
     return FinishedStep(
         planned.line, 1.0, "printed", "code", checksums_of_inputs(planned), checksum_of_results(planned)
     )
 
 
 def test_a_step_is_up_to_date_while_nothing_has_changed(planned):
-    assert is_up_to_date(planned, done_of(planned), "code")
+    assert is_up_to_date(planned, finish(planned), "code")
     assert not is_up_to_date(planned, None, "code")
-    assert not is_up_to_date(planned, done_of(planned), "other code")
-    assert not is_up_to_date(replace(planned, live=True), done_of(planned), "code")
+    assert not is_up_to_date(planned, finish(planned), "other code")
+    assert not is_up_to_date(replace(planned, live=True), finish(planned), "code")
 
 
 @pytest.mark.parametrize("change", ["data/rows.jsonl", "made/model"])
 def test_a_changed_input_or_output_makes_a_step_out_of_date(planned, tmp_path, change):
-    done = done_of(planned)
+    finished = finish(planned)
     (tmp_path / change).write_text("changed")
-    assert not is_up_to_date(planned, done, "code")
+    assert not is_up_to_date(planned, finished, "code")
 
 
 def test_the_checksum_of_a_folder_covers_names_and_contents(tmp_path):
@@ -62,8 +62,8 @@ def test_the_checksum_of_a_folder_covers_names_and_contents(tmp_path):
 
 
 def test_finished_steps_are_read_back_and_a_damaged_file_counts_as_none(tmp_path, planned):
-    write_finished(tmp_path, [done_of(planned)])
-    assert read_finished(tmp_path) == {planned.line: done_of(planned)}
+    write_finished(tmp_path, [finish(planned)])
+    assert read_finished(tmp_path) == {planned.line: finish(planned)}
     for text in ("[", "[3]", '[{"line": "x"}]'):
         (tmp_path / STEPS).write_text(text)
         assert read_finished(tmp_path) == {}

@@ -1,4 +1,4 @@
-"""Runs of the demo one after another: what is reused, what is repeated, how a failing step ends it, what is shown side by side."""
+"""Runs of the demo one after another: which steps are reused or repeated, how a failing step ends a run, and how answers are shown side by side."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_the_steps_run_in_order_and_answers_are_shown_side_by_side(home, fetched
     ]
 
 
-def test_a_second_run_repeats_only_the_questions(home, fetched, tmp_path, commands):
+def test_a_second_run_only_asks_the_questions_again(home, fetched, tmp_path, commands):
     run_demo(tmp_path / "run", commands, print)
     commands.ran.clear()
     shown = []
@@ -84,7 +84,7 @@ def test_another_model_in_the_cache_is_another_input(home, fetched, tmp_path, co
     assert "train sft" in first_words(commands) and "index" not in first_words(commands)
 
 
-def test_fresh_keeps_nothing(home, fetched, tmp_path, commands):
+def test_fresh_repeats_every_step(home, fetched, tmp_path, commands):
     run_demo(tmp_path / "run", commands, print)
     commands.ran.clear()
     run_demo(tmp_path / "run", commands, print, fresh=True)
@@ -147,7 +147,7 @@ def test_run_step_reports_exit_statuses_and_lets_user_errors_through():
     app = typer.Typer()
 
     @app.command()
-    def lost() -> None:
+    def failing() -> None:
         raise typer.Exit(1)
 
     @app.command()
@@ -160,7 +160,7 @@ def test_run_step_reports_exit_statuses_and_lets_user_errors_through():
         return app(list(command), prog_name="modegraph", standalone_mode=False) or 0
 
     with pytest.raises(UserError, match="ended with status 1"):
-        run_step(PlannedStep(("lost",), ()), run, "code")
+        run_step(PlannedStep(("failing",), ()), run, "code")
     with pytest.raises(UserError, match=r"found\. Expected expected\. Remedy"):
         run_step(PlannedStep(("bad",), ()), run, "code")
 

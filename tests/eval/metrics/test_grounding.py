@@ -38,7 +38,7 @@ def test_claims_are_sentences_without_citations():
     assert claims_of("She was built in 1911 [1]. Tarn is near [2].") == ["She was built in 1911.", "Tarn is near."]
 
 
-def test_a_number_that_the_context_lacks_is_not_supported():
+def test_a_claim_with_a_number_that_the_context_lacks_is_not_supported():
     vectors = np.eye(2, dtype=np.float32)
     claims = ["She was built in 1921.", "She was built in 1911."]
     found = supported_by_encoder(claims, vectors[[0, 0]], ["She was built in 1911.", "Tarn."], vectors)

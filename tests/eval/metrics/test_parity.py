@@ -1,4 +1,4 @@
-"""Our answer metrics against the definitions of the reference scripts, reimplemented here, on real and made-up answer pairs."""
+"""Our answer metrics against the definitions in the reference scripts, reimplemented here, on answer pairs from public sets and our own."""
 
 import itertools
 import math
@@ -104,18 +104,16 @@ def test_rouge_equals_rouge_score_and_its_definition(pairs):
     for answer, golds in pairs:
         library = [scorer.score(gold, answer) for gold in golds]
         for kind, slow in kinds.items():
-            got = rouge_f(answer, golds, kind)
-            assert got == max(each[kind].fmeasure for each in library)
+            score = rouge_f(answer, golds, kind)
+            assert score == max(each[kind].fmeasure for each in library)
             twin = max(slow_rouge_n(answer, g, slow) if slow else slow_rouge_l(answer, g) for g in golds)
-            assert got == pytest.approx(twin, abs=1e-12), (answer, golds)
+            assert score == pytest.approx(twin, abs=1e-12), (answer, golds)
 
 
 def slow_bleu(answer, references):
     """BLEU-4 of one sentence (Papineni et al. 2002): effective order, exponential smoothing of orders without a match."""
-    tokens, references_tokens = (
-        Tokenizer13a()(answer.rstrip()).split(),
-        [Tokenizer13a()(r.rstrip()).split() for r in references],
-    )
+    tokens = Tokenizer13a()(answer.rstrip()).split()
+    references_tokens = [Tokenizer13a()(r.rstrip()).split() for r in references]
     logs, smooth = [], 1.0
     for n in range(1, 5):
         grams = Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
@@ -141,10 +139,10 @@ def test_bleu_equals_sacrebleu_and_its_definition(pairs):
     import sacrebleu
 
     for answer, golds in pairs:
-        got = bleu(answer, golds)
+        score = bleu(answer, golds)
         library = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True).score / 100
-        assert got == pytest.approx(library, abs=1e-12)
-        assert got == pytest.approx(slow_bleu(answer, golds), abs=1e-9), (answer, golds)
+        assert score == pytest.approx(library, abs=1e-12)
+        assert score == pytest.approx(slow_bleu(answer, golds), abs=1e-9), (answer, golds)
 
 
 def slow_meteor(answer, reference):

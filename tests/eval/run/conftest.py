@@ -37,9 +37,9 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """A whole run: its report, the specs of the models that it opened, and the encoder for all specs, unless `open_encoder` is given.
+    """A whole run. Returns its report, the specs of the models that it opened, and the encoder that every spec opens unless `open_encoder` is given.
 
-    `open_ledger(model, file)` wraps the helper; by default nothing does.
+    `open_ledger(model, file)` wraps a model that is opened with a ledger (the helper); by default nothing wraps it.
     """
     (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
     encoder = HashEncoder()
@@ -54,7 +54,7 @@ def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledge
     return ended, opened, encoder
 
 
-def hashing(spec):
+def hash_encoder(spec):
     return HashEncoder()
 
 

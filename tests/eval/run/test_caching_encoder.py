@@ -1,4 +1,4 @@
-"""Indexes of one corpus share their vectors, and are the same as if they did not."""
+"""Indexes of one corpus share their vectors, and are the same as if each had encoded its texts itself."""
 
 from pathlib import Path
 
@@ -25,17 +25,17 @@ def test_a_text_of_several_indexes_is_encoded_once(home: Path) -> None:
 
 
 def test_cached_vectors_equal_the_encoders_in_the_order_of_the_texts() -> None:
-    keeping, plain = CachingEncoder(HashEncoder()), HashEncoder()
+    caching, plain = CachingEncoder(HashEncoder()), HashEncoder()
     for texts in (["b", "a", "b"], ["c", "a"], [], ["a"]):
-        np.testing.assert_array_equal(keeping.encode(texts), plain.encode(texts))
-    assert keeping.fingerprint == plain.fingerprint and keeping.count_tokens("two words") == 2
+        np.testing.assert_array_equal(caching.encode(texts), plain.encode(texts))
+    assert caching.fingerprint == plain.fingerprint and caching.count_tokens("two words") == 2
 
 
 def test_an_index_built_from_cached_vectors_is_the_same(tmp_path: Path) -> None:
-    def built(name: str, encoder: HashEncoder | CachingEncoder) -> IndexData:
+    def build(name: str, encoder: HashEncoder | CachingEncoder) -> IndexData:
         build_index(tmp_path / name, ISLES, IndexSettings(), lambda spec: encoder)
         return open_index(tmp_path / name, lambda spec: encoder).data
 
-    keeping = CachingEncoder(HashEncoder())
-    built("first", keeping)
-    assert_same_index(built("second", keeping), built("plain", HashEncoder()))
+    caching = CachingEncoder(HashEncoder())
+    build("first", caching)
+    assert_same_index(build("second", caching), build("plain", HashEncoder()))

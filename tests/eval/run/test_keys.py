@@ -1,4 +1,4 @@
-"""A finished cell depends on its settings and on the contents of the files that they name. Only a change of these fills it again."""
+"""A finished cell depends on its settings and on the contents of the files that they name; only if one of these changes is it filled again."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def encoder_in(spec: str) -> HashEncoder:
     return HashEncoder(file.read_text() if file.is_file() else spec)
 
 
-def wrote(text: str) -> list[dict]:
+def import_rows(text: str) -> list[dict]:
     return [{"id": "ada", "entities": ["Ada Marlow"], "triples": [["Ada Marlow", text, "Tarn"]]}]
 
 
@@ -36,7 +36,7 @@ def parts(home, monkeypatch):
     (home / "part").mkdir()
     for name in ("part/config.json", *PARTS, EXAMPLES):
         (home / name).write_text("{}")
-    write_jsonl(home / ROWS, wrote("born"))
+    write_jsonl(home / ROWS, import_rows("born"))
     return home
 
 
@@ -67,11 +67,11 @@ def keys(home, config) -> list[str]:
 def test_changed_contents_under_the_same_name_give_another_cell(parts, config, changed):
     before = keys(parts, config)
     for file in (*PARTS, ROWS, EXAMPLES):
-        was = (parts / file).read_text()
-        (parts / file).write_text(was + " ")
+        original = (parts / file).read_text()
+        (parts / file).write_text(original + " ")
         after = keys(parts, config)
         assert set(before).isdisjoint(after) if file in changed else before == after, file
-        (parts / file).write_text(was)
+        (parts / file).write_text(original)
     assert keys(parts, config) == before
 
 
@@ -86,6 +86,6 @@ def test_an_encoder_trained_anew_has_a_new_index_and_new_cells(parts):
 
 def test_an_import_file_written_anew_is_read_again(parts):
     run(parts, **IMPORT)
-    write_jsonl(parts / ROWS, wrote("buried"))
+    write_jsonl(parts / ROWS, import_rows("buried"))
     assert run(parts, **IMPORT)[0].json["cells"] == {"found": 0, "filled": 2}
     assert len(list((parts / "out/indexes").glob("*/manifest.json"))) == 2

@@ -1,4 +1,4 @@
-"""Which layers evidence came from: hand-worked counts and bins, and a run whose table says what retrieval itself finds."""
+"""Which layers evidence came from: hand-worked counts and bins, and a run whose table agrees with retrieval."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.eval.run.conftest import QUESTIONS, run
 from tests.fakes import HashEncoder
 
 
-def found(passages: int, *layers: int) -> Evidence:
+def evidence_of(passages: int, *layers: int) -> Evidence:
     return Evidence(
         "?",
         passages=tuple(Scored(Passage(str(n), "d", "", "", n, 0, 0), 1.0) for n in range(passages)),
@@ -23,17 +23,19 @@ def found(passages: int, *layers: int) -> Evidence:
 
 
 def results(*layers: tuple[int, ...]) -> list[QuestionResult]:
-    return [QuestionResult(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
+    return [
+        QuestionResult(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=counts) for n, counts in enumerate(layers)
+    ]
 
 
 def test_layers_are_counted_from_0_with_the_passages():
-    assert count_layers(found(3, 0, 2, 2)) == (4, 0, 2)
-    assert count_layers(found(0, 1)) == (0, 1)
-    assert count_layers(found(2)) == (2,) and count_layers(found(0)) == ()
+    assert count_layers(evidence_of(3, 0, 2, 2)) == (4, 0, 2)
+    assert count_layers(evidence_of(0, 1)) == (0, 1)
+    assert count_layers(evidence_of(2)) == (2,) and count_layers(evidence_of(0)) == ()
 
 
 def test_shares_by_hand():
-    """10 of 10, 8 and 2, 5 and 5, 4 and 6 of 10; a question that found nothing has no share."""
+    """Passages and summaries: 10 and 0, 8 and 2, 5 and 5, 4 and 6; a question that found nothing has no share."""
     table = layers_table("b", {"s": results((10,), (8, 2), (5, 5), (4, 6), ())})
     assert mean_layer_shares(results((10,), (8, 2), (5, 5), (4, 6), ())) == pytest.approx((0.675, 0.325))
     assert table is not None and table.header[3:] == ("0–20 %", "20–50 %", "50–80 %", "80–100 %")
@@ -49,7 +51,7 @@ def test_every_count_of_ten_is_in_the_papers_bin():
         table = layers_table("b", {"s": results((10 - count, count), (9, 1))})
         assert table is not None
         values = dict(zip(table.header, table.rows[1], strict=True))
-        inside = [name for name, of in bins.items() if count in of]
+        inside = [name for name, counts in bins.items() if count in counts]
         assert all((values[name] != "0.0 %") == (name in inside or name == "0–20 %") for name in bins)
 
 

@@ -14,7 +14,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.eval.conftest import read_lines
-from tests.eval.run.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing, run
+from tests.eval.run.conftest import CONFIG, MODELS, QUESTIONS, answers, hash_encoder, run
 from tests.fakes import ScriptedModel
 
 
@@ -61,24 +61,24 @@ def test_a_change_that_a_cell_does_not_depend_on_leaves_it(home):
 
 
 def test_a_selector_trained_anew_is_another_system(home):
-    chosen = home / "selector"
-    chosen.mkdir()
-    (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(chosen)}}}))
+    selector = home / "selector"
+    selector.mkdir()
+    (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(selector)}}}))
 
     def key():
-        return list_cells(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing)[0].file
+        return list_cells(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hash_encoder)[0].file
 
-    (chosen / "trees.json").write_text("1")
+    (selector / "trees.json").write_text("1")
     first = key()
     assert first == key()
-    (chosen / "trees.json").write_text("2")
+    (selector / "trees.json").write_text("2")
     assert first != key()
 
 
 def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     run(home)
     settings = load_settings(MatrixSettings, home / "config.yaml")
-    lost, remaining = (cell.file for cell in list_cells(settings, home, home / "out", hashing))
+    lost, remaining = (cell.file for cell in list_cells(settings, home, home / "out", hash_encoder))
     lost.rename(lost.with_name(lost.name + ".partial"))
     before = remaining.stat().st_mtime_ns
     assert run(home)[0].json["cells"] == {"found": 1, "filled": 1}
@@ -245,7 +245,7 @@ def test_two_runs_are_compared_question_by_question(home):
     assert len(diff_json(found)["differences"]) == 4
 
 
-def values(folder, rows):
+def write_values(folder, rows):
     folder.mkdir()
     write_jsonl(folder / "values.jsonl", rows)
     return folder
@@ -256,7 +256,7 @@ ROW = {"task": "t", "system": "s", "metric": "em", "id": "1", "question": "Who?"
 
 def test_a_clear_change_is_shown(tmp_path):
     a, b = (
-        values(
+        write_values(
             tmp_path / name,
             [{**ROW, "id": str(n), "value": value} for n in range(12)] + [{**ROW, "id": "x", "value": None}],
         )
@@ -280,6 +280,6 @@ def test_a_clear_change_is_shown(tmp_path):
 )
 def test_runs_that_cannot_be_compared(tmp_path, row, message):
     with pytest.raises(UserError, match=message):
-        diff_runs(values(tmp_path / "a", [ROW]), values(tmp_path / "b", [row]))
+        diff_runs(write_values(tmp_path / "a", [ROW]), write_values(tmp_path / "b", [row]))
     with pytest.raises(UserError, match=r"values.jsonl: does not exist\. Expected the folder of a run"):
         diff_runs(tmp_path / "a", tmp_path)

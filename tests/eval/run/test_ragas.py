@@ -12,24 +12,24 @@ FIELDS = {"user_input", "retrieved_contexts", "response", "reference"}
 """The fields of ragas's SingleTurnSample that a run can provide."""
 
 
-def files(home):
-    """Rows by system."""
+def rows_by_system(home):
+    """The rows of each system's file, which must all have the same fields."""
     found = {}
-    for scores in scored_of(home):
-        (file,) = (home / "out/ragas").glob(f"isles-{scores.replace(' + ', '---')}-*.jsonl")
-        found[scores] = read_lines(file)
+    for system in system_names(home):
+        (file,) = (home / "out/ragas").glob(f"isles-{system.replace(' + ', '---')}-*.jsonl")
+        found[system] = read_lines(file)
     for rows in found.values():
         assert len({tuple(row) for row in rows}) == 1 and set(rows[0]) <= FIELDS
     return found
 
 
-def scored_of(home):
+def system_names(home):
     return [one["system"] for one in json.loads((home / "out/report.json").read_text())["results"]]
 
 
 def test_rows_of_retrieval_alone(home):
     run(home)
-    found = files(home)
+    found = rows_by_system(home)
     assert list(found) == ["dense", "lexical"]
     assert [row["user_input"] for row in found["lexical"]] == [row["question"] for row in QUESTIONS]
     assert found["lexical"][0] | {"retrieved_contexts": []} == {
@@ -48,7 +48,7 @@ def test_rows_of_retrieval_alone(home):
 def test_rows_of_answers_with_and_without_passages(home):
     retrievers = {**CONFIG["retrievers"], "closed": None}
     run(home, model=ScriptedModel(answers), retrievers=retrievers, shown_questions=2, **MODELS)
-    found = files(home)
+    found = rows_by_system(home)
     assert len(found) == 6 and len(found["dense + a"]) == 2 and len(found["closed + a"]) == 3
     assert set(found["dense + a"][0]) == FIELDS and found["closed + a"][1] == {
         "user_input": "Who founded the Marlow Yard?",

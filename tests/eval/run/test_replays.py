@@ -18,14 +18,14 @@ def judge(request) -> str:
     return json.dumps({"selected": [1, 2, 3], "answer": "", "next_questions": ["Who?"]})
 
 
-def both(home, **changes):
+def run_with_helper(home, **changes):
     ended, _, _ = run(home, model=ScriptedModel(judge), helper="hf:helper", open_ledger=Ledger, **changes)
     assert not ended.failed
     return ended, {one["system"]: one for one in ended.json["results"]}
 
 
 def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
-    _, found = both(home, retrievers=PAIR)
+    _, found = run_with_helper(home, retrievers=PAIR)
     few, many = found["few"], found["many"]
     assert few["calls"] == many["calls"] > 3 and few["tokens"] == many["tokens"]
     assert min(few["seconds"], many["seconds"]) > few["calls"] * PAUSE_S
@@ -34,7 +34,7 @@ def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
 
 
 def test_calls_whose_time_is_not_known_are_reported(home):
-    both(home, retrievers={"few": PAIR["few"]})
+    run_with_helper(home, retrievers={"few": PAIR["few"]})
     calls = SqliteCalls(home / "out/helper.sqlite")
     for row in calls._database.execute(
         "SELECT key, model, text, prompt_tokens, completion_tokens FROM calls"
@@ -43,6 +43,6 @@ def test_calls_whose_time_is_not_known_are_reported(home):
             "UPDATE calls SET microseconds = NULL, hash = ? WHERE key = ?", (row_hash(*row, None), row[0])
         )
     calls._database.commit()
-    ended, found = both(home, retrievers={"many": PAIR["many"]})
+    ended, found = run_with_helper(home, retrievers={"many": PAIR["many"]})
     assert found["many"]["untimed"] == found["many"]["replayed"] > 0
     assert "many on isles: " in ended.text and "a ledger without their times, so the seconds are too low" in ended.text

@@ -52,10 +52,10 @@ def test_a_shipped_configuration_is_complete(file):
         if settings.data == "../.." and not task.source.startswith("runs/"):
             assert (file.parent / settings.data / task.source).exists()
             assert (file.parent / settings.data / task.documents).exists()
-    made = {word for file in MAKEFILES for line in commands_of(file) for word in line}
+    make_words = {word for file in MAKEFILES for line in commands_of(file) for word in line}
     trained = {line.split()[-1] for each in (ROOT / "configs" / "train").glob("*.yaml") for line in outputs(each)}
     here = {spec.partition(":")[2] for spec in settings.models.values() if "runs/" in spec}
-    assert here <= {word.removeprefix("output=") for word in made} | trained
+    assert here <= {word.removeprefix("output=") for word in make_words} | trained
 
 
 def commands_of(makefile):
@@ -73,10 +73,10 @@ def test_a_makefile_makes_what_its_report_needs(file, count):
     assert commands[-1] == ["eval", "run", f"configs/eval/{file}.yaml"]
     for words in commands:
         check_command(words)
-    made = {words[words.index("--out") + 1] for words in commands if "--out" in words}
-    made |= {word.removeprefix("output=") for words in commands for word in words if word.startswith("output=")}
+    targets = {words[words.index("--out") + 1] for words in commands if "--out" in words}
+    targets |= {word.removeprefix("output=") for words in commands for word in words if word.startswith("output=")}
     for task in load_settings(MatrixSettings, ROOT / "configs" / "eval" / f"{file}.yaml").tasks.values():
-        assert not task.index or {task.index, f"{task.source}/questions.jsonl"} <= made
+        assert not task.index or {task.index, f"{task.source}/questions.jsonl"} <= targets
 
 
 def check_command(words):
@@ -99,7 +99,7 @@ def test_the_expected_configurations_are_shipped():
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
-    """SIGKILL after the first of 9 cells, whose three indexes take longest: finished cells are left as they are, and the rest are filled."""
+    """SIGKILL once two of 9 cells are finished; building their three indexes takes longest. Finished cells are not filled again, the rest are filled."""
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 4)},
@@ -116,12 +116,12 @@ def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
     finally:
         killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    left = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
-    assert 2 <= len(left) < 9
+    finished = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
+    assert 2 <= len(finished) < 9
     # Run again in this process, which has already imported everything: the run finishes, and reuses what the killed one left.
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.stderr
-    assert f"9 cells: {len(left)} are there already, {9 - len(left)} to fill" in done.stderr
+    assert f"9 cells: {len(finished)} are there already, {9 - len(finished)} to fill" in done.stderr
     assert len(list(cells.glob("*.json"))) == 9
-    assert left == {file: file.stat().st_mtime_ns for file in left}
+    assert finished == {file: file.stat().st_mtime_ns for file in finished}
     assert (home / "out" / "report.html").is_file()

@@ -1,4 +1,4 @@
-"""How gaps between a server and a run are judged, on made-up figures; `serve check` next to `serve INDEX`."""
+"""How gaps between a server and a run are judged, on made-up figures; and `serve check` as a command next to `serve INDEX`."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from train.run.record import read_run
 TOLERANCE = Tolerance(conversation=0.05, token=0.01)
 
 
-def served(*logps: float) -> ServedLogps:
+def served_logps(*logps: float) -> ServedLogps:
     return ServedLogps(TokenizedRow((1, *range(2, 2 + len(logps))), 1), logps)
 
 
@@ -38,8 +38,8 @@ def scores(*logps: float) -> CompletionScores:
 
 
 def test_signed_gaps_are_summed_per_conversation() -> None:
-    """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean absolute gap of the three tokens is .875 / 3."""
-    gaps = gaps_between([served(-1.0, -2.0), served(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
+    """Gaps of +.5 and −.25 in one conversation, −.125 in the other: the sums are .25 and −.125, the mean absolute gap of the three tokens .875 / 3."""
+    gaps = gaps_between([served_logps(-1.0, -2.0), served_logps(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
 
 
@@ -56,9 +56,9 @@ def test_signed_gaps_are_summed_per_conversation() -> None:
 def test_the_cause_is_the_way_of_serving_that_leaves_no_gap(
     expected: str, trained: float, bare: float, twice: float, cause: str | None, words: str
 ) -> None:
-    near = {how: Gaps(10 * gap, gap, gap) for how, gap in (("trained", trained), ("bare", bare), ("twice", twice))}
-    assert explaining_state(expected, near) == cause  # type: ignore[arg-type]
-    fault = logps_fault("sft", "runs/sft", expected, near, 1, TOLERANCE)  # type: ignore[arg-type]
+    gaps = {how: Gaps(10 * gap, gap, gap) for how, gap in (("trained", trained), ("bare", bare), ("twice", twice))}
+    assert explaining_state(expected, gaps) == cause  # type: ignore[arg-type]
+    fault = logps_fault("sft", "runs/sft", expected, gaps, 1, TOLERANCE)  # type: ignore[arg-type]
     assert fault.startswith("sft: ") and words in fault and ";" in fault
 
 

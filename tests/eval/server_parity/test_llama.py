@@ -5,7 +5,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,7 +13,7 @@ from graph.errors import UserError
 from modegraph.cli import build_app
 from serve.engines.child import OwnServer
 from serve.engines.llama import LlamaSpec
-from tests.eval.conftest import World
+from tests.eval.conftest import NO_LOGPS, World, check_server
 from tests.llama import with_llama
 from tests.train.adapters import random_adapter
 from train.export import gguf_export
@@ -77,19 +76,9 @@ def on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
     yield from with_adapter(files / "merged.gguf", files / "adapter.gguf", monkeypatch)
 
 
-def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    command = ["serve", "check", server, str(run), "--conversations", "3", "--json", *more]
-    done = CliRunner().invoke(build_app(), command)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, json.loads(done.stdout)
-
-
-NO_LOGPS = "log-probabilities of training's answers: the server returns none for the tokens of a prompt"
-
-
 def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
-    """Given by URL: the adapter at scale 1, and its base at scale 0. What llama.cpp does not report is listed as unchecked."""
-    status, result = checked(on_base(1.0), run)
+    """A server given by its URL is checked as the adapter at scale 1 and as its base at scale 0; what llama.cpp does not report is listed as unchecked."""
+    status, result = check_server(on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in result["measured"]]
@@ -101,19 +90,19 @@ def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
 
 
 def test_an_adapter_that_is_not_loaded(on_base: Scale, run: Path) -> None:
-    status, result = checked(on_base(0.0), run)
+    status, result = check_server(on_base(0.0), run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter is not loaded") and "--lora FILE" in result["faults"][0]
 
 
 def test_an_adapter_at_scale_two(on_base: Scale, run: Path) -> None:
-    status, result = checked(on_base(2.0), run)
+    status, result = check_server(on_base(2.0), run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter counts twice") and "scale 2" in result["faults"][0]
 
 
 def test_a_merged_file_with_the_adapter_applied_again(on_merged: Scale, run: Path) -> None:
-    status, result = checked(on_merged(1.0), run)
+    status, result = check_server(on_merged(1.0), run)
     assert status == 1
     assert [fault.partition(" (")[0].partition(": log")[0] for fault in result["faults"]] == [
         "merged: the adapter counts twice",
@@ -122,19 +111,19 @@ def test_a_merged_file_with_the_adapter_applied_again(on_merged: Scale, run: Pat
 
 
 def test_a_merged_file_alone(files: Path, run: Path) -> None:
-    status, result = checked(f"gguf:{files / 'merged.gguf'}", run)
+    status, result = check_server(f"gguf:{files / 'merged.gguf'}", run)
     assert (status, result["faults"]) == (0, []) and result["server"] == f"gguf:{files / 'merged.gguf'}"
     assert result["unchecked"][-1].startswith("merged without its adapter: gguf:")
 
 
 def test_the_base_in_place_of_the_run(files: Path, run: Path) -> None:
-    status, result = checked(f"gguf:{files / 'base.gguf'}", run)
+    status, result = check_server(f"gguf:{files / 'base.gguf'}", run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter is not loaded")
 
 
 def test_another_template(files: Path, run: Path) -> None:
-    status, result = checked(f"gguf:{files / 'other.gguf'}", run)
+    status, result = check_server(f"gguf:{files / 'other.gguf'}", run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("other: another chat template: the prompt of conversation 1 has ")
     assert "it reads 'helper" in result["faults"][0] and "--chat-template-file" in result["faults"][0]
@@ -143,7 +132,7 @@ def test_another_template(files: Path, run: Path) -> None:
 def test_the_folder_of_an_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
     export_gguf(run, tmp_path / "out", "f16")
-    status, result = checked(f"gguf:{tmp_path / 'out'}", run)
+    status, result = check_server(f"gguf:{tmp_path / 'out'}", run)
     assert (status, result["faults"]) == (0, []) and result["measured"][0]["model"] == "out"
 
 

@@ -6,18 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from graph.build.build import build_index
-from modegraph.cli import build_app
 from tests.corpora import ISLES
-from tests.eval.conftest import World
+from tests.eval.conftest import NO_LOGPS, World, check_server
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 from tests.train.adapters import random_adapter
-
-NO_LOGPS = "log-probabilities of training's answers: the server returns none for the tokens of a prompt"
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +26,12 @@ def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("isles") / "index"
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
-    with serving(folder, f"hf:{world.base}", (f"sft={run}",), capacity=16) as on:
-        yield on
-
-
-def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    command = ["serve", "check", server, str(run), "--conversations", "2", "--json", *more]
-    done = CliRunner().invoke(build_app(), command)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, json.loads(done.stdout)
+    with serving(folder, f"hf:{world.base}", (f"sft={run}",), capacity=16) as server:
+        yield server
 
 
 def test_a_sound_server_has_no_fault(running: Running, run: Path, world: World) -> None:
-    status, result = checked(f"{running.url}/v1", run, "--base-name", world.base.name)
+    status, result = check_server(f"{running.url}/v1", run, "--base-name", world.base.name, conversations=2)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"sft: {NO_LOGPS}", f"{world.base.name}: {NO_LOGPS}"]
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in result["measured"]]
@@ -54,7 +43,7 @@ def test_a_sound_server_has_no_fault(running: Running, run: Path, world: World) 
 
 
 def test_an_adapter_that_is_not_loaded(running: Running, run: Path, world: World) -> None:
-    status, result = checked(f"openai:{world.base.name}@{running.url}/v1", run)
+    status, result = check_server(f"openai:{world.base.name}@{running.url}/v1", run, conversations=2)
     assert status == 1 and result["faults"][0].startswith(f"{world.base.name}: the adapter is not loaded")
 
 
@@ -64,5 +53,5 @@ def test_a_server_that_refuses_to_give_tokens_is_checked_by_its_prompts(run: Pat
         return refused if "logprobs" in body else "Saltmere"
 
     with chat_server(reply, window=4096) as server:
-        status, result = checked(f"openai:tiny@{server.url}", run)
+        status, result = check_server(f"openai:tiny@{server.url}", run, conversations=2)
     assert status == 1 and result["faults"][0].startswith("tiny: another chat template: the server reads ")

@@ -3,15 +3,12 @@
 Runs only where tests/vllm.py finds vLLM.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from data_synth.rows import PreferenceRow, preference_to_json
 from eval.server_parity.check import RunPolicy, read_target
@@ -19,8 +16,8 @@ from eval.server_parity.faults import ServedLogps, gaps_between, no_effect_fault
 from graph.answer.prompt import answer_messages
 from graph.models.catalogue import resolve
 from graph.shared.jsonl import write_jsonl
-from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
+from tests.eval.conftest import check_server
 from tests.serve.structured import count_valid
 from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.world import preference
@@ -38,9 +35,9 @@ FLOAT32 = ("--dtype", "float32", "--enable-lora", "--max-lora-rank", 8, "--lora-
 
 def row(number: int) -> PreferenceRow:
     """Row `number` of an unlimited series in which all rows differ."""
-    made = preference(number % 4)
-    question = f"{made.question[:-1]} in {1900 + number}?"
-    return replace(made, id=f"q{number}", question=question, prompt=answer_messages(question, ()))
+    original = preference(number % 4)
+    question = f"{original.question[:-1]} in {1900 + number}?"
+    return replace(original, id=f"q{number}", question=question, prompt=answer_messages(question, ()))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sound(run: Path) -> Iterator[str]:
-    """A server of smollm2 and of its adapter as `sft`; `forgotten` is the bare base too, under a name that promises an adapter."""
+    """A server of smollm2 and of its adapter as `sft`; `forgotten` is the bare base again, under a name that suggests an adapter."""
     with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
         yield server.url
 
@@ -74,17 +71,9 @@ def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     shutil.rmtree(folder)
 
 
-def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    done = CliRunner().invoke(
-        build_app(), ["serve", "check", server, str(run), "--conversations", "3", "--json", *more]
-    )
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, json.loads(done.stdout)
-
-
 def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
-    """Given by URL alone: the model is the one with the run's name, and vLLM reports its base."""
-    status, report = checked(sound, run)
+    """A server given by its URL alone: the model with the run's name is checked, and vLLM reports its base."""
+    status, report = check_server(sound, run)
     assert (status, report["faults"], report["unchecked"]) == (0, [], [])
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in report["measured"]]
     assert lines == [
@@ -97,7 +86,7 @@ def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
 
 
 def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
-    status, report = checked(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
+    status, report = check_server(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
     assert status == 1 and len(report["faults"]) == 1 and report["unchecked"] == []
     assert (
         report["faults"][0].startswith("forgotten: the adapter is not loaded")
@@ -108,14 +97,14 @@ def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
 def test_an_adapter_without_effect(sound: str, run: Path, tmp_path: Path) -> None:
     """An adapter of zeros is served faithfully by its base alone; the fault is in the run."""
     idle = random_adapter("smollm2", run.parent / "data", tmp_path / "idle", size=0.0)
-    status, report = checked(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
+    status, report = check_server(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
     assert status == 1 and report["unchecked"] == []
     assert report["faults"] == [no_effect_fault(str(idle), 0.0)]
 
 
 def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) -> None:
     """Each fault of the adapter and of its base is reported once, along with those of the template."""
-    status, report = checked(f"openai:sft@{faulty}", run)
+    status, report = check_server(f"openai:sft@{faulty}", run)
     assert status == 1
     heads = [fault.partition(";")[0].partition(" (")[0] for fault in report["faults"]]
     assert [head.split(": ")[:2] for head in heads] == [
@@ -128,7 +117,7 @@ def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) ->
 
 def test_another_template_alone(faulty: str, run: Path) -> None:
     """The merged model alone agrees with the run, but its prompt is not the one used in training."""
-    status, report = checked(f"openai:merged@{faulty}", run)
+    status, report = check_server(f"openai:merged@{faulty}", run)
     assert status == 1 and len(report["faults"]) == 1
     assert report["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
     assert "from token 3 on it reads ':" in report["faults"][0] and "chat_template.jinja" in report["faults"][0]
@@ -138,7 +127,7 @@ def test_another_template_alone(faulty: str, run: Path) -> None:
 
 
 def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run: Path) -> None:
-    """Prompt and answer as training tokenises them, summed over the answer."""
+    """Conversations as training tokenises them; gaps are summed over the tokens of an answer."""
     server, policy = Server(sound), RunPolicy(run, read_run(run))
     rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
     assert len(set(rows)) == CONVERSATIONS

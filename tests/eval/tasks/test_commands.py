@@ -111,7 +111,7 @@ def test_metrics_that_do_not_apply_are_none():
     )
 
 
-def test_a_right_answer_gets_the_full_score_of_every_metric():
+def test_a_right_answer_gets_full_scores():
     options = {"A": "Tarn", "B": "Quill", "C": "x", "D": "y"}
     question = Question("1", "Where?", ("Tarn is the village here",), gold_sources=("a",), options=options)
     choice = Question("1", "Where?", ("Tarn",), options=options)
@@ -128,9 +128,11 @@ def test_a_right_answer_gets_the_full_score_of_every_metric():
         "recall@2",
         "recall@5",
         "recall@10",
+        "all_gold@5",
+        "mrr",
+        "ndcg@10",
+        "answer_in_context",
     ):
-        assert score_output(METRICS[name], question, output) == pytest.approx(1.0), name
-    for name in ("all_gold@5", "mrr", "ndcg@10", "answer_in_context"):
         assert score_output(METRICS[name], question, output) == pytest.approx(1.0), name
     assert score_output(METRICS["meteor"], question, output) > 0.98
     assert score_output(METRICS["choice"], choice, Output(answer="A. Tarn")) == 1.0

@@ -160,22 +160,22 @@ def test_gold_documents_are_the_supporting_ones(tmp_path):
     assert [titles[source] for source in hotpot.questions[0].gold_sources] == ["Tarn", "Lantern"]
 
 
-def test_the_hubs_forms(tmp_path):
+def test_rows_in_the_hubs_form_are_read_like_published_rows():
     hub = TASKS["hotpotqa"].hub
     context = {"title": [t for t, _ in PARAGRAPHS], "sentences": [s for _, s in PARAGRAPHS]}
-    turned = {"id": "h", "question": "Where?", "answer": "Tarn", "type": "bridge", "context": context}
-    turned["supporting_facts"] = {"title": ["Tarn", "Lantern", "Tarn"], "sent_id": [0, 1, 0]}
-    assert hub.read(turned) == TASKS["hotpotqa"].read(HOTPOT)
+    hotpot_on_hub = {"id": "h", "question": "Where?", "answer": "Tarn", "type": "bridge", "context": context}
+    hotpot_on_hub["supporting_facts"] = {"title": ["Tarn", "Lantern", "Tarn"], "sent_id": [0, 1, 0]}
+    assert hub.read(hotpot_on_hub) == TASKS["hotpotqa"].read(HOTPOT)
     published = TASKS["medmcqa"].read(ROWS["medmcqa"])
     assert TASKS["medmcqa"].hub.read(ROWS["medmcqa"] | {"cop": 1}) == published
     qas = {
         "question_id": ["a"],
         "question": ["What?"],
-        "answers": [{"answer": [given["answer"] for given in PAPER["qas"][0]["answers"]]}],
+        "answers": [{"answer": [each["answer"] for each in PAPER["qas"][0]["answers"]]}],
     }
     sections = {"section_name": ["Intro"], "paragraphs": [["One.", "Two."]]}
-    on_hub = ROWS["qasper"] | {"qas": qas, "full_text": sections}
-    assert TASKS["qasper"].hub.read(on_hub) == TASKS["qasper"].read(ROWS["qasper"])
+    qasper_on_hub = ROWS["qasper"] | {"qas": qas, "full_text": sections}
+    assert TASKS["qasper"].hub.read(qasper_on_hub) == TASKS["qasper"].read(ROWS["qasper"])
     riddle = {
         "question": "What?",
         "choices": {"label": list(OPTIONS), "text": list(OPTIONS.values())},

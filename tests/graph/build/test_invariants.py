@@ -35,6 +35,7 @@ SETTINGS = IndexSettings(
     max_summary_tokens=12,
     min_similarity=0.1,
     layers=3,
+    layers_on_edit="now",
     neighbours=3,
     merge_factor=3,
 )

@@ -1,4 +1,4 @@
-"""Stand-ins for finished runs: LoRA adapters with random weights, large enough to differ from their base."""
+"""Stand-ins for finished runs: LoRA adapters whose random weights are large enough to change the replies of their base."""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,17 @@ from train.run.settings import LoraSettings, SftSettings
 with_smollm2 = pytest.mark.skipif(
     not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"
 )
+
+
+SMALL_SIZES = {
+    "vocab_size": 640,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+"""The configuration of the small models of other families whose exports are tested."""
 
 
 def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4, **options: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Fixtures to train with: a tokenizer and a Llama of a few thousand weights, preference data and scored responses."""
+"""Fixtures to train with: a tokenizer and a Llama of some 46,000 weights, preference data and scored responses."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from train.tiny import new_llama, train_tokenizer
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Models this small run faster on one thread, and the same on every machine."""
+    """Models this small run faster on one thread, and with the same results on every machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -10,7 +10,7 @@ ENCODER = "encoder-of-the-small-world"
 
 
 def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER, **origin: str) -> Path:
-    """The dataset as the command lays it out."""
+    """A new folder with a file of rows for each split, and a summary that names the encoder and the `origin`."""
     folder.mkdir(parents=True)
     for split in SPLITS:
         lines = [json.dumps(row) for row in rows if row["split"] == split]

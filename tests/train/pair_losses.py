@@ -1,4 +1,4 @@
-"""The losses of pairs in their closed forms: slow twins of the losses of K responses at K = 2 with the label (1 − ε, ε)."""
+"""The losses of pairs in their closed forms: references for the losses of K responses at K = 2 with the label (1 − ε, ε)."""
 
 import math
 

@@ -1,7 +1,6 @@
-"""Behaviour 27: the losses keep their promises where training uses them, and nothing is lost between a row and its loss."""
+"""The losses keep their promises where training uses them, and nothing is lost between a row and its loss (docs/developers/behaviours.md, 27)."""
 
 import copy
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Message
 from serve.engines.hf import HfModel
-from tests.train.world import NAMES, preference, scored
+from tests.train.world import NAMES, log_of, preference, scored
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import greedy_answers, tokenize_row
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
@@ -43,7 +42,7 @@ def batch_loss(*arguments: Any) -> tuple[Tensor, dict[str, float]]:
     return losses_Q.mean(), mean_figures(figures)
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -76,7 +75,7 @@ def test_gradients_equal_their_closed_form_and_finite_differences(
 ) -> None:
     """In float32, along random directions of length 1: a step of .02 / β balances rounding against curvature."""
     objective = Objective(method, beta, beta_reward)
-    logps_K, reference_K = 3 * drawn(size, seed=1) - 20, 3 * drawn(size, seed=2) - 20
+    logps_K, reference_K = 3 * normal(size, seed=1) - 20, 3 * normal(size, seed=2) - 20
     rewards_K = torch.rand(size, generator=torch.Generator().manual_seed(3))
 
     def loss_at(moved_K: Tensor) -> Tensor:
@@ -89,9 +88,9 @@ def test_gradients_equal_their_closed_form_and_finite_differences(
     assert gradient_K.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-6)
     step = 0.02 / beta
     for seed in range(4):
-        way_K = torch.nn.functional.normalize(drawn(size, seed=seed), dim=0)
-        up, down = (loss_at(logps_K.detach() + sign * step * way_K).item() for sign in (1, -1))
-        assert (gradient_K @ way_K).item() == pytest.approx((up - down) / (2 * step), rel=0.01, abs=2e-4 * beta)
+        direction_K = torch.nn.functional.normalize(normal(size, seed=seed), dim=0)
+        up, down = (loss_at(logps_K.detach() + sign * step * direction_K).item() for sign in (1, -1))
+        assert (gradient_K @ direction_K).item() == pytest.approx((up - down) / (2 * step), rel=0.01, abs=2e-4 * beta)
 
 
 @pytest.mark.parametrize("smoothing", [None, 1e-3, 0.1, 0.4])
@@ -101,14 +100,14 @@ def test_gradients_of_the_pair_forms_equal_finite_differences(smoothing: float |
     def loss_at(delta_Q2: Tensor) -> Tensor:
         return loss(delta_Q2, label_2, 0.5, 1.0).sum()
 
-    delta_Q2 = (2 * drawn(3, 2)).requires_grad_()
+    delta_Q2 = (2 * normal(3, 2)).requires_grad_()
     (gradient_Q2,) = torch.autograd.grad(loss_at(delta_Q2), delta_Q2)
     assert torch.allclose(gradient_Q2.sum(dim=1), torch.zeros(3), atol=1e-6)
     for pair in range(3):
-        way_Q2 = torch.zeros(3, 2)
-        way_Q2[pair] = torch.tensor([1.0, -1.0])
-        up, down = (loss_at(delta_Q2.detach() + sign * 0.02 * way_Q2).item() for sign in (1, -1))
-        assert (gradient_Q2 * way_Q2).sum().item() == pytest.approx((up - down) / 0.04, rel=0.01, abs=2e-4)
+        direction_Q2 = torch.zeros(3, 2)
+        direction_Q2[pair] = torch.tensor([1.0, -1.0])
+        up, down = (loss_at(delta_Q2.detach() + sign * 0.02 * direction_Q2).item() for sign in (1, -1))
+        assert (gradient_Q2 * direction_Q2).sum().item() == pytest.approx((up - down) / 0.04, rel=0.01, abs=2e-4)
 
 
 SIZES = st.lists(st.integers(2, 6), min_size=1, max_size=4)
@@ -118,7 +117,7 @@ def batch_of(sizes: Sequence[int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities, their reference and rewards for groups of these sizes; no two rewards are equal."""
     total = sum(sizes)
     order_R = torch.randperm(total, generator=torch.Generator().manual_seed(seed))
-    return 3 * drawn(total, seed=seed) - 9, 3 * drawn(total, seed=seed + 1) - 9, order_R / total
+    return 3 * normal(total, seed=seed) - 9, 3 * normal(total, seed=seed + 1) - 9, order_R / total
 
 
 def loss_and_gradient(
@@ -136,17 +135,17 @@ def loss_and_gradient(
 def test_a_constant_of_its_own_in_each_group_changes_nothing(
     method: Method, sizes: list[int], seed: int, shift: float
 ) -> None:
-    """Added to the log-probabilities (so to Δ), the reference or the rewards of a group; it differs between groups."""
+    """A constant that differs between groups, added to the log-probabilities (so to Δ), the reference or the rewards."""
     objective = Objective(method, 0.5, 0.4)
     logps_R, reference_R, rewards_R = batch_of(sizes, seed)
-    own_R = torch.cat([torch.full((size,), shift * (number + 1) / 4) for number, size in enumerate(sizes)])
+    shift_R = torch.cat([torch.full((size,), shift * (number + 1) / 4) for number, size in enumerate(sizes)])
     loss, figures, gradient_R = loss_and_gradient(objective, logps_R, reference_R, rewards_R, sizes)
-    for moved in (
-        (logps_R + own_R, reference_R, rewards_R),
-        (logps_R, reference_R + own_R, rewards_R),
-        (logps_R, reference_R, rewards_R + own_R),
+    for shifted in (
+        (logps_R + shift_R, reference_R, rewards_R),
+        (logps_R, reference_R + shift_R, rewards_R),
+        (logps_R, reference_R, rewards_R + shift_R),
     ):
-        other, other_figures, other_gradient_R = loss_and_gradient(objective, *moved, sizes)
+        other, other_figures, other_gradient_R = loss_and_gradient(objective, *shifted, sizes)
         assert other == pytest.approx(loss, rel=1e-3, abs=1e-3)
         assert torch.allclose(other_gradient_R, gradient_R, atol=1e-3)
         for name in ("shares/chosen", "shares/entropy"):
@@ -163,11 +162,11 @@ def test_order_of_responses_and_of_prompts_does_not_matter_and_gradients_follow_
     batch = batch_of(sizes, seed)
     loss, figures, gradient_R = loss_and_gradient(objective, *batch, sizes)
     generator = torch.Generator().manual_seed(seed)
-    places = [place[torch.randperm(len(place), generator=generator)] for place in torch.arange(sum(sizes)).split(sizes)]
-    turned = torch.randperm(len(sizes), generator=generator).tolist()
-    order_R = torch.cat([places[number] for number in turned])
+    members = [each[torch.randperm(len(each), generator=generator)] for each in torch.arange(sum(sizes)).split(sizes)]
+    prompt_order = torch.randperm(len(sizes), generator=generator).tolist()
+    order_R = torch.cat([members[number] for number in prompt_order])
     shuffled = [each[order_R] for each in batch]
-    other, other_figures, other_gradient_R = loss_and_gradient(objective, *shuffled, [sizes[n] for n in turned])
+    other, other_figures, other_gradient_R = loss_and_gradient(objective, *shuffled, [sizes[n] for n in prompt_order])
     assert other == pytest.approx(loss, abs=1e-5)
     assert torch.allclose(other_gradient_R, gradient_R[order_R], atol=1e-6)
     assert other_figures == pytest.approx(figures, abs=1e-5)
@@ -180,10 +179,10 @@ def test_order_of_responses_and_of_prompts_does_not_matter_and_gradients_follow_
     beta=st.floats(0.01, 2),
     epsilon=st.one_of(st.just(0.0), st.floats(1e-6, 0.49)),
 )
-def test_two_responses_are_what_trl_computes_of_a_pair(
+def test_two_responses_follow_trls_formulas_for_a_pair(
     chosen: float, rejected: float, beta: float, epsilon: float
 ) -> None:
-    """From the rewards that a pair's row carries: TRL's `exo_pair`, and at ε = 0 its `sigmoid`, in float64."""
+    """From the rewards that a pair's row carries: the formula of TRL's `exo_pair`, and at ε = 0 that of `sigmoid`, in float64."""
     objective = Objective("ms" if epsilon else "dpo", beta, 1.0)
     rewards = (math.log1p(-epsilon), math.log(epsilon) if epsilon else -math.inf)
     loss, _ = batch_loss(objective, torch.tensor([chosen, rejected]), torch.zeros(2), torch.tensor(rewards), [2])
@@ -200,9 +199,9 @@ def test_two_responses_are_what_trl_computes_of_a_pair(
 def test_a_free_policy_ends_at_the_reference_tilted_by_the_rewards(method: Method, groups: str) -> None:
     """π* ∝ π_ref exp(r / (β_r β_π)) with β_π ≠ 1, for any K and an unrestricted policy over six outcomes."""
     objective = Objective(method, 0.25, 0.8)
-    log_reference_X = torch.log_softmax(drawn(6, seed=1), dim=0)
+    log_reference_X = torch.log_softmax(normal(6, seed=1), dim=0)
     rewards_X = torch.tensor([0.0, 0.3, 0.1, 0.5, 0.2, 0.4])
-    drawn_R = torch.arange(6) if groups == "all outcomes" else torch.combinations(torch.arange(6)).flatten()
+    outcomes_R = torch.arange(6) if groups == "all outcomes" else torch.combinations(torch.arange(6)).flatten()
     sizes = [6] if groups == "all outcomes" else [2] * 15
     logits_X = log_reference_X.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([logits_X], max_iter=200, line_search_fn="strong_wolfe", tolerance_change=1e-12)
@@ -210,21 +209,21 @@ def test_a_free_policy_ends_at_the_reference_tilted_by_the_rewards(method: Metho
     def closure() -> Tensor:
         optimizer.zero_grad()
         logps_X = torch.log_softmax(logits_X, dim=0)
-        loss, _ = batch_loss(objective, logps_X[drawn_R], log_reference_X[drawn_R], rewards_X[drawn_R], sizes)
+        loss, _ = batch_loss(objective, logps_X[outcomes_R], log_reference_X[outcomes_R], rewards_X[outcomes_R], sizes)
         loss.backward()
         return loss
 
     optimizer.step(closure)
     expected_X = torch.softmax(log_reference_X + rewards_X / (0.8 * 0.25), dim=0)
     assert torch.allclose(torch.softmax(logits_X.detach(), dim=0), expected_X, atol=3e-3)
-    assert (expected_X - log_reference_X.exp()).abs().max() > 0.2, "it had to move"
+    assert (expected_X - log_reference_X.exp()).abs().max() > 0.2, "far from the reference"
 
 
 @METHODS
 @pytest.mark.parametrize("size", [2, 8])
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
 def test_extreme_log_ratios_leave_loss_gradient_and_figures_finite(method: Method, size: int, extreme: float) -> None:
-    """One response at ±1e4 and the rest at 0. MS is then KL of what is left; DPO's loss grows with the gap."""
+    """One response at ±1e4 and the rest at 0: p_f is 1 at that response, or even over the others. DPO's loss grows with the gap."""
     logps_K = torch.zeros(size)
     logps_K[0] = extreme
     rewards_K = torch.linspace(0, 1, size)
@@ -268,7 +267,7 @@ def test_the_pair_forms_stay_finite_at_extreme_log_ratios(extreme: float) -> Non
 
 
 @METHODS
-def test_half_precision_is_raised_before_anything_is_subtracted(method: Method) -> None:
+def test_half_precision_is_converted_before_anything_is_subtracted(method: Method) -> None:
     """−300 and −3.0625 differ by 296.9375; bfloat16 has steps of 2 there."""
     logps, reference = torch.tensor([-300.0, -7.0]), torch.tensor([-3.0625, -7.03125])
     rewards, objective = torch.tensor([0.0, 1.0]), Objective(method, 0.01, 0.5)
@@ -314,8 +313,8 @@ def even_model(base: Path) -> Any:
 def test_prompt_and_padding_contribute_nothing_and_each_response_token_counts_once(base: Path) -> None:
     """log π(y) = −(tokens of y, with its end) ln V exactly, however long prompt and padding are."""
     model = even_model(base)
-    price = math.log(model.config.vocab_size)
-    expected = [-len(response) * price for group in RAGGED for response in group.responses]
+    token_nats = math.log(model.config.vocab_size)
+    expected = [-len(response) * token_nats for group in RAGGED for response in group.responses]
     for logps_R in (packed_logps(model, pack_rows(RAGGED, 12)), plain_logps(model, RAGGED)):
         assert logps_R.tolist() == pytest.approx(expected, rel=1e-6)
 
@@ -375,10 +374,6 @@ def trainer_of(values: dict[str, Any], folder: Path) -> ResponseGroupTrainer:
     )
 
 
-def log_of(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
 SCORED = {"rewards": {"correct": 1.0}, "beta": 0.5, "beta_reward": 0.4}
 
 
@@ -393,12 +388,12 @@ def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     trainer.compute_loss(model, inputs).backward()
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     slopes = torch.cat([weight.grad.flatten() for weight in weights])
-    way = slopes / slopes.norm()
+    direction = slopes / slopes.norm()
     start = torch.nn.utils.parameters_to_vector(weights).detach().clone()
     step, sides = 2e-3, []
     with torch.no_grad():
         for sign in (1, -1):
-            torch.nn.utils.vector_to_parameters(start + sign * step * way, weights)
+            torch.nn.utils.vector_to_parameters(start + sign * step * direction, weights)
             sides.append(trainer.compute_loss(model, inputs).item())
     assert slopes.norm() > 0.1
     assert slopes.norm().item() == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=0.02)
@@ -446,9 +441,9 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
     model = load_model(str(base), "float32")
     model.config.attention_dropout = 0.5
     for part in (model, load_tokenizer(str(base))):
-        part.save_pretrained(tmp_path / "wet")
+        part.save_pretrained(tmp_path / "dropout")
     train_once(
-        MsSettings(**common(tmp_path / "wet", scored_data, tmp_path / "run", max_steps=1, layout=layout, **SCORED))
+        MsSettings(**common(tmp_path / "dropout", scored_data, tmp_path / "run", max_steps=1, layout=layout, **SCORED))
     )
     (first,) = log_of(tmp_path / "run")
     assert abs(first["rewards/chosen"]) < 1e-5 and abs(first["rewards/rejected"]) < 1e-5
@@ -486,7 +481,7 @@ def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path
     assert (delta_K - delta_K[0]).tolist() == pytest.approx((rewards_K / (0.4 * 0.5)).tolist(), abs=0.02)
 
 
-# From a row to its tokens: nothing cut, nothing added, and the same as the server reads.
+# From a row to its tokens: nothing cut, nothing added, and the same tokens as the server reads.
 
 
 @pytest.mark.parametrize("kind", ["pairs", "scored"])
@@ -526,10 +521,10 @@ def test_log_probabilities_of_both_sides_are_logged_apart_over_their_own_tokens(
     values = common(tmp_path / "even", data, tmp_path / "run", batch_size=12, max_steps=1)
     train_once(MsSettings(**values))
     (first,) = log_of(tmp_path / "run")
-    rows, price = [preference(number) for number in range(12)], math.log(even.config.vocab_size)
-    for figure, texts in (("chosen", [row.chosen for row in rows]), ("rejected", [row.rejected for row in rows])):
+    rows, token_nats = [preference(number) for number in range(12)], math.log(even.config.vocab_size)
+    for side, texts in (("chosen", [row.chosen for row in rows]), ("rejected", [row.rejected for row in rows])):
         tokens = sum(len(tokenizer(text)["input_ids"]) + 1 for text in texts) / 12
-        assert first[f"logps/{figure}"] == pytest.approx(-tokens * price, rel=1e-5)
+        assert first[f"logps/{side}"] == pytest.approx(-tokens * token_nats, rel=1e-5)
     assert first["logps/chosen"] < 2 * first["logps/rejected"]
 
 
@@ -551,12 +546,12 @@ AWKWARD = [
 def test_a_row_begins_with_the_tokens_that_the_server_reads(
     server: HfModel, contents: list[str], completion: str
 ) -> None:
-    """And goes on with the completion and one end token."""
+    """The row continues with the completion and one end token."""
     messages = tuple(Message("user", content) for content in contents)
     row = tokenize_row(server._tokenizer, messages, completion)
     prompt = server.prompt_ids(messages)
     assert list(row.ids[: row.prompt_tokens]) == prompt
-    assert prompt.count(server._tokenizer.eos_token_id) == len(messages), "those of the template alone"
+    assert prompt.count(server._tokenizer.eos_token_id) == len(messages), "only the template's own end tokens"
     answer = row.ids[row.prompt_tokens :]
     assert answer[-1] == server._tokenizer.eos_token_id and answer.count(answer[-1]) == 1
     assert server._tokenizer.decode(answer[:-1]) == completion
@@ -572,12 +567,12 @@ def test_sft_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path)
     rows = [replace(preference(n), prompt=(Message("user", AWKWARD[n]),)) for n in range(len(AWKWARD) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
     run = SftSettings(**common(base, tmp_path, tmp_path / "run"))
-    learned = [
-        (list(group.prompt + response[:given]), server._tokenizer.decode(response[given:-1]))
+    found = [
+        (list(group.prompt + response[:context]), server._tokenizer.decode(response[context:-1]))
         for group in read_sft_data(run, server._tokenizer).train
-        for response, given in zip(group.responses, group.context_tokens, strict=True)
+        for response, context in zip(group.responses, group.context_tokens, strict=True)
     ]
-    assert learned == [(server.prompt_ids(row.prompt), row.chosen) for row in rows]
+    assert found == [(server.prompt_ids(row.prompt), row.chosen) for row in rows]
 
 
 def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:
@@ -627,18 +622,20 @@ def test_greedy_answers_equal_one_token_at_a_time_whatever_the_model_prefers_to_
     assert model.training
 
 
-def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """All tokens are equally likely: the arg max is always token 0, which never ends. The limit is twice the longest response."""
+def test_a_policy_that_only_repeats_itself_is_detected(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    """All tokens are equally likely: the arg max is always token 0, so no answer ends. The limit is twice the longest response."""
     tokenizer = load_tokenizer(str(base))
     run = MsSettings(**common(base, scored_data, tmp_path / "run", responses=2, **SCORED))
     dev = read_preference_data(run, tokenizer, 0.0).dev
     longest = max(len(response) for group in dev for response in group.tokenized.responses)
     logged: list[dict[str, float]] = []
-    watch = GenerationCallback(tokenizer, dev, 3, run.max_length_tokens, lambda figures: logged.append(dict(figures)))
-    assert len(dev) == 2 and len(watch.prompts) == 1, "both groups have the same prompt"
+    callback = GenerationCallback(
+        tokenizer, dev, 3, run.max_length_tokens, lambda figures: logged.append(dict(figures))
+    )
+    assert len(dev) == 2 and len(callback.prompts) == 1, "both groups have the same prompt"
     for step in range(1, 7):
         control = TrainerControl()
-        watch.on_step_end(None, SimpleNamespace(global_step=step), control, model=even_model(base))
+        callback.on_step_end(None, SimpleNamespace(global_step=step), control, model=even_model(base))
         assert control.should_log == (step in (3, 6))
     limit = 2 * longest
     figures = {"generation/tokens": limit, "generation/cut_share": 1, "generation/repeated_share": 1 - 1 / (limit - 3)}
@@ -654,8 +651,8 @@ def test_watching_generations_logs_them_at_their_steps_and_changes_no_weight(
     train_once(MsSettings(**common(base, scored_data, tmp_path / "blind", **values)))
     train_once(MsSettings(**common(base, scored_data, tmp_path / "watched", **values, sample_steps=2)))
     rows = log_of(tmp_path / "watched")
-    watched = {row["step"] for row in rows if {"generation/tokens", "generation/cut_share"} <= row.keys()}
-    assert watched == {2, 4} and [row["step"] for row in rows] == [2, 3, 4]
+    steps = {row["step"] for row in rows if {"generation/tokens", "generation/cut_share"} <= row.keys()}
+    assert steps == {2, 4} and [row["step"] for row in rows] == [2, 3, 4]
     assert not any("generation/tokens" in row for row in log_of(tmp_path / "blind"))
     one, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("blind", "watched"))
     assert one == other

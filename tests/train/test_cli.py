@@ -4,31 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from graph.errors import UserError
-from serve.engines import open_model
-from train.cli import register
+from modegraph.cli import build_app
 from train.run.record import read_run
 
 
-@pytest.fixture(scope="module")
-def app() -> typer.Typer:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
-    register(app, open_model)
-    return app
-
-
-def test_tiny_then_sft_then_ms(app: typer.Typer, data: Path, tmp_path: Path) -> None:
-    """The chain of the demo in three commands; the last one prints its record."""
+def test_tiny_then_sft_then_ms(data: Path, tmp_path: Path) -> None:
+    """The chain of the demo in three commands; the last prints its record as JSON."""
     config = tmp_path / "tiny.yaml"
     config.write_text(
         "steps: 3\nvocabulary: 600\nhidden_size: 16\nlayers: 1\nheads: 1\nbatch_size: 2\nblock_tokens: 16\n"
     )
     out = tmp_path / "tiny"
-    run = CliRunner()
+    app, run = build_app(), CliRunner()
     tiny = run.invoke(app, ["train", "tiny", "--texts", str(data), "--out", str(out), "--config", str(config)])
     assert tiny.exit_code == 0, tiny.stderr
     assert "train_loss" in tiny.stdout and "saved" in tiny.stderr
@@ -48,16 +38,16 @@ def test_tiny_then_sft_then_ms(app: typer.Typer, data: Path, tmp_path: Path) -> 
     assert record["metrics"] == read_run(tmp_path / "ms").metrics
 
 
-def test_a_misspelt_key_is_a_user_error(app: typer.Typer, tmp_path: Path) -> None:
+def test_a_misspelt_key_is_a_user_error(tmp_path: Path) -> None:
     config = tmp_path / "dpo.yaml"
     config.write_text("model: m\ndata: d\noutput: o\nlearning_rat: 1\n")
-    result = CliRunner().invoke(app, ["train", "dpo", "--config", str(config)])
+    result = CliRunner().invoke(build_app(), ["train", "dpo", "--config", str(config)])
     assert isinstance(result.exception, UserError)
     assert "Did you mean 'learning_rate'?" in str(result.exception)
 
 
-@pytest.mark.parametrize("stage", ["tiny", "sft", "ms", "dpo"])
-def test_every_command_has_help(app: typer.Typer, stage: str) -> None:
-    result = CliRunner().invoke(app, ["train", stage, "--help"])
+@pytest.mark.parametrize("stage", ["tiny", "sft", "ms", "dpo", "reward", "selector", "verifier"])
+def test_every_command_that_trains_has_help(stage: str) -> None:
+    result = CliRunner().invoke(build_app(), ["train", stage, "--help"])
     assert result.exit_code == 0
     assert "--config" in result.stdout and "--json" in result.stdout

@@ -19,14 +19,14 @@ import yaml
 from data_synth.rows import response_to_json
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
-from tests.train.world import scored
+from tests.train.world import log_of, scored
 from train.model.load import load_model, load_policy
 from train.preference.preference import train_once
 from train.run.record import read_run
 from train.run.settings import LoraSettings, MsSettings
 
 pytestmark = pytest.mark.machines
-STEPS, SAVED, KILLED = 6, 2, 3
+STEPS, SAVE_STEPS, KILL_STEP = 6, 2, 3
 FSDP = {
     "ACCELERATE_TORCH_DEVICE": "cpu",
     "ACCELERATE_USE_FSDP": "true",
@@ -46,7 +46,7 @@ ZERO = {
     "ACCELERATE_GRADIENT_CLIPPING": "auto",
     "ACCELERATE_DEEPSPEED_ZERO3_INIT": "false",
 }
-"""The variables that it sets for configs/accelerate/deepspeed-zero2.yaml."""
+"""The variables that `accelerate launch` sets for configs/accelerate/deepspeed-zero2.yaml."""
 RUN = """
 import os, signal, sys
 from pathlib import Path
@@ -66,14 +66,14 @@ from train.run.settings import MsSettings
 from torch.distributed.tensor import DTensor
 settings = MsSettings.model_validate_json(Path(sys.argv[1]).read_text())
 logps.HEAD_CHUNK_TOKENS = int(sys.argv[3])
-logged = ProgressCallback.on_log
+original = ProgressCallback.on_log
 
 def on_log(self, args, state, control, logs=None, model=None, **named):
-    dealt = sum(isinstance(weight, DTensor) for weight in model.parameters())
-    print(f"dealt out: {dealt}", file=sys.stderr, flush=True)
+    sharded = sum(isinstance(weight, DTensor) for weight in model.parameters())
+    print(f"sharded weights: {sharded}", file=sys.stderr, flush=True)
     if state.global_step == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-    logged(self, args, state, control, logs=logs, model=model, **named)
+    original(self, args, state, control, logs=logs, model=model, **named)
 
 ProgressCallback.on_log = on_log
 train_once(settings)
@@ -91,16 +91,25 @@ def launch(command: list[str], **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
-def in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
-    """Run in two processes, and return what they wrote to standard error."""
+def launch_shipped(name: str, settings: MsSettings) -> subprocess.CompletedProcess[str]:
+    """`train ms` under `accelerate launch` with the configuration configs/accelerate/NAME.yaml."""
+    file = Path(settings.output).with_suffix(".yaml")
+    file.write_text(yaml.safe_dump(settings.model_dump()))
+    launcher = ["-m", "accelerate.commands.launch", "--config_file", f"configs/accelerate/{name}.yaml"]
+    command = ["--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)]
+    return launch([sys.executable, *launcher, *command])
+
+
+def train_in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
+    """Train in two processes, and return what they wrote to standard error."""
     file = Path(settings.output).with_suffix(".json")
     file.write_text(settings.model_dump_json())
     script = file.with_suffix(".py")
     script.write_text(RUN)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    done = launch([*torchrun, str(script), str(file), str(killed_at), str(chunk_tokens)], **variables)
-    assert (done.returncode == 0) == (killed_at == 0), done.stderr[-3000:]
-    return done.stderr
+    process = launch([*torchrun, str(script), str(file), str(killed_at), str(chunk_tokens)], **variables)
+    assert (process.returncode == 0) == (killed_at == 0), process.stderr[-3000:]
+    return process.stderr
 
 
 def assert_ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
@@ -110,12 +119,12 @@ def assert_ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
     assert left.keys() == right.keys()
     for name, weight in left.items():
         assert torch.allclose(weight, right[name], atol=tolerance), name
-    losses = [[json.loads(line)["loss"] for line in (run / "log.jsonl").open()] for run in (one, other)]
+    losses = [[row["loss"] for row in log_of(run)] for run in (one, other)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4) and len(losses[0]) == STEPS
     configs = [json.loads((run / "config.json").read_text()) for run in (one, other) if (run / "config.json").exists()]
     assert all(config == configs[0] for config in configs)
-    measured = [read_run(run).metrics["eval_loss"] for run in (one, other)]
-    assert measured[0] == pytest.approx(measured[1], abs=1e-4)
+    dev_losses = [read_run(run).metrics["eval_loss"] for run in (one, other)]
+    assert dev_losses[0] == pytest.approx(dev_losses[1], abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -133,35 +142,29 @@ def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "untied"
     model, tokenizer = load_policy(str(base))
     model.config.tie_word_embeddings = False
-    whole = type(model)(model.config)
-    whole.load_state_dict(model.state_dict())
+    copy = type(model)(model.config)
+    copy.load_state_dict(model.state_dict())
     with torch.no_grad():
-        whole.lm_head.weight.add_(
-            0.01 * torch.randn(whole.lm_head.weight.shape, generator=torch.Generator().manual_seed(0))
+        copy.lm_head.weight.add_(
+            0.01 * torch.randn(copy.lm_head.weight.shape, generator=torch.Generator().manual_seed(0))
         )
-    whole.save_pretrained(folder)
+    copy.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
 def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: Path) -> None:
-    """`accelerate launch` with the shipped ddp.yaml, K responses to a prompt: the steps of one process, on a machine without a GPU."""
+    """`accelerate launch` with the shipped ddp.yaml, K responses to a prompt, takes the steps of one process on a machine without a GPU."""
     one = settings_of(base, rows, tmp_path / "one")
     train_once(one)
-    file = tmp_path / "two.yaml"
-    file.write_text(yaml.safe_dump({**one.model_dump(), "output": str(tmp_path / "two"), "batch_size": 1}))
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/ddp.yaml"]
-    done = launch([*launcher, "--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)])
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = launch_shipped("ddp", one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}))
+    assert process.returncode == 0, process.stderr[-3000:]
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
 def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows: Path, tmp_path: Path) -> None:
-    file = tmp_path / "two.yaml"
-    file.write_text(yaml.safe_dump(settings_of(base, rows, tmp_path / "two").model_dump()))
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/fsdp.yaml"]
-    done = launch([*launcher, "--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)])
-    assert done.returncode != 0 and "modegraph: FSDP was requested, but accelerate runs MULTI_CPU" in done.stderr
+    process = launch_shipped("fsdp", settings_of(base, rows, tmp_path / "two"))
+    assert process.returncode != 0 and "modegraph: FSDP was requested, but accelerate runs MULTI_CPU" in process.stderr
     assert not (tmp_path / "two").exists()
 
 
@@ -174,9 +177,9 @@ def test_sharded_weights_take_the_steps_of_one_process(
     one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
-    printed = in_two(two, chunk_tokens=chunk_tokens, **FSDP)
-    dealt = set(map(int, re.findall(r"dealt out: (\d+)", printed)))
-    assert dealt and 0 not in dealt, "accelerate wrapped nothing: this would be DDP again"
+    printed = train_in_two(two, chunk_tokens=chunk_tokens, **FSDP)
+    sharded = set(map(int, re.findall(r"sharded weights: (\d+)", printed)))
+    assert sharded and 0 not in sharded, "accelerate wrapped nothing: this would be DDP"
     assert "plain layout" not in printed
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
@@ -188,7 +191,7 @@ def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
     one = settings_of(base, rows, tmp_path / "one", lora=lora)
     train_once(one)
-    in_two(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
+    train_in_two(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
@@ -202,11 +205,11 @@ def test_a_sharded_run_resumes_from_a_checkpoint(
     if variables is ZERO:
         pytest.importorskip("deepspeed")
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
-    whole = settings_of(base, rows, tmp_path / "whole", lora=lora, save_steps=SAVED, batch_size=1)
-    in_two(whole, **variables)
-    cut = whole.model_copy(update={"output": str(tmp_path / "cut")})
-    in_two(cut, killed_at=KILLED, **variables)
-    assert (tmp_path / "cut.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
-    assert not (tmp_path / "cut").exists()
-    in_two(cut, **variables)
-    assert_ended_alike(tmp_path / "whole", tmp_path / "cut", tolerance=1e-6)
+    whole = settings_of(base, rows, tmp_path / "whole", lora=lora, save_steps=SAVE_STEPS, batch_size=1)
+    train_in_two(whole, **variables)
+    killed = whole.model_copy(update={"output": str(tmp_path / "killed")})
+    train_in_two(killed, killed_at=KILL_STEP, **variables)
+    assert (tmp_path / "killed.partial" / "checkpoints" / f"checkpoint-{SAVE_STEPS}").is_dir()
+    assert not (tmp_path / "killed").exists()
+    train_in_two(killed, **variables)
+    assert_ended_alike(tmp_path / "whole", tmp_path / "killed", tolerance=1e-6)

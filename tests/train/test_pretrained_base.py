@@ -32,15 +32,15 @@ def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 def test_adapters_name_their_base_and_open_from_another_cache(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
+    values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     requested: list[str] = []
     # PEFT's own address of the hub is fixed when it is imported, so its request is caught here.
     monkeypatch.setattr(
         "peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: requested.append(name)
     )
-    train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
-    train_once(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **few))
+    train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **values))
+    train_once(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **values))
     assert requested == [], "smollm2 is our name, not the hub's"
     assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
     assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
@@ -55,15 +55,15 @@ def test_adapters_name_their_base_and_open_from_another_cache(
 def test_training_on_an_adapter_without_a_tokenizer_uses_its_bases(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So does training on a catalogue adapter by its name: the shipped ones have no tokenizer. Planning takes the name, too."""
-    few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
+    """On an adapter by its name in the catalogue, as the shipped adapters have no tokenizer. Planning takes the name, too."""
+    values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
-    train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
+    train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **values))
     for file in (*tmp_path.glob("sft/tokenizer*"), *tmp_path.glob("sft/*.jinja")):
         file.unlink()
     ours = PretrainedAdapter(str(tmp_path / "sft"), SMOLLM2, "answers")
     monkeypatch.setitem(ADAPTERS, "small reader", ours)
-    named = SftSettings(model="small reader", output=str(tmp_path / "on"), **few)
+    named = SftSettings(model="small reader", output=str(tmp_path / "on"), **values)
     assert plan_training(named, Launch(), 0) == plan_training(
         named.model_copy(update={"model": str(tmp_path / "sft")}), Launch(), 0
     )

@@ -12,22 +12,22 @@ import pytest
 
 from data_synth.rows import preference_to_json
 from graph.errors import UserError
-from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
-from tests.train.world import preference
+from tests.train.world import log_of, preference
 from train.preference.preference import train_once
 from train.reward import train_reward
 from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import train_sft
 
-STEPS, SAVED, KILLED = 8, 3, 5
+STEPS, SAVE_STEPS, STOP_STEP = 8, 3, 5
 LORA = LoraSettings(rank=2, alpha=4)
 CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
     "sft": (SftSettings, train_sft, {}),
     "sft adapter": (SftSettings, train_sft, {"lora": LORA}),
     "trl dpo": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
-    "trl dpo, adapter goes on": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
+    "trl dpo from an adapter": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
     "dpo adapter": (DpoSettings, train_once, {"lora": LORA}),
     "reward": (RewardSettings, train_reward, {}),
     "reward adapter": (RewardSettings, train_reward, {"lora": LORA}),
@@ -41,12 +41,12 @@ from train import sft
 from train.preference import preference
 from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, SftSettings
-logged = ProgressCallback.on_log
+original = ProgressCallback.on_log
 
 def on_log(self, args, state, *rest, **named):
     if state.global_step == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
-    logged(self, args, state, *rest, **named)
+    original(self, args, state, *rest, **named)
 
 ProgressCallback.on_log = on_log
 text = Path(sys.argv[2]).read_text()
@@ -69,17 +69,17 @@ def settings_of(case: str, start: Path, data: Path, output: Path) -> TrainSettin
     """Settings of a run that takes seconds."""
     kind, _, changes = CASES[case]
     places = {"model": str(start), "data": str(data), "output": str(output)}
-    values = {"learning_rate": 2e-3, "max_steps": STEPS, "logging_steps": 1, "save_steps": SAVED, "seed": 3}
+    values = {"learning_rate": 2e-3, "max_steps": STEPS, "logging_steps": 1, "save_steps": SAVE_STEPS, "seed": 3}
     return kind(**places, **values, **changes)
 
 
-def ended_alike(one: Path, other: Path) -> None:
-    """The same file names, the same weights and configurations byte for byte, and the same log."""
+def assert_ended_alike(one: Path, other: Path) -> None:
+    """Check for the same file names, the same weights and configurations byte for byte, and the same log."""
     names = {file.name for file in one.iterdir()}
     assert names == {file.name for file in other.iterdir()}
     for name in names & {"model.safetensors", "adapter_model.safetensors", "adapter_config.json", "config.json"}:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
-    logs = [[row for _, row in read_jsonl(run / "log.jsonl")] for run in (one, other)]
+    logs = [log_of(run) for run in (one, other)]
     assert [row["step"] for row in logs[1]] == list(range(1, STEPS + 1))
     assert logs[0] == logs[1]
 
@@ -89,27 +89,27 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     case: str, base: Path, adapter: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted between two checkpoints; the steps up to the first are not taken again."""
-    start = adapter if case == "trl dpo, adapter goes on" else base
-    whole, cut = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "cut"))
+    start = adapter if case == "trl dpo from an adapter" else base
+    whole, interrupted = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "interrupted"))
     train = CASES[case][1]
     train(whole)
-    taken: list[int] = []
+    steps: list[int] = []
     log = ProgressCallback.on_log
 
-    def watched(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        taken.append(state.global_step)
-        if state.global_step == KILLED and len(taken) == KILLED:
+    def interrupt(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        steps.append(state.global_step)
+        if state.global_step == STOP_STEP and len(steps) == STOP_STEP:
             raise KeyboardInterrupt
         log(self, args, state, control, logs, **kwargs)
 
-    monkeypatch.setattr(ProgressCallback, "on_log", watched)
+    monkeypatch.setattr(ProgressCallback, "on_log", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        train(cut)
-    assert (tmp_path / "cut.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
-    train(cut)
-    assert taken[: KILLED + 1] == [1, 2, 3, 4, 5, SAVED + 1]
-    assert not (tmp_path / "cut.partial").exists()
-    ended_alike(tmp_path / "whole", tmp_path / "cut")
+        train(interrupted)
+    assert (tmp_path / "interrupted.partial" / "checkpoints" / f"checkpoint-{SAVE_STEPS}").is_dir()
+    train(interrupted)
+    assert steps[: STOP_STEP + 1] == [1, 2, 3, 4, 5, SAVE_STEPS + 1]
+    assert not (tmp_path / "interrupted.partial").exists()
+    assert_ended_alike(tmp_path / "whole", tmp_path / "interrupted")
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -117,38 +117,38 @@ def test_a_run_interrupted_three_times_ends_like_an_uninterrupted_one(
     seed: int, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted at three random steps, it resumes from the last checkpoint each time."""
-    whole, cut = (settings_of("sft", base, data, tmp_path / name) for name in ("whole", "cut"))
+    whole, interrupted = (settings_of("sft", base, data, tmp_path / name) for name in ("whole", "interrupted"))
     train_sft(whole)
-    waiting = sorted(random.Random(seed).sample(range(1, STEPS), 3))
+    stops = sorted(random.Random(seed).sample(range(1, STEPS), 3))
     log = ProgressCallback.on_log
 
     def interrupt(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if waiting and state.global_step == waiting[0]:
-            waiting.pop(0)
+        if stops and state.global_step == stops[0]:
+            stops.pop(0)
             raise KeyboardInterrupt
         log(self, args, state, control, logs, **kwargs)
 
     monkeypatch.setattr(ProgressCallback, "on_log", interrupt)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            train_sft(cut)
-    train_sft(cut)
-    assert not waiting
-    ended_alike(tmp_path / "whole", tmp_path / "cut")
+            train_sft(interrupted)
+    train_sft(interrupted)
+    assert not stops
+    assert_ended_alike(tmp_path / "whole", tmp_path / "interrupted")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["sft", "trl dpo, adapter goes on"])
-def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["sft", "trl dpo from an adapter"])
+def test_a_killed_process_is_resumed(case: str, base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
     """SIGKILL after a checkpoint, nothing cleaned up; other settings, other rows and no `save_steps` are refused and lose nothing."""
-    start = adapter if case.endswith("goes on") else base
+    start = adapter if case == "trl dpo from an adapter" else base
     whole, killed = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "killed"))
     train = CASES[case][1]
     train(whole)
     (tmp_path / "run.json").write_text(killed.model_dump_json())
     (tmp_path / "run.py").write_text(RUN)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    arguments = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(KILLED)]
+    arguments = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(STOP_STEP)]
     process = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False)
     assert process.returncode == -9, process.stderr.decode()[-2000:]
     assert not (tmp_path / "killed").exists()
@@ -158,9 +158,9 @@ def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, 
     for change in ({"learning_rate": 1e-3}, {"data": str(others)}, {"save_steps": None}):
         with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
             train(killed.model_copy(update=change))
-    assert (tmp_path / "killed.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
+    assert (tmp_path / "killed.partial" / "checkpoints" / f"checkpoint-{SAVE_STEPS}").is_dir()
     train(killed)
-    ended_alike(tmp_path / "whole", tmp_path / "killed")
+    assert_ended_alike(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_rows_changed_in_place_are_noticed(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_rows_changed_in_place_are_noticed(base: Path, tmp_path: Path, monkeypat
     settings = settings_of("sft", base, rows, tmp_path / "run")
 
     def interrupt(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if state.global_step == KILLED:
+        if state.global_step == STOP_STEP:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

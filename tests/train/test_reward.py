@@ -1,4 +1,4 @@
-"""The reward model: it learns with Bradley and Terry's loss which side is preferred, and scores responses for `train ms`."""
+"""The reward model: it learns with the Bradley–Terry loss which side is preferred, and scores responses for `train ms`."""
 
 import json
 import math
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 from typer.testing import CliRunner
 
 from data_synth.responses.rewards import COMPONENTS, response_problems
@@ -16,9 +15,8 @@ from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from serve.engines import open_model
+from modegraph.cli import build_app
 from tests.train.world import scored
-from train.cli import register
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import tokenize_row
 from train.preference.groups import combine_rewards
@@ -48,24 +46,26 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def adapter_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as an adapter, whose new head is fully trained."""
+    """An adapter trained as a reward model, with a new head that is fully trained."""
     output = tmp_path_factory.mktemp("reward") / "adapter"
     train_reward(RewardSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=1e-2)))
     return output
 
 
 @pytest.fixture
-def responses(tmp_path: Path) -> Path:
-    """A folder of scored responses: three prompts to learn from, one to measure on."""
-    folder = tmp_path / "responses"
-    folder.mkdir()
-    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
-    write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])
-    return folder
+def responses(scored_data: Path, tmp_path: Path) -> Path:
+    """A copy of the scored responses that a test may change."""
+    return shutil.copytree(scored_data, tmp_path / "responses")
+
+
+def reward_of(model: Any, tokenizer: Any, prompt: Any, text: str) -> float:
+    """The model's reward of one response, computed alone."""
+    with torch.no_grad():
+        return float(model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
 
 
 @pytest.mark.parametrize("kind", ["run", "adapter_run"])
-def test_it_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
+def test_a_reward_model_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
     """On rows outside its training, chosen is rewarded above rejected, and the record says so."""
     folder = request.getfixturevalue(kind)
     rows = read_preferences(data / "dev.jsonl")
@@ -79,21 +79,15 @@ def test_it_learns_which_side_is_preferred(kind: str, data: Path, request: pytes
     assert is_adapter(str(folder)) == (kind == "adapter_run")
 
 
-def test_the_first_loss_is_that_of_bradley_and_terry(base: Path, data: Path, tmp_path: Path) -> None:
+def test_the_first_loss_is_the_bradley_terry_loss(base: Path, data: Path, tmp_path: Path) -> None:
     """−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)², averaged over a batch, against a loop over its rows."""
     settings = RewardSettings(**common(base, data, tmp_path / "run", batch_size=12, max_steps=1, center=0.3))
     torch.manual_seed(0)
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     tokenizer, model = load_tokenizer(str(base)), trainer.model.eval()
-
-    def reward(prompt: Any, text: str) -> float:
-        ids = tokenize_row(tokenizer, prompt, text).ids
-        with torch.no_grad():
-            return float(model(torch.tensor([ids])).logits)
-
     losses = []
     for row in read_preferences(data / "train.jsonl"):
-        high, low = reward(row.prompt, row.chosen), reward(row.prompt, row.rejected)
+        high, low = (reward_of(model, tokenizer, row.prompt, text) for text in (row.chosen, row.rejected))
         losses.append(math.log1p(math.exp(low - high)) + 0.3 * (high + low) ** 2)
     trainer.model.train()
     trainer.train()
@@ -111,28 +105,23 @@ def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Pa
     torch.manual_seed(2)
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     measured = trainer.evaluate()
-    tokenizer = load_tokenizer(str(base))
-
-    def reward(prompt: Any, text: str) -> float:
-        with torch.no_grad():
-            return float(trainer.model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
-
-    rows = read_preferences(five / "dev.jsonl")
-    margins = [reward(row.prompt, row.chosen) - reward(row.prompt, row.rejected) for row in rows]
+    tokenizer, rows = load_tokenizer(str(base)), read_preferences(five / "dev.jsonl")
+    chosen = [reward_of(trainer.model, tokenizer, row.prompt, row.chosen) for row in rows]
+    rejected = [reward_of(trainer.model, tokenizer, row.prompt, row.rejected) for row in rows]
+    margins = [high - low for high, low in zip(chosen, rejected, strict=True)]
     assert len(margins) == 5 and measured["eval_margin"] == pytest.approx(sum(margins) / 5, abs=1e-5)
     assert measured["eval_accuracy"] == pytest.approx(sum(margin > 0 for margin in margins) / 5)
 
 
 def test_scores_are_sigmoids_that_do_not_depend_on_the_batch(run: Path, data: Path) -> None:
-    """Padding beside longer texts changes nothing: each score equals the model's own on that text alone."""
+    """Padding beside longer texts changes nothing: each score is the sigmoid of the reward of that text alone."""
     rows = read_preferences(data / "train.jsonl")
     prompts, texts = [row.prompt for row in rows], [row.chosen for row in rows]
     together = score_texts(run, prompts, texts)
     model, tokenizer = load_model(str(run), "float32", head="score").eval(), load_tokenizer(str(run))
     assert len({len(tokenize_row(tokenizer, p, t).ids) for p, t in zip(prompts, texts, strict=True)}) > 3
     for prompt, text, found in zip(prompts, texts, together, strict=True):
-        with torch.no_grad():
-            reward = float(model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
+        reward = reward_of(model, tokenizer, prompt, text)
         assert found == pytest.approx(1 / (1 + math.exp(-reward)), abs=1e-5)
 
 
@@ -165,7 +154,7 @@ def test_the_same_seed_gives_the_same_reward_model_and_another_does_not(
 def test_responses_get_one_more_component(run: Path, responses: Path, tmp_path: Path) -> None:
     scores = score_responses(run, responses, tmp_path / "out")
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"train.jsonl", "dev.jsonl"}
-    given: list[float] = []
+    rewards: list[float] = []
     for name in ("train.jsonl", "dev.jsonl"):
         before, after = read_responses(responses / name), read_responses(tmp_path / "out" / name)
         for old, new in zip(before, after, strict=True):
@@ -175,10 +164,10 @@ def test_responses_get_one_more_component(run: Path, responses: Path, tmp_path: 
             prompts = [new.prompt] * len(new.responses)
             assert new.rewards[COMPONENT] == pytest.approx(score_texts(run, prompts, new.responses), abs=1e-5)
             assert combine_rewards(new, {COMPONENT: 2.0})[0] == 2 * new.rewards[COMPONENT][0]
-            given += new.rewards[COMPONENT]
+            rewards += new.rewards[COMPONENT]
     assert COMPONENT in COMPONENTS
     assert (scores.prompts, scores.responses) == (4, 23)
-    assert scores.mean_reward == pytest.approx(sum(given) / len(given), abs=1e-5)
+    assert scores.mean_reward == pytest.approx(sum(rewards) / len(rewards), abs=1e-5)
 
 
 def test_scoring_again_replaces_the_component(run: Path, responses: Path, tmp_path: Path) -> None:
@@ -232,16 +221,14 @@ def test_the_card_says_how_to_compute_rewards(run: Path) -> None:
     assert read_run(run).data_fingerprint in card and "###Reason" not in card
 
 
-def test_reward_then_score_as_typed(base: Path, data: Path, responses: Path, tmp_path: Path) -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
-    register(app, open_model)
+def test_reward_then_score_on_the_command_line(base: Path, data: Path, responses: Path, tmp_path: Path) -> None:
+    app = build_app()
     config = tmp_path / "reward.yaml"
     config.write_text(f"model: {base}\ndata: {data}\noutput: {tmp_path / 'reward'}\nmax_steps: 2\nlogging_steps: 1\n")
-    made = CliRunner().invoke(app, ["train", "reward", "--config", str(config), "--json"])
-    assert made.exit_code == 0, made.stderr
-    assert json.loads(made.stdout)["stage"] == "reward"
+    reward = CliRunner().invoke(app, ["train", "reward", "--config", str(config), "--json"])
+    assert reward.exit_code == 0, reward.stderr
+    assert json.loads(reward.stdout)["stage"] == "reward"
     command = ["train", "score", str(tmp_path / "reward"), "--data", str(responses), "--out", str(tmp_path / "scored")]
-    result = CliRunner().invoke(app, [*command, "--json"])
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["responses"] == 23
+    score = CliRunner().invoke(app, [*command, "--json"])
+    assert score.exit_code == 0, score.stderr
+    assert json.loads(score.stdout)["responses"] == 23

@@ -12,7 +12,7 @@ from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.progress import PROGRESS, FolderProgress, read_progress
 from tests.train.pair_losses import pair_dpo_loss, pair_mode_seeking_loss
-from tests.train.world import preference
+from tests.train.world import log_of, preference
 from train.model.load import load_model, load_policy
 from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.preference.preference import Loss, pair_trainer, train_once
@@ -32,10 +32,6 @@ def common(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str,
     return {**values, "max_steps": STEPS, "logging_steps": 1} | changes
 
 
-def log_of(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
 def weights_of(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
@@ -50,7 +46,7 @@ def sft_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def sft_adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with LoRA."""
+    """A run of a few steps with LoRA."""
     output = tmp_path_factory.mktemp("lora") / "run"
     train_sft(SftSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=3e-2)))
     return output
@@ -63,8 +59,16 @@ def test_sft_follows_the_committed_curve(sft_run: Path) -> None:
 
 def test_a_finished_run_contains_all_promised_files(sft_run: Path, base: Path, data: Path) -> None:
     names = {path.name for path in sft_run.iterdir()}
-    promised = {"model.safetensors", "config.json", "tokenizer.json", "settings.yaml", "log.jsonl", "README.md"}
-    assert names >= promised | {"run.json"}
+    promised = {
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "settings.yaml",
+        "log.jsonl",
+        "README.md",
+        "run.json",
+    }
+    assert names >= promised
     record = read_run(sft_run)
     assert (record.stage, record.base_model, record.data) == ("sft", str(base), str(data))
     assert record.beta is record.label_smoothing is record.responses_per_prompt is None
@@ -241,18 +245,18 @@ def test_bad_input_is_refused_before_the_first_step(
 def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="written by tensorboardX, which is not installed")
     train_sft(SftSettings(**common(base, data, tmp_path / "run", report_to="tensorboard", save_steps=2)))
-    (written,) = (file.read_bytes() for file in (tmp_path / "run" / "tensorboard").iterdir())
-    assert b"train/loss" in written and b"eval/loss" in written and not (tmp_path / "run" / "checkpoints").exists()
+    (events,) = (file.read_bytes() for file in (tmp_path / "run" / "tensorboard").iterdir())
+    assert b"train/loss" in events and b"eval/loss" in events and not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_a_run_reports_its_progress_and_the_time_left(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     snapshots: list[FolderProgress] = []
-    logged = ProgressCallback.on_log
+    original = ProgressCallback.on_log
 
     def on_log(self: ProgressCallback, args: Any, *rest: Any, **named: Any) -> None:
-        logged(self, args, *rest, **named)
+        original(self, args, *rest, **named)
         snapshots.append(read_progress(tmp_path / "run.partial"))
 
     monkeypatch.setattr(ProgressCallback, "on_log", on_log)

@@ -42,11 +42,11 @@ def test_a_bad_value_is_named(kind: type[SftSettings], change: dict[str, Any], m
     assert message in str(problem.value)
 
 
-@pytest.mark.parametrize(("able", "precision"), [(True, "bfloat16"), (False, "float32")])
+@pytest.mark.parametrize(("supported", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_is_the_precision_that_the_machine_computes_in(
-    able: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+    supported: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("train.run.settings.computes_in_bfloat16", lambda: able)
+    monkeypatch.setattr("train.run.settings.computes_in_bfloat16", lambda: supported)
     settings = parse_settings(SftSettings, {**PLACES, "precision": "auto"}, "run.yaml")
     assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
@@ -17,21 +18,14 @@ from graph.models.checkpoint import answer_form
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
 from tests.data_synth.reading.world import TEXTS, isles
-from tests.train.world import TEXTS as WORDS
+from tests.train.world import TEXTS as SENTENCES
 from tests.train.world import preference
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
 from train.model.packing import TokenizedGroup, plain_logps
 from train.run.conversations import Conversation, conversation_of, read_conversations
 from train.run.settings import LoraSettings, SftSettings, TinySettings
-from train.sft import (
-    answer_tokens,
-    read_sft_data,
-    reading_figures,
-    sft_trainer,
-    share_prefixes,
-    train_sft,
-)
+from train.sft import answer_tokens, read_sft_data, reading_figures, sft_trainer, share_prefixes, train_sft
 from train.tiny import new_llama, train_tokenizer
 
 
@@ -40,7 +34,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained Llama whose tokenizer was trained on the isles texts, with a context long enough for two passages."""
     folder = tmp_path_factory.mktemp("models") / "base"
     settings = TinySettings(texts="", output="", vocabulary=700, hidden_size=32, layers=2, heads=2, context_tokens=512)
-    tokenizer = train_tokenizer([*TEXTS.values(), *WORDS], settings.vocabulary, settings.context_tokens)
+    tokenizer = train_tokenizer([*TEXTS.values(), *SENTENCES], settings.vocabulary, settings.context_tokens)
     new_llama(settings, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -48,7 +42,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Path:
-    """A folder of reading rows, two splits of the same questions."""
+    """A folder of reading rows; the dev rows are the first five of the training rows."""
     rows = [row for row in reading_rows(isles(), ReadingSettings(distractors=1)) if isinstance(row, ReadingRow)]
     folder = tmp_path / "reading"
     folder.mkdir()
@@ -114,8 +108,6 @@ def test_a_batch_has_the_loss_of_trls_trainer(base: Path, tmp_path: Path) -> Non
     settings = settings_of(base, folder, tmp_path / "run")
     data = read_sft_data(settings, tokenizer)
     ours = sft_trainer(settings, data, tokenizer, tmp_path / "work")
-    from datasets import Dataset
-
     tokenized = [tokenize_row(tokenizer, row.prompt, row.chosen) for row in rows]
     columns = [
         {"input_ids": list(row.ids), "labels": [-100] * row.prompt_tokens + list(row.ids[row.prompt_tokens :])}
@@ -164,7 +156,7 @@ def test_the_best_checkpoint_is_saved_and_a_run_ends_early(base: Path, reading: 
     assert not (run / "checkpoints").exists()
 
 
-def test_a_dev_row_is_answered_greedily_whatever_the_batch(base: Path, reading: Path) -> None:
+def test_the_f1_of_dev_rows_does_not_depend_on_the_batch(base: Path, reading: Path) -> None:
     model, tokenizer = load_model(str(base), "float32"), load_tokenizer(str(base))
     rows = read_conversations(reading / "dev.jsonl")
     alone = [reading_figures(model, tokenizer, [row])["f1"] for row in rows]

@@ -1,6 +1,5 @@
-"""What is learned and what is served begin at the same token, whatever the chat template does about thinking."""
+"""Answers begin at the same token in training and in serving, whatever the chat template does about thinking."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +29,8 @@ from train.sft import read_sft_data, train_sft
 from train.tiny import new_llama
 
 PROMPT = answer_messages("Where does Ida live?", [Excerpt("p", "Mills", "Ida lives in Corrow <think>, by the mill.")])
-FORM = format_answer("Ida lives in Corrow [1]", "Corrow")
-WITHOUT = (
+ANSWER = format_answer("Ida lives in Corrow [1]", "Corrow")
+TEMPLATE_WITHOUT = (
     "{{%- for m in messages -%}}{{%- if m.role != '{}' -%}}"
     "{{{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}}}{{%- endif -%}}{{%- endfor -%}}"
 )
@@ -45,9 +44,9 @@ def style(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def model(style: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HfModel]:
+def model(style: str, tmp_path_factory: pytest.TempPathFactory) -> HfModel:
     """The engine over an untrained model, with a tokenizer of the style."""
-    yield open_hf(str(folder_of(style, tmp_path_factory.mktemp("model"))))
+    return open_hf(str(folder_of(style, tmp_path_factory.mktemp("model"))))
 
 
 def folder_of(style: str, folder: Path) -> Path:
@@ -60,11 +59,11 @@ def folder_of(style: str, folder: Path) -> Path:
     return folder
 
 
-def test_a_row_is_the_servers_prompt_and_the_form_and_the_end_token(style: str, model: HfModel) -> None:
-    row = tokenize_row(model._tokenizer, PROMPT, FORM)
+def test_a_row_is_the_servers_prompt_the_answer_and_the_end_token(style: str, model: HfModel) -> None:
+    row = tokenize_row(model._tokenizer, PROMPT, ANSWER)
     assert list(row.ids[: row.prompt_tokens]) == model.prompt_ids(PROMPT)
-    learned = model._tokenizer.decode(row.ids[row.prompt_tokens :])
-    assert learned == STYLES[style].before + FORM + STYLES[style].after
+    completion = model._tokenizer.decode(row.ids[row.prompt_tokens :])
+    assert completion == STYLES[style].before + ANSWER + STYLES[style].after
     assert row.ids[-1] == model._tokenizer.eos_token_id
 
 
@@ -80,7 +79,9 @@ def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel
 @settings(max_examples=40, deadline=None)
 @given(
     question=st.text(max_size=20),
-    completion=st.one_of(st.sampled_from(["\n\n", " a", FORM, f"<think>so</think>\n\n{FORM}"]), st.text(min_size=1)),
+    completion=st.one_of(
+        st.sampled_from(["\n\n", " a", ANSWER, f"<think>so</think>\n\n{ANSWER}"]), st.text(min_size=1)
+    ),
 )
 def test_no_completion_moves_the_end_of_the_prompt(model: HfModel, question: str, completion: str) -> None:
     prompt = (Message("user", question), Message("assistant", "Yes."), Message("user", f"And {question}?"))
@@ -96,7 +97,7 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
     common = {"model": str(folder), "data": str(data), "output": str(tmp_path / "run"), "max_length_tokens": 512}
     begins, ends = STYLES[style].before, STYLES[style].after
 
-    def learned(ids: list[int]) -> str:
+    def answer_of(ids: list[int]) -> str:
         return tokenizer.decode(ids).removeprefix(begins).removesuffix(ends)
 
     rows = [preference(number) for number in range(12)]
@@ -108,31 +109,34 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
         for ids, n in zip(group.responses, group.context_tokens, strict=True)
     ]
     by_pairs = pair_trainer(dpo, prepare(dpo), tmp_path / "pairs", "sigmoid").train_dataset
-    judged = reward_trainer(reward, prepare(reward, head="score"), tmp_path / "reward").train_dataset
-    ours = list(pair_groups(rows, tokenizer, 0.1))
-    for row, one, pair, both, group in zip(rows, by_sft, by_pairs, judged, ours, strict=True):
+    by_reward = reward_trainer(reward, prepare(reward, head="score"), tmp_path / "reward").train_dataset
+    by_us = list(pair_groups(rows, tokenizer, 0.1))
+    for row, sft_row, pair, reward_row, group in zip(rows, by_sft, by_pairs, by_reward, by_us, strict=True):
         prompt = model.prompt_ids(row.prompt)
-        assert (list(one[0]), learned(list(one[1]))) == (prompt, row.chosen)
+        assert (list(sft_row[0]), answer_of(list(sft_row[1]))) == (prompt, row.chosen)
         assert pair["prompt_ids"] == list(group.tokenized.prompt) == prompt
-        assert [learned(pair[name]) for name in ("chosen_ids", "rejected_ids")] == [row.chosen, row.rejected]
-        assert [learned(list(ids)) for ids in group.tokenized.responses] == [row.chosen, row.rejected]
-        assert both["chosen_ids"] == prompt + pair["chosen_ids"] and both["rejected_ids"][: len(prompt)] == prompt
+        assert [answer_of(pair[name]) for name in ("chosen_ids", "rejected_ids")] == [row.chosen, row.rejected]
+        assert [answer_of(list(ids)) for ids in group.tokenized.responses] == [row.chosen, row.rejected]
+        assert (
+            reward_row["chosen_ids"] == prompt + pair["chosen_ids"]
+            and reward_row["rejected_ids"][: len(prompt)] == prompt
+        )
 
 
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
 def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -> None:
     """One row learned by heart through a template, and generated through the engine."""
     (tmp_path / "rows").mkdir()
-    row = replace(preference(1), prompt=PROMPT, chosen=FORM)
+    row = replace(preference(1), prompt=PROMPT, chosen=ANSWER)
     write_jsonl(tmp_path / "rows/train.jsonl", [preference_to_json(row)])
     folder = folder_of(style, tmp_path / "base")
     learn = {"learning_rate": 2e-2, "max_steps": 80, "batch_size": 1, "max_length_tokens": 512, "lora": None}
     train_sft(
         SftSettings(model=str(folder), data=str(tmp_path / "rows"), output=str(tmp_path / "run"), **learn)  # type: ignore[arg-type]
     )
-    made = open_hf(str(tmp_path / "run")).complete([CompletionRequest(PROMPT, 150)])[0]
-    assert parse_answer(made.text).well_formed, made.text
-    assert parse_answer(made.text).answer == "Corrow" and made.finish_reason == "stop"
+    reply = open_hf(str(tmp_path / "run")).complete([CompletionRequest(PROMPT, 150)])[0]
+    assert parse_answer(reply.text).well_formed, reply.text
+    assert parse_answer(reply.text).answer == "Corrow" and reply.finish_reason == "stop"
 
 
 def test_thinking_is_off_in_vllm_unless_requested(style: str, model: HfModel) -> None:
@@ -162,21 +166,21 @@ def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
 def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:
     model, tokenizer = load_policy(str(base))
     tokenizer.chat_template = NO_SYSTEM + tokenizer.chat_template
-    for refused in (
-        lambda: tokenize_row(tokenizer, PROMPT, FORM),
+    for read_prompt in (
+        lambda: tokenize_row(tokenizer, PROMPT, ANSWER),
         lambda: HfModel("m", model, tokenizer).prompt_ids(PROMPT),
     ):
         with pytest.raises(UserError, match=r"refuses turns of system and user .*System role not supported"):
-            refused()
+            read_prompt()
 
 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (WITHOUT.format("system") + ENDING, "omits the system turn"),
-        (WITHOUT.format("user") + ENDING, "omits the user turn"),
-        (WITHOUT.format("assistant") + ENDING, "omits the assistant turn"),
-        (WITHOUT.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
+        (TEMPLATE_WITHOUT.format("system") + ENDING, "omits the system turn"),
+        (TEMPLATE_WITHOUT.format("user") + ENDING, "omits the user turn"),
+        (TEMPLATE_WITHOUT.format("assistant") + ENDING, "omits the assistant turn"),
+        (TEMPLATE_WITHOUT.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
     ],
 )
 def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, message: str) -> None:
@@ -184,7 +188,7 @@ def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, message
     tokenizer = tokenizer_of(STYLES["qwen2.5"])
     tokenizer.chat_template = template
     with pytest.raises(UserError, match=message):
-        tokenize_row(tokenizer, PROMPT, FORM)
+        tokenize_row(tokenizer, PROMPT, ANSWER)
 
 
 def test_a_template_may_drop_what_was_thought_in_earlier_turns(style: str, model: HfModel) -> None:

@@ -77,7 +77,7 @@ def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
 def test_texts_of_documents_and_of_preference_data(texts: Path, data: Path) -> None:
     assert sorted(read_texts(texts)) == sorted(TEXTS)
     prompts = read_texts(data)
-    assert len(prompts) == len(set(prompts)) == 10, "two of the questions occur twice"
+    assert len(prompts) == len(set(prompts)) == 10, "one of the prompts occurs three times"
     assert all("Question: Where does" in prompt for prompt in prompts)
 
 
@@ -105,4 +105,9 @@ def test_an_impossible_shape_is_refused(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TEXTS, 600, 64)
     with pytest.raises(UserError, match="hidden_size = 30 with heads = 4"):
         new_llama(settings(tmp_path, hidden_size=30, heads=4), tokenizer)
-    assert len(token_stream(["a", "b"], tokenizer)) >= 4
+
+
+def test_a_blank_line_follows_each_text_of_the_stream(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    stream = token_stream(["a", "b"], tokenizer)
+    assert len(stream) >= 4 and tokenizer.decode(stream) == "a\n\nb\n\n"

@@ -110,21 +110,21 @@ def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path
     """Two sets as `data import support` writes them: the rows of `data`, and the same rows with every tenth label
     wrong.
     """
-    made = [
+    labelled = [
         CLAIMS.to_json(row) | {"dataset": name, "supported": row.supported != (name == "bees" and at % 10 == 0)}
         for at, row in enumerate(rows)
         if row.split != "test"
         for name in REAL_SETS
     ]
-    folder = write(tmp_path_factory.mktemp("real") / "real", made)
+    folder = write(tmp_path_factory.mktemp("real") / "real", labelled)
     (folder / "test.jsonl").unlink()
     (folder / "summary.json").write_text(json.dumps({"origin": {"Set ants, licence": "MIT", "Rounds": "4"}}))
     return folder
 
 
 def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Path, tmp_path: Path) -> None:
-    made = settings(data, tmp_path / "both", real=str(real), most_marked=0.05, max_trees=40)
-    record = train_verifier(made)
+    two_stages = settings(data, tmp_path / "both", real=str(real), most_marked=0.05, max_trees=40)
+    record = train_verifier(two_stages)
     verifier = open_verifier(str(tmp_path / "both"))
     assert verifier.second is not None and verifier.threshold == pytest.approx(record.threshold)
     sets, _ = read_real(real, ())
@@ -134,12 +134,12 @@ def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Pat
         share = float(marked_n[dev.label_n == 0].mean())
         assert (figures.name, figures.dev) == (name, len(dev.label_n)) and figures.supported_marked == share <= 0.05
     worst = max(figures.supported_marked for figures in record.real)
-    assert worst > 0.02, "no lower threshold keeps it"
+    assert worst > 0.02, "the threshold is about as low as the promise allows"
     assert [figures.licence for figures in record.real] == ["MIT", "not stated"]
     card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
     assert "| ants | MIT |" in card and "Sentences labelled by people" in card
 
-    train_verifier(made.model_copy(update={"output": str(tmp_path / "again")}))
+    train_verifier(two_stages.model_copy(update={"output": str(tmp_path / "again")}))
     one, two = (tmp_path / name / "verifier.safetensors" for name in ("both", "again"))
     assert one.read_bytes() == two.read_bytes()
     trees = train_verifier(settings(data, tmp_path / "trees", max_trees=40))
@@ -147,7 +147,7 @@ def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Pat
     assert alone.second is None and trees.real == () and np.array_equal(alone.forest.value_V, verifier.forest.value_V)
 
 
-def test_sets_count_alike_and_a_constant_input_has_no_say() -> None:
+def test_sets_count_alike_and_a_constant_input_gets_no_weight() -> None:
     """Two sets that contradict each other, one of them ten times as long, cancel out."""
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=(200, 1)), rng.normal(size=(2000, 1))
@@ -176,17 +176,21 @@ def test_real_sentences_that_cannot_be_learned_from_are_refused(
         read_real(write(tmp_path / "real", [change(row) for row in rows]), names)
 
 
-def test_the_shipped_verifier_learned_from_two_stages() -> None:
+def test_the_shipped_verifier_has_two_stages() -> None:
     second = open_verifier("").second
     assert second is not None and second.weight_S.shape == (len(SECOND_STAGE),)
     assert second.weight_S[SECOND_STAGE.index("stems found")] < 0 < second.weight_S[0]
+
+
+def test_a_folder_without_a_summary_states_no_licences() -> None:
     assert licences(Path("nowhere")) == {}
 
 
 def test_the_threshold_keeps_its_promise_on_what_it_was_chosen_on() -> None:
     supported_n = np.random.default_rng(0).uniform(0.8, 1, 1000)
     for share in (0.01, 0.03, 0.2):
-        assert (supported_n >= threshold_of(supported_n, share)).mean() <= share
+        marked = (supported_n >= threshold_of(supported_n, share)).mean()
+        assert share - 0.003 < marked <= share, "the threshold is about as low as the promise allows"
 
 
 @pytest.mark.parametrize(
@@ -222,9 +226,9 @@ def test_a_folder_without_claims_and_an_existing_output_are_refused(tmp_path: Pa
 
 
 def test_the_command_says_what_it_measured(tmp_path: Path, data: Path) -> None:
-    made = CliRunner().invoke(build_app(), ["train", "verifier", "--data", str(data), "--out", str(tmp_path / "v")])
-    assert made.exit_code == 0, made.output
-    assert "balanced accuracy" in made.stdout and "broken, number" in made.stdout
+    result = CliRunner().invoke(build_app(), ["train", "verifier", "--data", str(data), "--out", str(tmp_path / "v")])
+    assert result.exit_code == 0, result.output
+    assert "balanced accuracy" in result.stdout and "broken, number" in result.stdout
     [found] = find_runs(tmp_path)
     assert (found.name, found.stage, found.state) == ("v", "verifier", "finished")
 

@@ -1,7 +1,11 @@
-"""The rows that the tests of training learn from: who lives where, over contexts of 0 to 3 excerpts."""
+"""Rows for the tests of training: who lives where, over contexts of 0 to 3 excerpts; and the log of a run."""
+
+from pathlib import Path
+from typing import Any
 
 from data_synth.rows import PreferenceRow, ResponseRow, Sampling
 from graph.answer.prompt import answer_messages, format_answer
+from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 NAMES = ("Ida", "Tobias", "Hanne", "Gideon")
@@ -10,7 +14,7 @@ TEXTS = tuple(f"{name} lives in {place}, by the old mill." for name in NAMES for
 
 
 def preference(number: int) -> PreferenceRow:
-    """Row `number` of 0…15: a person, a place, contexts of 0 to 3 excerpts."""
+    """Row `number` of 0…15: where a person lives, over a context of 0 to 3 excerpts."""
     name, place = NAMES[number % 4], PLACES[number // 4 % 4]
     excerpts = [Excerpt(f"p{i}", "Mills", TEXTS[(number + i) % len(TEXTS)]) for i in range(number % 4)]
     return PreferenceRow(
@@ -31,7 +35,7 @@ def preference(number: int) -> PreferenceRow:
 
 
 def scored(number: int, responses: int = 6) -> ResponseRow:
-    """Row `number` of 0…3: where somebody lives, with right, wrong and formless responses."""
+    """Row `number` of 0…3: where somebody lives, with right, wrong and malformed responses."""
     name, place = NAMES[number], PLACES[number]
     texts = [format_answer(f"{name} lives in {other}", other) for other in PLACES]
     texts += [place, f"{name} lives somewhere" + " far away" * number]
@@ -51,3 +55,8 @@ def scored(number: int, responses: int = 6) -> ResponseRow:
         sampling=Sampling(6, 1.0, 20, 0),
         policy="scripted",
     )
+
+
+def log_of(run: Path) -> list[dict[str, Any]]:
+    """The logged rows of a finished run."""
+    return [row for _, row in read_jsonl(run / "log.jsonl")]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
@@ -17,9 +16,8 @@ from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
-from serve.engines import open_model
+from modegraph.cli import build_app
 from tests.train.world import scored
-from train.cli import register
 from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
 from train.export.export import export_adapter, export_merged
 from train.model.load import load_model, load_policy, load_tokenizer
@@ -281,24 +279,18 @@ def test_weights_with_nan_are_not_merged(own_run: tuple[Path, Path], tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture(scope="module")
-def app() -> typer.Typer:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
-    register(app, open_model)
-    return app
-
-
-def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tmp_path: Path) -> None:
-    made = CliRunner().invoke(app, ["train", "export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"])
-    assert made.exit_code == 0, made.stderr
-    result = json.loads(made.stdout)
+def test_the_command_prints_what_merging_changed(run: Path, tmp_path: Path) -> None:
+    merged = CliRunner().invoke(
+        build_app(), ["train", "export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"]
+    )
+    assert merged.exit_code == 0, merged.stderr
+    result = json.loads(merged.stdout)
     assert result["output"] == str(tmp_path / "a") and result["measured_on"] == "dev.jsonl"
     assert abs(result["kl_nats_per_token"]) < 1e-5 and result["largest_gap_nats"] > 0
-    again = CliRunner().invoke(
-        app, ["train", "export", str(run), "--out", str(tmp_path / "b"), "--adapter-only", "--hub-base", "o/n"]
+    adapter = CliRunner().invoke(
+        build_app(), ["train", "export", str(run), "--out", str(tmp_path / "b"), "--adapter-only", "--hub-base", "o/n"]
     )
-    assert again.exit_code == 0 and "base model o/n" in again.stdout
+    assert adapter.exit_code == 0 and "base model o/n" in adapter.stdout
 
 
 @pytest.mark.parametrize(
@@ -315,18 +307,16 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
     ],
 )
 def test_flags_that_do_not_go_together_are_refused_before_any_work(
-    app: typer.Typer, flags: list[str], what: str, run: Path, tmp_path: Path
+    flags: list[str], what: str, run: Path, tmp_path: Path
 ) -> None:
-    result = CliRunner().invoke(app, ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
+    result = CliRunner().invoke(build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
     assert isinstance(result.exception, UserError) and what in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_upload_leaves_the_export_in_place(
-    app: typer.Typer, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_upload_leaves_the_export_in_place(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     flags = ["--adapter-only", "--hub-base", "o/n", "--push", "owner/repository"]
-    result = CliRunner().invoke(app, ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
+    result = CliRunner().invoke(build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
     assert isinstance(result.exception, UserError) and "--push owner/repository" in str(result.exception)
     assert (tmp_path / "out" / "run.json").exists()

@@ -16,7 +16,7 @@ from graph.answer.template import prompt_ids
 from graph.errors import UserError
 from graph.models.convert import read_gguf
 from graph.types import Excerpt
-from tests.train.adapters import random_adapter, with_smollm2
+from tests.train.adapters import SMALL_SIZES, random_adapter, with_smollm2
 from tests.train.world import TEXTS
 from train.export import gguf
 from train.export.export import merged_model
@@ -54,7 +54,7 @@ def prompts(tokenizer: Any, questions: int) -> Iterator[Tensor]:
 
 
 @torch.no_grad()
-def apart(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4) -> tuple[float, float]:
+def gap_and_agreement(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4) -> tuple[float, float]:
     """(largest log-probability gap among the ten likeliest tokens of each position, share of positions with the same top token)."""
     gaps, same = [], []
     for ids in prompts(tokenizer, questions):
@@ -70,12 +70,17 @@ def test_a_file_read_back_matches_the_run(kind: GgufType, gap: float, run: Path,
     """Read back by transformers: the logits, tokens and template of the merged run; the logits are far from the base's."""
     model, tokenizer = load_policy(str(run))
     write_gguf(merged_model(run, "float32"), tokenizer, tmp_path / "model.gguf", kind, "run")
-    theirs, read = read_gguf(tmp_path / "model.gguf", torch.float32)
-    found, same = apart(model, theirs, tokenizer)
+    theirs, their_tokenizer = read_gguf(tmp_path / "model.gguf", torch.float32)
+    found, same = gap_and_agreement(model, theirs, tokenizer)
     assert found < gap and same > 0.98
-    assert apart(load_policy(str(base))[0], theirs, tokenizer)[0] > 10 * found
-    assert [read(text)["input_ids"] for text in STRINGS] == [tokenizer(text)["input_ids"] for text in STRINGS]
-    assert read.chat_template == tokenizer.chat_template and read.eos_token_id == tokenizer.eos_token_id
+    assert gap_and_agreement(load_policy(str(base))[0], theirs, tokenizer)[0] > 10 * found
+    assert [their_tokenizer(text)["input_ids"] for text in STRINGS] == [
+        tokenizer(text)["input_ids"] for text in STRINGS
+    ]
+    assert (
+        their_tokenizer.chat_template == tokenizer.chat_template
+        and their_tokenizer.eos_token_id == tokenizer.eos_token_id
+    )
 
 
 def test_rotary_pairs_left_in_place_would_be_noticed(
@@ -88,7 +93,7 @@ def test_rotary_pairs_left_in_place_would_be_noticed(
     gaps = {}
     for name in ("right", "wrong"):
         write_gguf(model, tokenizer, tmp_path / f"{name}.gguf", "f16", "base")
-        gaps[name], _ = apart(model, read_gguf(tmp_path / f"{name}.gguf", torch.float32)[0], tokenizer)
+        gaps[name], _ = gap_and_agreement(model, read_gguf(tmp_path / f"{name}.gguf", torch.float32)[0], tokenizer)
         monkeypatch.setattr(gguf, "paired", lambda weights, heads: weights)
     assert gaps["wrong"] > 100 * gaps["right"]
 
@@ -100,21 +105,13 @@ def test_a_real_small_model(tmp_path: Path) -> None:
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     write_gguf(model, tokenizer, tmp_path / "smollm2.gguf", "f16", "smollm2")
-    theirs, read = read_gguf(tmp_path / "smollm2.gguf", torch.float32)
-    found, same = apart(model, theirs, tokenizer, questions=1)
+    theirs, their_tokenizer = read_gguf(tmp_path / "smollm2.gguf", torch.float32)
+    found, same = gap_and_agreement(model, theirs, tokenizer, questions=1)
     assert found < 0.05 and same == 1.0
-    assert [read(text)["input_ids"] for text in STRINGS] == [tokenizer(text)["input_ids"] for text in STRINGS]
-    assert read.chat_template == tokenizer.chat_template
-
-
-SIZES = {
-    "vocab_size": 640,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
+    assert [their_tokenizer(text)["input_ids"] for text in STRINGS] == [
+        tokenizer(text)["input_ids"] for text in STRINGS
+    ]
+    assert their_tokenizer.chat_template == tokenizer.chat_template
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -124,14 +121,14 @@ SIZES = {
 def test_other_families(kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path) -> None:
     """Biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens."""
     torch.manual_seed(0)
-    model = kind(config(**SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
+    model = kind(config(**SMALL_SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
     with torch.no_grad():
         for weights in model.parameters():
             if weights.ndim == 1:
                 weights.add_(torch.randn_like(weights) * 0.1)
     tokenizer = load_tokenizer(str(base))
     write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "other")
-    found, same = apart(model, read_gguf(tmp_path / "model.gguf", torch.float32)[0], tokenizer)
+    found, same = gap_and_agreement(model, read_gguf(tmp_path / "model.gguf", torch.float32)[0], tokenizer)
     assert found < 2e-3 and same > 0.98
 
 
@@ -171,9 +168,9 @@ def test_each_pre_tokenizer_gets_its_name(steps: tuple[str, ...], base: Path) ->
         "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         "digits": pre_tokenizers.Digits(individual_digits=True),
     }
-    built = [kinds.get(step) or pre_tokenizers.Split(Regex(step), behavior="isolated") for step in steps]
+    stages = [kinds.get(step) or pre_tokenizers.Split(Regex(step), behavior="isolated") for step in steps]
     core = load_tokenizer(str(base)).backend_tokenizer
-    core.pre_tokenizer = built[0] if len(built) == 1 else pre_tokenizers.Sequence(built)
+    core.pre_tokenizer = stages[0] if len(stages) == 1 else pre_tokenizers.Sequence(stages)
     assert pre_tokenizer_name(json.loads(core.to_str()), "a tokenizer") == PRE_TOKENIZERS[steps]
 
 

@@ -18,7 +18,7 @@ from graph.types import Message
 from modegraph.cli import build_app
 from serve.engines.llama import read_llama
 from tests.llama import with_llama
-from tests.train.adapters import random_adapter, with_smollm2
+from tests.train.adapters import SMALL_SIZES, random_adapter, with_smollm2
 from tests.train.templates import STYLES
 from train.export import gguf, gguf_export
 from train.export.divergence import ProbeConversation, read_probe_conversations
@@ -37,10 +37,10 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return random_adapter(str(base), data, tmp_path_factory.mktemp("llama") / "run", size=0.1)
 
 
-def sound(made: GgufExport, nats: float) -> None:
+def assert_faithful(export: GgufExport, nats: float) -> None:
     """Check that every reply is the run's own, up to near ties, and that its tokens are as likely, up to `nats`."""
-    assert made.measured_on == "dev.jsonl" and made.conversations == 4 and made.tokens >= 4
-    (gaps,) = made.gaps
+    assert export.measured_on == "dev.jsonl" and export.conversations == 4 and export.tokens >= 4
+    (gaps,) = export.gaps
     assert gaps.precision == "float32" and gaps.same_replies + gaps.near_ties == 4
     assert 0 < gaps.mean_gap_nats <= gaps.largest_gap_nats < nats
 
@@ -48,11 +48,11 @@ def sound(made: GgufExport, nats: float) -> None:
 @with_llama
 @pytest.mark.parametrize(("kind", "nats"), [("f16", F16_NATS), ("bf16", 0.03), ("q8_0", 0.1)])
 def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_path: Path) -> None:
-    made = export_gguf(run, tmp_path / "out", kind)
-    sound(made, nats)
-    assert made.file == f"model-{kind}.gguf" and made.template
+    export = export_gguf(run, tmp_path / "out", kind)
+    assert_faithful(export, nats)
+    assert export.file == f"model-{kind}.gguf" and export.template
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert kind.upper() in card and f"{made.gaps[0].largest_gap_nats:.2g} nats apart at most" in card
+    assert kind.upper() in card and f"{export.gaps[0].largest_gap_nats:.2g} nats apart at most" in card
     assert "the run in float32: the same tokens in " in card
     assert not any(str(place) in card for place in (run, base, tmp_path))
 
@@ -66,9 +66,9 @@ def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_p
 def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_path: Path) -> None:
     """On its base it replies as the run does, however its modules are scaled."""
     run = random_adapter(str(base), data, tmp_path / "run", size=0.1, **options)
-    made = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
-    sound(made, F16_NATS)
-    assert made.file == "adapter-f16.gguf" and not made.template and made.megabytes < 0.1
+    export = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
+    assert_faithful(export, F16_NATS)
+    assert export.file == "adapter-f16.gguf" and not export.template and export.megabytes < 0.1
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"adapter-f16.gguf", "README.md", "run.json"}
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "LoRA adapter" in card and "on an F16 file of its base" in card and "--lora adapter-f16.gguf" in card
@@ -82,7 +82,7 @@ def test_a_template_with_a_thinking_block(style: str, base: Path, data: Path, tm
     (tmp_path / "base" / "chat_template.jinja").write_text(STYLES[style].template, encoding="utf-8")
     run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
     assert "<think>" in prompt_text(load_tokenizer(str(run)), [Message("user", "Who?")])
-    sound(export_gguf(run, tmp_path / "out", "f16"), F16_NATS)
+    assert_faithful(export_gguf(run, tmp_path / "out", "f16"), F16_NATS)
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
@@ -130,16 +130,6 @@ def test_rotary_pairs_of_an_adapter(base: Path, data: Path, tmp_path: Path, monk
     assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * F16_NATS
 
 
-SIZES = {
-    "vocab_size": 640,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-
-
 @with_llama
 @pytest.mark.parametrize(
     ("kind", "config", "tied", "width"),
@@ -156,7 +146,7 @@ def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tm
     The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp computes something else.
     """
     torch.manual_seed(0)
-    model = kind(config(**SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
+    model = kind(config(**SMALL_SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(4) if weights.ndim > 1 else weights.add_(torch.randn_like(weights) * 0.5)
@@ -213,9 +203,9 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
 ) -> None:
     monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
     command = ["train", "export", str(run), "--out", str(tmp_path / "out"), "--gguf", "f16"]
-    made = CliRunner().invoke(build_app(), command)
-    assert made.exit_code == 0, made.stderr
-    assert "not opened: the package xllamacpp" in made.stdout and "pip install 'modegraph[cpu]'" in made.stdout
+    result = CliRunner().invoke(build_app(), command)
+    assert result.exit_code == 0, result.stderr
+    assert "not opened: the package xllamacpp" in result.stdout and "pip install 'modegraph[cpu]'" in result.stdout
     assert (tmp_path / "out" / "model-f16.gguf").is_file()
     assert "pip install 'modegraph[cpu]'" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
@@ -232,11 +222,11 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
         command = ["train", "export", str(run), "--out", str(tmp_path / name), "--gguf", "q8_0", *more]
         return CliRunner().invoke(build_app(), [*command, "--conversations", "2"])
 
-    made = export("out", "--json")
-    assert made.exit_code == 0, made.stderr
-    result = json.loads(made.stdout)
-    assert result["file"] == "model-q8_0.gguf" and result["template"] is True and result["conversations"] == 2
-    assert [gaps["precision"] for gaps in result["gaps"]] == ["float32"]
+    result = export("out", "--json")
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(result.stdout)
+    assert figures["file"] == "model-q8_0.gguf" and figures["template"] is True and figures["conversations"] == 2
+    assert [gaps["precision"] for gaps in figures["gaps"]] == ["float32"]
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
         "model-q8_0.gguf",
         "Modelfile",
@@ -255,8 +245,8 @@ def test_a_real_small_model(data: Path, tmp_path: Path) -> None:
     """Merged, and as a separate adapter; the adapter's folder opens on the catalogue's file of the base."""
     run = random_adapter("smollm2", data, tmp_path / "run", size=0.02)
     for adapter_only in (False, True):
-        made = export_gguf(run, tmp_path / f"out{adapter_only}", "f16", adapter_only)
-        (gaps,) = made.gaps
+        export = export_gguf(run, tmp_path / f"out{adapter_only}", "f16", adapter_only)
+        (gaps,) = export.gaps
         assert gaps.same_replies + gaps.near_ties == 4 and gaps.largest_gap_nats < 0.1
     spec = read_llama(str(tmp_path / "outTrue"), {})
     assert spec.name == "smollm2" and list(spec.adapters) == ["outTrue"]

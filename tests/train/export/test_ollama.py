@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerBase
 
 from graph.answer.prompt import answer_messages
 from graph.answer.template import prompt_text
@@ -22,22 +24,22 @@ CHAT = (
 MARK = re.compile(r"{{ (.*?) }}", re.DOTALL)
 
 
-def rendered(template: str, messages: Sequence[Message]) -> str:
+def render(template: str, messages: Sequence[Message]) -> str:
     """What Go's text/template writes, for the few constructs that our templates use."""
     loop, *marks = MARK.split(template)[1:]
     assert loop in ("range .Messages", "range $i, $_ := .Messages")
-    written = []
+    pieces = []
     for place, message in enumerate(messages):
         conditions = {
             **{f'eq .Role "{role}"': message.role == role for role in ("system", "user")},
             "eq (len (slice $.Messages $i)) 1": place == len(messages) - 1,
         }
-        branches: list[list[bool]] = []  # Of each open `if`: is this branch taken, has one been taken yet.
+        branches: list[list[bool]] = []  # Of each open `if`: whether this branch is taken, and whether any was.
         for text, mark in zip(marks[::2], [*marks[1::2], "end"], strict=True):
             if all(now for now, _ in branches):
-                written.append(text)
+                pieces.append(text)
                 if mark == ".Content":
-                    written.append(message.content)
+                    pieces.append(message.content)
             if mark.startswith("if "):
                 holds = conditions[mark.removeprefix("if ")]
                 branches.append([holds, holds])
@@ -46,30 +48,30 @@ def rendered(template: str, messages: Sequence[Message]) -> str:
                 branches[-1] = [holds, branches[-1][1] or holds]
             elif mark == "end" and branches:
                 branches.pop()
-    return "".join(written)
+    return "".join(pieces)
 
 
-@pytest.mark.parametrize("name", ["qwen2.5", "llama3", "mistral", "qwen3", "without a switch", "always thinking"])
-def test_ollama_writes_the_prompts_of_training(name: str) -> None:
-    """A first question and a follow-up; a thinking block that belongs only to the last turn appears only there."""
-    tokenizer = tokenizer_of(STYLES[name])
+def assert_same_prompts(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check the prompts of a first question and of a follow-up."""
     turns = turns_of(tokenizer)
     assert turns is not None
     for messages in (CHAT[:2], CHAT):
-        assert rendered(go_template(turns), messages) == prompt_text(tokenizer, messages)
+        assert render(go_template(turns), messages) == prompt_text(tokenizer, messages)
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_ollama_writes_the_prompts_of_training(name: str) -> None:
+    """A thinking block that belongs only to the last turn appears only there."""
+    assert_same_prompts(tokenizer_of(STYLES[name]))
 
 
 @with_smollm2
-def test_a_real_model_and_the_tiny_one(base: Path) -> None:
+def test_the_prompts_of_a_real_and_of_a_tiny_model(base: Path) -> None:
     for source in ("smollm2", str(base)):
-        tokenizer = load_tokenizer(source)
-        turns = turns_of(tokenizer)
-        assert turns is not None
-        for messages in (CHAT[:2], CHAT):
-            assert rendered(go_template(turns), messages) == prompt_text(tokenizer, messages)
+        assert_same_prompts(load_tokenizer(source))
 
 
-def test_the_file(base: Path) -> None:
+def test_the_modelfile(base: Path) -> None:
     text, whole = modelfile("model-f16.gguf", load_tokenizer(str(base)), 256)
     assert whole and text.startswith('FROM ./model-f16.gguf\nTEMPLATE """{{ range .Messages }}')
     assert f'SYSTEM """{CHAT[0].content}"""\n' in text
@@ -95,10 +97,8 @@ def test_a_template_that_is_not_a_sequence_of_turns_is_left_out(template: str) -
 def test_a_start_token_that_ollama_adds_is_not_written_twice() -> None:
     tokenizer = tokenizer_of(STYLES["llama3"])
     tokenizer.bos_token = "<|begin_of_text|>"
-    from tokenizers.processors import TemplateProcessing
-
     start = ("<|begin_of_text|>", tokenizer.bos_token_id)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
     turns = turns_of(tokenizer)
     assert turns is not None
-    assert start[0] + rendered(go_template(turns), CHAT) == prompt_text(tokenizer, CHAT)
+    assert start[0] + render(go_template(turns), CHAT) == prompt_text(tokenizer, CHAT)

@@ -36,15 +36,15 @@ SMALL: dict[str, Any] = {
 
 
 def tiny_model(model_type: str, **changes: Any) -> Any:
-    """A model with weights drawn from seed 0; dropout and other noise is at 0.3 where its configuration has such a rate."""
+    """A model with weights drawn from seed 0; dropout and other noise rates are 0.3 where its configuration has them."""
     kind = CONFIG_MAPPING[model_type]
-    names = set(inspect.signature(kind.__init__).parameters)
-    values = {name: value for name, value in SMALL.items() if name in names}
-    if "kv_lora_rank" in names:
+    parameters = inspect.signature(kind.__init__).parameters
+    values = {name: value for name, value in SMALL.items() if name in parameters}
+    if "kv_lora_rank" in parameters:
         values["num_key_value_heads"] = 4
     values |= {
         name: 0.3
-        for name, field in inspect.signature(kind.__init__).parameters.items()
+        for name, field in parameters.items()
         if ("drop" in name or "jitter" in name) and "classifier" not in name and isinstance(field.default, float)
     }
     config = kind(**values | {"is_decoder": True} | OWN.get(model_type, {}) | changes)
@@ -130,26 +130,26 @@ OWN: dict[str, dict[str, Any]] = {
 AROUND_TEXT = "a text model with others around it (images, sound); the text model has a type of its own"
 NOT_TINY = {
     "blt": "four models in one, cut into patches by the entropy of the first",
-    "cohere_compass_text": "transformers 5.19 finds no rotary positions for the layers of a configuration made anew",
-    "dbrx": "transformers 5.19 finds no rotary base in a configuration made anew",
-    "zamba": "transformers 5.19 ties no shared block in fewer layers than it was published with",
+    "cohere_compass_text": "transformers 5.19 finds no rotary positions for the layers of a new configuration",
+    "dbrx": "transformers 5.19 finds no rotary base in a new configuration",
+    "zamba": "transformers 5.19 ties no shared block in fewer layers than the published model has",
     **dict.fromkeys(("gemma4_assistant", "gemma4_unified_assistant"), "drafts tokens for another model"),
     **dict.fromkeys(("emu3", "fuyu", "gemma3", "gemma3n", "gemma4", "gemma4_unified", "git", "got_ocr2"), AROUND_TEXT),
     **dict.fromkeys(("llama4", "mllama", "moshi", "musicgen", "musicgen_melody", "phi4_multimodal"), AROUND_TEXT),
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen4_exp"), AROUND_TEXT),
 }
 """Types for which no tiny model is made, with the reason."""
-FAILED, CHANGED = "a trial of it failed", "its log-probabilities change by"
-DRAWS = "its log-probabilities are off by"
+FAILURE, CHANGE = "a trial of it failed", "its log-probabilities change by"
+NOISE = "its log-probabilities are off by"
 REFUSED = {
-    "cpmant": CHANGED,
-    "phimoe": DRAWS,
-    "prophetnet": CHANGED,
-    "reformer": FAILED,
-    "trocr": CHANGED,
-    "whisper": CHANGED,
-    "xlm": CHANGED,
-    "xlnet": CHANGED,
-    "xlstm": CHANGED,
+    "cpmant": CHANGE,
+    "phimoe": NOISE,
+    "prophetnet": CHANGE,
+    "reformer": FAILURE,
+    "trocr": CHANGE,
+    "whisper": CHANGE,
+    "xlm": CHANGE,
+    "xlnet": CHANGE,
+    "xlstm": CHANGE,
 }
 """Types that training refuses by name, and how the message continues."""

@@ -32,7 +32,7 @@ TINY = [each for each in MODEL_TYPES if each not in NOT_TINY]
 SINGLE_TWIN = {"xglm"}
 """Types whose eager attention in transformers 5.19 cannot be computed in float64: their twin is in float32."""
 PAGE = ROOT / "docs" / "reference" / "models.md"
-PACKED, PLAIN, TOLD_REFUSED, TOLD_NOT_TRIED = (
+PACKED, PLAIN, PAGE_REFUSED, PAGE_NOT_TRIED = (
     set(re.findall(r"`([a-z0-9_-]+)`", section)) & set(MODEL_TYPES)
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:5]
 )
@@ -40,8 +40,8 @@ PACKED, PLAIN, TOLD_REFUSED, TOLD_NOT_TRIED = (
 
 def group(prompt: int, *responses: int, seed: int) -> TokenizedGroup:
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(3, VOCABULARY, (prompt + sum(responses),), generator=generator)
-    first, *others = torch.split(drawn, [prompt, *responses])
+    ids_T = torch.randint(3, VOCABULARY, (prompt + sum(responses),), generator=generator)
+    first, *others = torch.split(ids_T, [prompt, *responses])
     return TokenizedGroup(tuple(first.tolist()), tuple(tuple(each.tolist()) for each in others))
 
 
@@ -83,7 +83,8 @@ def twin_logps(twin: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return torch.stack(sums)
 
 
-def hold(model: Any, logps_R: Tensor, twin: Any, expected_R: Tensor, expected: dict[str, Tensor]) -> None:
+def assert_equal(model: Any, logps_R: Tensor, expected_R: Tensor, expected: dict[str, Tensor]) -> None:
+    """Check log-probabilities, and the gradients of all weights."""
     assert (logps_R.double() - expected_R).abs().max().item() < 1e-3
     found = gradients(model, logps_R)
     for name, gradient in expected.items():
@@ -99,9 +100,9 @@ def quiet() -> None:
 
 
 def test_every_type_is_in_one_list_of_the_page() -> None:
-    assert set(NOT_TINY) == TOLD_NOT_TRIED and set(REFUSED) == TOLD_REFUSED
-    assert PACKED | PLAIN | TOLD_REFUSED | TOLD_NOT_TRIED == set(MODEL_TYPES)
-    assert len(PACKED) + len(PLAIN) + len(TOLD_REFUSED) + len(TOLD_NOT_TRIED) == len(MODEL_TYPES)
+    assert set(NOT_TINY) == PAGE_NOT_TRIED and set(REFUSED) == PAGE_REFUSED
+    assert PACKED | PLAIN | PAGE_REFUSED | PAGE_NOT_TRIED == set(MODEL_TYPES)
+    assert len(PACKED) + len(PLAIN) + len(PAGE_REFUSED) + len(PAGE_NOT_TRIED) == len(MODEL_TYPES)
 
 
 @pytest.mark.parametrize("model_type", TINY)
@@ -120,14 +121,14 @@ def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> N
     assert model.training
     expected_R = twin_logps(twin, GROUPS)
     expected = gradients(twin, expected_R)
-    held = (twin, expected_R.detach(), expected)
-    hold(model, plain_logps(model, GROUPS), *held)
+    reference = (expected_R.detach(), expected)
+    assert_equal(model, plain_logps(model, GROUPS), *reference)
     assert (packing_problem(model, 16) == "") == (model_type in PACKED)
     if model_type in PACKED:
-        hold(model, packed_logps(model, pack_rows(GROUPS, 100)), *held)
+        assert_equal(model, packed_logps(model, pack_rows(GROUPS, 100)), *reference)
         use_shared_prefix_attention(model)
         if not packing_problem(model, 16):
-            hold(model, packed_logps(model, pack_rows(GROUPS, 100)), *held)
+            assert_equal(model, packed_logps(model, pack_rows(GROUPS, 100)), *reference)
 
 
 LONGROPE = {
@@ -158,8 +159,8 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
         expected = gradients(twin, expected_R)
         for budget_tokens in (1, 1000):
             packed_R = packed_logps(model, pack_rows([side, side], budget_tokens))
-            hold(model, packed_R, twin, expected_R, expected)
-        hold(model, plain_logps(model, [side, side]), twin, expected_R, expected)
+            assert_equal(model, packed_R, expected_R, expected)
+        assert_equal(model, plain_logps(model, [side, side]), expected_R, expected)
     pattern = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) change above 16\. Expected rows on one side"
     for crossing in (
         MIXED,
@@ -176,7 +177,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
 
 
 def test_rows_across_a_border_differ_from_those_alone() -> None:
-    """Why they are refused: transformers computes a short row differently in a batch with a long one, by nats."""
+    """Why such rows are refused: transformers computes a short row differently in a batch with a long one, by nats."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16).eval()
     ids = torch.tensor([[*SHORT.prompt, *SHORT.responses[0], *[0] * 11]])
     alone, padded = (model(input_ids=each).logits[0, 5:9].log_softmax(-1) for each in (ids[:, :10], ids))

@@ -31,7 +31,7 @@ ROWS = (
 
 
 def slow_logps(model: torch.nn.Module, row: TokenizedRow) -> float:
-    """One sequence alone, one token at a time, every logit in float64."""
+    """One sequence alone, one token at a time, the softmax in float64."""
     total = 0.0
     for position in range(row.prompt_tokens, len(row.ids)):
         logits = model(input_ids=torch.tensor([row.ids[:position]])).logits[0, -1].double()
@@ -66,7 +66,7 @@ def test_logits_are_computed_only_where_a_completion_is_predicted(base: Path) ->
 
 
 def test_the_prompt_itself_contributes_nothing(base: Path) -> None:
-    """Nothing masked, nothing summed; and a mask on the last token alone leaves that token's own log-probability."""
+    """An empty mask sums nothing; a mask on the last token alone leaves that token's own log-probability."""
     model, _ = load_policy(str(base))
     ids, mask = pad_rows(ROWS[:1], 0)
     assert completion_logps(model, ids, torch.zeros_like(mask)).tolist() == [0.0]

@@ -110,7 +110,9 @@ def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return torch.stack(logps)
 
 
-def hold_equal(model: Any, groups: Sequence[TokenizedGroup], budget_tokens: int, tolerance: float = 2e-5) -> None:
+def assert_layouts_equal(
+    model: Any, groups: Sequence[TokenizedGroup], budget_tokens: int, tolerance: float = 2e-5
+) -> None:
     """Check log-probabilities and the gradients of all trained weights against the slow twin: in the plain layout, packed with a mask
     of the whole row, and packed with shared-prefix attention.
     """
@@ -153,14 +155,14 @@ def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
 @MODELS
 @pytest.mark.parametrize("budget_tokens", [1, 40, 1000])
 def test_equal_to_the_plain_layout(name: str, budget_tokens: int) -> None:
-    """Every group alone, some in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
-    hold_equal(make(name), RAGGED, budget_tokens)
+    """Each group in a row of its own, some groups in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
+    assert_layouts_equal(make(name), RAGGED, budget_tokens)
 
 
 @pytest.mark.parametrize("responses", [1, 2, 8])
 def test_equal_for_every_k(responses: int) -> None:
     groups = groups_of([(20, range(1, responses + 1)), (7, [5] * responses)], seed=responses)
-    hold_equal(make("llama"), groups, 1000)
+    assert_layouts_equal(make("llama"), groups, 1000)
 
 
 def test_equal_with_lora_on_all_linear_layers_and_the_head() -> None:
@@ -175,7 +177,7 @@ def test_equal_with_lora_on_all_linear_layers_and_the_head() -> None:
     )
     assert packing_problem(model) == ""
     assert sum(weight.requires_grad for weight in model.parameters()) == 2 * (2 * 6 + 1)
-    hold_equal(model, RAGGED, 50)
+    assert_layouts_equal(model, RAGGED, 50)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -184,7 +186,7 @@ def test_equal_with_gradient_checkpointing(reentrant: bool) -> None:
     expected = gradients(model, packed_logps(model, pack_rows(RAGGED, 50)))
     model.gradient_checkpointing_enable({"use_reentrant": reentrant})
     model.enable_input_require_grads()
-    hold_equal(model, RAGGED, 50)
+    assert_layouts_equal(model, RAGGED, 50)
     for name, gradient in gradients(model, packed_logps(model, pack_rows(RAGGED, 50))).items():
         torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-5)
 
@@ -245,7 +247,7 @@ SIZES = st.lists(
 
 @given(SIZES, st.integers(1, 40))
 def test_packing_keeps_every_group_once_and_the_budget(sizes: list[tuple[int, list[int]]], budget_tokens: int) -> None:
-    """And, as first fit promises, no two rows would have fitted into one."""
+    """As first fit promises, no two rows would have fitted into one."""
     groups = groups_of(sizes)
     rows = first_fit(groups, budget_tokens)
     assert rows == first_fit(groups, budget_tokens)
@@ -268,7 +270,7 @@ def test_packing_keeps_every_group_once_and_the_budget(sizes: list[tuple[int, li
 
 
 def test_first_fit_decreasing() -> None:
-    """Sizes 3, 5, 2, 4, 6 under 10: 6 + 4 and 5 + 3 + 2 fill two rows; in the given order they would need three."""
+    """Sizes 3, 5, 2, 4, 6 under 10: from the largest down, 6 + 4 and 5 + 3 + 2 fill two rows."""
     groups = groups_of([(2, [1]), (4, [1]), (1, [1]), (3, [1]), (5, [1])])
     assert first_fit(groups, 10) == [[4, 3], [1, 0, 2]]
 
@@ -326,7 +328,7 @@ def test_logits_that_are_soft_capped_after_the_head() -> None:
     )
     model.set_attn_implementation("sdpa")
     assert packing_problem(model, 22) == ""
-    hold_equal(model.train(), RAGGED, 50)
+    assert_layouts_equal(model.train(), RAGGED, 50)
     assert (packed_logps(model, pack_rows(RAGGED[1:2], 50)) / 3 + math.log(VOCABULARY)).abs() <= 1
 
 
@@ -340,11 +342,11 @@ def test_the_head_is_put_back_even_after_a_failure() -> None:
 
 def test_the_head_reads_response_tokens_alone() -> None:
     model = make("llama")
-    read: list[int] = []
-    model.lm_head.register_forward_hook(lambda module, arguments, logits: read.append(logits.shape[1]))
+    widths: list[int] = []
+    model.lm_head.register_forward_hook(lambda module, arguments, logits: widths.append(logits.shape[1]))
     with torch.no_grad():
         assert packed_logps(model, pack_rows(RAGGED[:2], 100)).shape == (3,)
-    assert read == [8]
+    assert widths == [8]
 
 
 @MODELS
@@ -360,7 +362,7 @@ def test_a_sliding_window_is_refused_unless_it_holds_the_longest_row() -> None:
     assert packing_problem(window) == packing_problem(window, 17) == "its attention slides a window of 16 tokens"
     assert packing_problem(window, 16) == ""
     fitting = groups_of([(9, [7, 3]), (4, [2, 5])])
-    hold_equal(window.train(), fitting, 100)
+    assert_layouts_equal(window.train(), fitting, 100)
     qwen = Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1)
     assert packing_problem(Qwen2ForCausalLM(qwen)) == "its attention slides a window of 8 tokens"
 
@@ -389,17 +391,17 @@ class Unplaced(LlamaForCausalLM):
 
 
 def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
-    """In a trial a tuned model gave three tokens −57 nats, give or take .31 by the batch in bfloat16; a gap of .31 at −10 nats is a fault."""
+    """A tuned model in bfloat16 gave three tokens −57 nats, give or take .31 with the batch; a gap of .31 at −10 nats is a fault."""
     half, whole = LlamaForCausalLM(LlamaConfig(**SHAPE)).bfloat16(), LlamaForCausalLM(LlamaConfig(**SHAPE))
-    sure, unsure, not_a_number = (
+    unlikely, likelier, not_a_number = (
         torch.tensor([-57.0, -20.0]),
         torch.tensor([-57.0, -10.0]),
         torch.tensor([math.nan, -1.0]),
     )
-    assert gap_beyond_rounding(half, sure, sure + torch.tensor([0.314, 0.303])) == 0
-    assert gap_beyond_rounding(half, unsure, unsure + 0.31) == pytest.approx(0.31, abs=1e-4)
-    assert gap_beyond_rounding(half, sure, sure + torch.tensor([1.0, 0.0])) == pytest.approx(1.0, abs=1e-4)
-    assert gap_beyond_rounding(whole, sure, sure + 0.01) == pytest.approx(0.01, abs=1e-4)
+    assert gap_beyond_rounding(half, unlikely, unlikely + torch.tensor([0.314, 0.303])) == 0
+    assert gap_beyond_rounding(half, likelier, likelier + 0.31) == pytest.approx(0.31, abs=1e-4)
+    assert gap_beyond_rounding(half, unlikely, unlikely + torch.tensor([1.0, 0.0])) == pytest.approx(1.0, abs=1e-4)
+    assert gap_beyond_rounding(whole, unlikely, unlikely + 0.01) == pytest.approx(0.01, abs=1e-4)
     assert math.isnan(gap_beyond_rounding(half, not_a_number, not_a_number))
 
 

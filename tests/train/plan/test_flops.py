@@ -56,8 +56,8 @@ def group(base: Path) -> TokenizedGroup:
     return tokenize_group(load_tokenizer(str(base)), row.prompt, row.responses)
 
 
-def counted(model: Any, group: TokenizedGroup, packed: bool, gradients: bool = True) -> int:
-    """The operations of one pass, as torch counts them where attention is made of products that it can count."""
+def torch_flops(model: Any, group: TokenizedGroup, packed: bool, gradients: bool = True) -> int:
+    """The operations of one pass, as torch counts them, with attention computed by products that it can count."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         logps_R = packed_logps(model, pack_rows([group], group.tokens)) if packed else plain_logps(model, [group])
         if gradients:
@@ -84,13 +84,13 @@ def test_training_flops_are_what_torch_counts(
     work = packed_work(group) if packed else plain_work(group)
     predicted = training_flops(shape_of(settings), [work], checkpointing, logps.HEAD_CHUNK_TOKENS)
     predicted -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
-    assert counted(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
+    assert torch_flops(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
 
 
 def test_forward_flops_are_what_torch_counts(base: Path, group: TokenizedGroup) -> None:
     predicted = forward_flops(shape_of(settings_of(base)), packed_work(group))
     with torch.no_grad():
-        assert counted(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(
+        assert torch_flops(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(
             predicted, rel=ROTATION
         )
 
@@ -112,7 +112,7 @@ def test_logits_in_chunks_are_computed_twice(
     assert work.predicted > 16
     model = model_of(settings_of(base))
     expected = training_flops(shape_of(settings_of(base)), [work], False, 16)
-    assert counted(model, group, True) == pytest.approx(expected, rel=ROTATION)
+    assert torch_flops(model, group, True) == pytest.approx(expected, rel=ROTATION)
     once = training_flops(shape_of(settings_of(base)), [work], False, work.predicted)
     assert expected - once == 2 * model.lm_head.weight.numel() * work.predicted
 
@@ -123,7 +123,7 @@ def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGro
     shape, work = shape_of(settings), packed_work(group)
     predicted = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
     not_needed = 2 * 3 * (32 * 32 + 32 * LORA.rank) * work.tokens
-    assert counted(model_of(settings), group, True) == pytest.approx(predicted - not_needed, rel=ROTATION)
+    assert torch_flops(model_of(settings), group, True) == pytest.approx(predicted - not_needed, rel=ROTATION)
     assert not shape.head_is_trainable and shape.trainable < shape.frozen / 2
 
 

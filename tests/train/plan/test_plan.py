@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 from typer.testing import CliRunner
 
 import train.preference.preference as preference_training
@@ -51,49 +52,49 @@ def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Pa
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def token_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Tokens that reach a model's embeddings, without padding, counted for each phase; trials are not counted."""
     counts_by_phase: Counter[str] = Counter()
     phase = [""]
 
     def within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             phase[0] = name
             try:
                 return function(*arguments, **named)
             finally:
                 phase[0] = ""
 
-        return called
+        return call
 
     monkeypatch.setattr(Trainer, "training_step", within("training", Trainer.training_step))
     monkeypatch.setattr(Trainer, "evaluate", within("dev", Trainer.evaluate))
     monkeypatch.setattr(preference_training, "group_logps", within("reference", preference_training.group_logps))
 
-    def embeds(module: Any, given: Any) -> None:
+    def count_tokens(module: Any, inputs: Any) -> None:
         if phase[0] and isinstance(module, torch.nn.Embedding):
-            quiet = phase[0] == "training" and not torch.is_grad_enabled()
-            counts_by_phase["reference" if quiet else phase[0]] += int((given[0] != PAD).sum())
+            of_reference = phase[0] == "training" and not torch.is_grad_enabled()
+            counts_by_phase["reference" if of_reference else phase[0]] += int((inputs[0] != PAD).sum())
 
-    hook = torch.nn.modules.module.register_module_forward_pre_hook(embeds)
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(count_tokens)
     yield counts_by_phase
     hook.remove()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_counts_equal_those_of_the_run(
-    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, counted: Counter[str]
+    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, token_counts: Counter[str]
 ) -> None:
     settings = settings_of(case, base, data, scored_data, tmp_path / "run")
     plan = plan_training(settings, Launch(), steps=0)
-    assert not counted
+    assert not token_counts
     record = CASES[case][1](settings)
     counts = plan.counts
     assert counts.steps == record.metrics["train_steps"]
-    assert counts.tokens == counted["training"] > 0
+    assert counts.tokens == token_counts["training"] > 0
     in_dev = counts.dev_tokens if case == "dpo by trl" else 0
-    assert counts.reference_tokens == counted["reference"] + in_dev
-    assert counts.dev_tokens == counted["dev"] - in_dev > 0
+    assert counts.reference_tokens == token_counts["reference"] + in_dev
+    assert counts.dev_tokens == token_counts["dev"] - in_dev > 0
     assert counts.packed == (case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft"))
     assert plan.hours is plan.calibration is plan.memory.total is None
 
@@ -123,10 +124,10 @@ def test_a_calibration_takes_real_steps_and_leaves_nothing(
     if "ms" in case:
         settings = settings.model_copy(update={"reference_cache": str(tmp_path / "cache"), "save_steps": 1})
     plan = plan_training(settings, Launch(), steps=2)
-    measured = plan.calibration
-    assert measured is not None and (measured.steps, measured.device) == (2, "cpu")
-    assert measured.seconds > 0 and plan.hours is not None and plan.hours > 0
-    assert 2 * settings.batch_size * 20 < measured.tokens < 10_000
+    calibration = plan.calibration
+    assert calibration is not None and (calibration.steps, calibration.device) == (2, "cpu")
+    assert calibration.seconds > 0 and plan.hours is not None and plan.hours > 0
+    assert 2 * settings.batch_size * 20 < calibration.tokens < 10_000
     assert plan.memory.activations is not None and plan.memory.total is not None
     assert plan.memory.activations > plan.counts.tokens / plan.counts.steps * 32 * 4
     assert plan.counts == plan_training(settings, Launch(), steps=0).counts
@@ -155,8 +156,6 @@ def test_activations_grow_with_the_batch_and_shrink_with_checkpointing(
 def test_steps_are_counted_as_the_trainer_counts_them(
     base: Path, rows: int, batch: int, accumulation: int, epochs: float, max_steps: int | None, tmp_path: Path
 ) -> None:
-    from transformers import TrainingArguments
-
     arguments = TrainingArguments(
         output_dir=str(tmp_path),
         per_device_train_batch_size=batch,
@@ -179,9 +178,7 @@ def test_processes_share_the_steps() -> None:
     assert updates(12, 1, 2, 3, 1, None) == (2, 1.0)
 
 
-def test_the_longest_rows_are_measured_and_random_ones_are_timed() -> None:
-    import random
-
+def test_the_longest_rows_are_measured_and_random_rows_are_timed() -> None:
     rows = chosen_rows([5, 9, 3, 8], 2, 3, random.Random(0))
     assert rows[:2] == [1, 3] and len(rows) == 8 and set(rows[2:6]) == {0, 1, 2, 3}
     assert chosen_rows([5], 2, 1, random.Random(0)) == [0, 0, 0, 0]
@@ -189,13 +186,13 @@ def test_the_longest_rows_are_measured_and_random_ones_are_timed() -> None:
 
 def test_hours_are_seconds_a_token_times_tokens(base: Path, data: Path, scored_data: Path, tmp_path: Path) -> None:
     plan = plan_training(settings_of("ms", base, data, scored_data, tmp_path / "run"), Launch(), steps=0)
-    measured = Calibration("cpu", 3, 1000, 2.0, 0)
+    calibration = Calibration("cpu", 3, 1000, 2.0, 0)
     training = 0.002 * plan.counts.tokens
     alone = replace(plan.flops, reference=0.0, dev=0.0)
-    assert hours_of(plan.counts, alone, Launch(), measured) == pytest.approx(training / 3600)
-    assert hours_of(plan.counts, alone, Launch(4), measured) == pytest.approx(training / 3600 / 4)
+    assert hours_of(plan.counts, alone, Launch(), calibration) == pytest.approx(training / 3600)
+    assert hours_of(plan.counts, alone, Launch(4), calibration) == pytest.approx(training / 3600 / 4)
     as_much = replace(alone, reference=alone.training)
-    assert hours_of(plan.counts, as_much, Launch(4), measured) == pytest.approx((training / 4 + training) / 3600)
+    assert hours_of(plan.counts, as_much, Launch(4), calibration) == pytest.approx((training / 4 + training) / 3600)
 
 
 def run(*words: object) -> Any:
@@ -210,9 +207,9 @@ def config(base: Path, data: Path, tmp_path: Path) -> Path:
 
 
 def test_the_command_prints_the_plan_in_lines_and_in_json(config: Path, tmp_path: Path) -> None:
-    done = run("plan", "train", config, "--trial-steps", 1)
-    assert done.exit_code == 0, done.exception
-    lines = done.stdout.splitlines()
+    result = run("plan", "train", config, "--trial-steps", 1)
+    assert result.exit_code == 0, result.exception
+    lines = result.stdout.splitlines()
     assert lines[0] == f"{config}: dpo, 12 rows of 24 responses" and lines[1] == "steps: 12 (2 passes)"
     assert lines[-1].startswith("time: ") and "1 steps on cpu" in lines[-1] and "activations" in lines[-2]
     described = json.loads(run("plan", "train", config, "--trial-steps", 0, "--json", "--set", "max_steps=3").stdout)
@@ -220,10 +217,10 @@ def test_the_command_prints_the_plan_in_lines_and_in_json(config: Path, tmp_path
     assert described["flops"]["total"] == pytest.approx(
         sum(described["flops"][name] for name in ("training", "reference", "dev"))
     )
-    both = run(
+    sharded = run(
         "plan", "train", config, "--trial-steps", 0, "--accelerate", ROOT / "configs/accelerate/fsdp.yaml"
     ).stdout
-    assert "steps: 6 (2 passes)" in both and "each of 2 processes" in both and "time: not measured" in both
+    assert "steps: 6 (2 passes)" in sharded and "each of 2 processes" in sharded and "time: not measured" in sharded
     assert [file.name for file in tmp_path.iterdir()] == [config.name]
 
 
@@ -256,8 +253,8 @@ def test_a_documents_folder_called_train_is_planned_as_documents(
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "a.md").write_text("# Tarn\n\nTarn is a village of 312 people.")
     monkeypatch.chdir(tmp_path)
-    done = run("plan", "./train", "--out", "my-index")
-    assert done.exit_code == 0 and done.stdout.startswith("my-index: 1 new")
+    result = run("plan", "./train", "--out", "my-index")
+    assert result.exit_code == 0 and result.stdout.startswith("my-index: 1 new")
 
 
 def test_json_holds_finite_numbers(config: Path) -> None:

@@ -36,7 +36,7 @@ FAMILY: dict[str, Loss] = {
 EVERY = pytest.mark.parametrize("name", FAMILY)
 
 
-def drawn(*shape: int, seed: int) -> Tensor:
+def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -96,22 +96,22 @@ def closed_gradient(
     name: str, delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float
 ) -> list[float]:
     """∂ loss / ∂ Δ_i as docs/concepts/objectives/gradients.md writes it."""
-    k = range(len(delta))
+    every = range(len(delta))
     p_f, p_r = softmax([beta * d for d in delta]), softmax([r / beta_reward for r in rewards])
     scores = [beta * d for d in delta]
     if name == "ms":
         kl = slow("ms", delta, rewards, beta, beta_reward)
-        return [beta * p_f[i] * (math.log(p_f[i] / p_r[i]) - kl) for i in k]
+        return [beta * p_f[i] * (math.log(p_f[i] / p_r[i]) - kl) for i in every]
     if name == "dpo":
-        return [beta * (p_f[i] - p_r[i]) for i in k]
+        return [beta * (p_f[i] - p_r[i]) for i in every]
     if name == "nca":
-        return [beta * (sigmoid(scores[i]) * (p_r[i] + 1 / len(delta)) - p_r[i]) for i in k]
+        return [beta * (sigmoid(scores[i]) * (p_r[i] + 1 / len(delta)) - p_r[i]) for i in every]
     if name == "rloo":
         gains = advantages(delta, rewards, beta, beta_reward)
         stopped = [
-            (gains[i] > 0 and delta[i] > math.log(1.2)) or (gains[i] < 0 and delta[i] < math.log(0.8)) for i in k
+            (gains[i] > 0 and delta[i] > math.log(1.2)) or (gains[i] < 0 and delta[i] < math.log(0.8)) for i in every
         ]
-        return [0.0 if stopped[i] else -math.exp(delta[i]) * gains[i] / len(delta) for i in k]
+        return [0.0 if stopped[i] else -math.exp(delta[i]) * gains[i] / len(delta) for i in every]
     if name == "ipo":
         pairs = len(delta) * (len(delta) - 1) / 2
         return [
@@ -119,10 +119,10 @@ def closed_gradient(
                 2
                 / pairs
                 * (delta[i] - delta[j] - math.tanh((rewards[i] - rewards[j]) / (2 * beta_reward)) / (2 * beta))
-                for j in k
+                for j in every
                 if j != i
             )
-            for i in k
+            for i in every
         ]
     return [
         sum(
@@ -130,17 +130,17 @@ def closed_gradient(
             * beta
             * lambda_weight(i, j, scores, rewards, beta_reward)
             * sigmoid((scores[j] - scores[i]) * (1 if rewards[i] > rewards[j] else -1))
-            for j in k
+            for j in every
             if j != i
         )
-        for i in k
+        for i in every
     ]
 
 
 @EVERY
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_equal_to_the_slow_twin_in_float64(name: str, size: int) -> None:
-    delta, rewards = 4 * drawn(3, size, seed=size), drawn(3, size, seed=size + 20)
+    delta, rewards = 4 * normal(3, size, seed=size), normal(3, size, seed=size + 20)
     losses = FAMILY[name](delta, rewards, 0.3, 0.7)
     assert losses.dtype == torch.float64
     expected = [slow(name, *rows, 0.3, 0.7) for rows in zip(delta.tolist(), rewards.tolist(), strict=True)]
@@ -150,7 +150,7 @@ def test_equal_to_the_slow_twin_in_float64(name: str, size: int) -> None:
 @EVERY
 @pytest.mark.parametrize("size", [2, 5])
 def test_gradients_equal_the_formulas_of_the_docs(name: str, size: int) -> None:
-    delta, rewards = (4 * drawn(2, size, seed=size)).requires_grad_(), drawn(2, size, seed=size + 20)
+    delta, rewards = (4 * normal(2, size, seed=size)).requires_grad_(), normal(2, size, seed=size + 20)
     (gradient,) = torch.autograd.grad(FAMILY[name](delta, rewards, 0.3, 0.7).sum(), delta)
     for found, *rows in zip(gradient.tolist(), delta.tolist(), rewards.tolist(), strict=True):
         assert found == pytest.approx(closed_gradient(name, *rows, 0.3, 0.7), rel=1e-10, abs=1e-14)
@@ -195,7 +195,7 @@ def trl_loss(kind: str, logps_Q2: Tensor, reference_Q2: Tensor, beta: float, lab
 )
 def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: float) -> None:
     """With completions of one token, the mean over tokens in TRL's IPO equals our sum. TRL stores ε in float32."""
-    logps_Q2, reference_Q2 = 5 * drawn(9, 2, seed=1) - 20, 5 * drawn(9, 2, seed=2) - 20
+    logps_Q2, reference_Q2 = 5 * normal(9, 2, seed=1) - 20, 5 * normal(9, 2, seed=2) - 20
     label = torch.tensor([hard_label(epsilon)], dtype=torch.float64).expand(9, 2)
     ours = FAMILY[name](logps_Q2 - reference_Q2, label, 0.2, 1.0).mean().item()
     assert ours == pytest.approx(trl_loss(kind, logps_Q2, reference_Q2, 0.2, epsilon), rel=1e-7 if epsilon else 1e-12)
@@ -204,7 +204,7 @@ def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: flo
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
 def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
     """`sigmoid` of TRL's DPOTrainer ignores label smoothing; that of CPOTrainer applies it, to the same function of log-ratios."""
-    delta_Q2 = 5 * drawn(9, 2, seed=3)
+    delta_Q2 = 5 * normal(9, 2, seed=3)
     accelerator = SimpleNamespace(device="cpu")
     trainer = SimpleNamespace(
         accelerator=accelerator, alpha=0.0, beta=0.3, label_smoothing=epsilon, loss_type="sigmoid"
@@ -217,7 +217,7 @@ def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
 
 def test_rloo_equals_trls_own_code() -> None:
     """TRL's trainer gets log-probabilities of tokens, and advantages; ours gets rewards that lead to these advantages."""
-    logps_QK, old_QK, rewards_QK = (drawn(3, 4, seed=seed) for seed in (11, 12, 13))
+    logps_QK, old_QK, rewards_QK = (normal(3, 4, seed=seed) for seed in (11, 12, 13))
     per_token_R2 = torch.stack([logps_QK.flatten() - 1.5, torch.full((12,), 1.5, dtype=torch.float64)], dim=1)
     trainer = SimpleNamespace(
         _get_per_token_logps_and_entropies=lambda *_, **__: (per_token_R2, torch.ones(12, 2), None),
@@ -248,7 +248,7 @@ def test_extreme_log_ratios_stay_finite(name: str) -> None:
 
 @EVERY
 def test_the_order_of_the_responses_does_not_matter(name: str) -> None:
-    delta, rewards, order = drawn(4, 5, seed=4), drawn(4, 5, seed=5), torch.tensor([3, 1, 4, 0, 2])
+    delta, rewards, order = normal(4, 5, seed=4), normal(4, 5, seed=5), torch.tensor([3, 1, 4, 0, 2])
     losses = (FAMILY[name](delta, rewards, 0.5, 0.3), FAMILY[name](delta[:, order], rewards[:, order], 0.5, 0.3))
     assert torch.allclose(*losses, rtol=1e-12)
 
@@ -263,8 +263,8 @@ def test_lambda_ranks_equals_by_reward() -> None:
 
 
 def test_gradients_vanish_only_where_the_docs_say() -> None:
-    """Gradients of MS and DPO vanish at Δ = r / (β_π β_r) + any constant, NCA's at one constant only, IPO's at 1 / 2τ for hard pairs, λ's never."""
-    rewards = drawn(3, 4, seed=6)
+    """Gradients of MS and DPO vanish at Δ = r / (β_π β_r) + any constant, NCA's at one constant only, IPO's at 1 / (2τ) for hard pairs, λ's never."""
+    rewards = normal(3, 4, seed=6)
 
     def size_of_gradient(name: str, delta: Tensor, *arguments: Any) -> float:
         moved = delta.clone().requires_grad_()
@@ -324,7 +324,7 @@ def test_smoothed_dpo_turns_back_where_ms_does(epsilon: float) -> None:
 def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
     """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; also IPO's, NCA's and λ's."""
     weights = torch.zeros(6, requires_grad=True, dtype=torch.float64)
-    features = drawn(32, 2, 6, seed=7)
+    features = normal(32, 2, 6, seed=7)
     hard = torch.tensor([hard_label(0.0)], dtype=torch.float64).expand(32, 2)
 
     def gradient(loss_of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -342,7 +342,7 @@ def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
 @pytest.mark.parametrize("size", [2, 3, 16])
 def test_at_the_reference_rloo_is_a_multiple_of_ms(size: int) -> None:
     """Δ = 0, any K and rewards: ∇RLOO = K / ((K − 1) β_π) ∇MS. A step of MS on fresh samples is a policy gradient."""
-    rewards, zero = drawn(5, size, seed=9), torch.zeros(5, size, dtype=torch.float64, requires_grad=True)
+    rewards, zero = normal(5, size, seed=9), torch.zeros(5, size, dtype=torch.float64, requires_grad=True)
     (ms,) = torch.autograd.grad(mode_seeking_loss(zero, rewards, 0.3, 0.2).sum(), zero)
     (rloo,) = torch.autograd.grad(rloo_loss(zero, rewards, 0.3, 0.2).sum(), zero)
     assert torch.allclose(rloo, size / ((size - 1) * 0.3) * ms, rtol=1e-12)
@@ -350,7 +350,7 @@ def test_at_the_reference_rloo_is_a_multiple_of_ms(size: int) -> None:
 
 def test_at_the_reference_ms_follows_the_rewards_and_dpo_their_shares() -> None:
     """K > 2, Δ = 0: −∇MS ∝ r − mean(r), a policy gradient with the group's mean as baseline; −∇DPO ∝ p_r − 1 / K."""
-    rewards, zero = drawn(5, 8, seed=8), torch.zeros(5, 8, dtype=torch.float64, requires_grad=True)
+    rewards, zero = normal(5, 8, seed=8), torch.zeros(5, 8, dtype=torch.float64, requires_grad=True)
     (ms,) = torch.autograd.grad(mode_seeking_loss(zero, rewards, 0.3, 0.2).sum(), zero)
     (dpo,) = torch.autograd.grad(dpo_loss(zero, rewards, 0.3, 0.2).sum(), zero)
     assert torch.allclose(ms, -0.3 / 8 / 0.2 * (rewards - rewards.mean(dim=-1, keepdim=True)), rtol=1e-9)

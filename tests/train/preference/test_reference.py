@@ -44,12 +44,12 @@ tokenized_groups = st.lists(
 def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[TokenizedGroup], at_once: int) -> None:
     wrapped = [ResponseGroup(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
     recorder = Recorder()
-    taken = group_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
-    assert [logps.tolist() for logps in taken] == [[logp(g.prompt, r) for r in g.responses] for g in groups]
+    found = group_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
+    assert [logps.tolist() for logps in found] == [[logp(g.prompt, r) for r in g.responses] for g in groups]
     most = at_once * max(len(group.responses) for group in groups)
-    for one in recorder.passes:
-        assert sum(len(group.responses) for group in one) <= most
-        assert len({group.prompt for group in one}) == len(one)
+    for groups_read in recorder.passes:
+        assert sum(len(group.responses) for group in groups_read) <= most
+        assert len({group.prompt for group in groups_read}) == len(groups_read)
 
 
 def test_a_prompt_split_into_pairs_is_read_once() -> None:
@@ -57,7 +57,7 @@ def test_a_prompt_split_into_pairs_is_read_once() -> None:
     pairs = [ResponseGroup(f"{n}", TokenizedGroup(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
     recorder = Recorder()
     group_logps(nn.Linear(1, 1), pairs, recorder, groups_per_pass=4)
-    assert [[group.prompt for group in one] for one in recorder.passes] == [[(1, 2)], [(3, 4)]]
+    assert [[group.prompt for group in each] for each in recorder.passes] == [[(1, 2)], [(3, 4)]]
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -19,12 +18,12 @@ from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Completion
+from modegraph.cli import build_app
 from modegraph.train import ms
 from serve.engines import open_model
 from tests.fakes import ScriptedModel
 from tests.places import ROOT
 from tests.train.world import scored
-from train.cli import register
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import Grouping, scored_groups
 from train.preference.preference import train_once
@@ -47,8 +46,8 @@ from train.preference import rounds
 from train.run.loop import ProgressCallback
 from train.run.settings import MsSettings
 
-def dies(function, turn):
-    left = [turn]
+def kill_at(call, function):
+    left = [call]
     def run(*arguments, **named):
         left[0] -= 1
         if left[0] == 0:
@@ -57,13 +56,13 @@ def dies(function, turn):
     return run
 
 if sys.argv[1] == "sampling":
-    HfModel.run = dies(HfModel.run, 5)
+    HfModel.run = kill_at(5, HfModel.run)
 elif sys.argv[1] == "between":
-    rounds.train = dies(rounds.train, 2)
+    rounds.train = kill_at(2, rounds.train)
 elif sys.argv[1] == "training":
-    ProgressCallback.on_log = dies(ProgressCallback.on_log, 6)
+    ProgressCallback.on_log = kill_at(6, ProgressCallback.on_log)
 elif sys.argv[1] == "at the end":
-    rounds.save_record = dies(rounds.save_record, 1)  # the third round is over then, too
+    rounds.save_record = kill_at(1, rounds.save_record)  # after the third round
 rounds.train_preference(MsSettings.model_validate_json(Path(sys.argv[2]).read_text()), open_model)
 """
 
@@ -112,7 +111,7 @@ def settings_of(model: Path, data: Path, output: Path, /, **changes: Any) -> MsS
 
 @pytest.fixture(scope="module")
 def whole(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three rounds, undisturbed."""
+    """A run of three rounds without an interruption."""
     output = tmp_path_factory.mktemp("whole") / "run"
     train_preference(settings_of(undecided, prompts, output), open_model)
     return output
@@ -200,16 +199,17 @@ def test_a_share_of_the_prompts_lacks_the_answer(prompts: Path) -> None:
 
     many = [numbered(number, ("Tarn",) if number % 10 else (NOT_FOUND,)) for number in range(90)]
     for seed in range(5):
-        drawn = choose_prompts(many, 12, seed, 1 / 3)
-        assert [prompt.row.answers for prompt in drawn].count((NOT_FOUND,)) == 4 and len({*map(id, drawn)}) == 12
-        assert drawn == sorted(drawn, key=lambda prompt: int(prompt.row.id))
-        rare = choose_prompts(many, 60, seed, 1 / 3)
-        assert len(rare) == 60 and sum(lacks_answer(prompt) for prompt in rare) == 9
+        prompts_of_round = choose_prompts(many, 12, seed, 1 / 3)
+        answers = [prompt.row.answers for prompt in prompts_of_round]
+        assert answers.count((NOT_FOUND,)) == 4 and len({*map(id, prompts_of_round)}) == 12
+        assert prompts_of_round == sorted(prompts_of_round, key=lambda prompt: int(prompt.row.id))
+        too_few = choose_prompts(many, 60, seed, 1 / 3)
+        assert len(too_few) == 60 and sum(map(lacks_answer, too_few)) == 9, "only nine lack the answer"
         assert not any(map(lacks_answer, choose_prompts(many, 40, seed, 0)))
 
 
 def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -> None:
-    """As MS above; each round's reference is the policy that drew its responses."""
+    """The reward rises as with MS; each round's reference is the policy that drew its responses."""
     values = settings_of(undecided, prompts, tmp_path / "run", rounds={"reference": "round"}).model_dump()
     values |= {"loss": "rloo", "label_smoothing": 0.0}
     train_preference(DpoSettings.model_validate(values), open_model)
@@ -219,11 +219,11 @@ def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -
 
 
 def test_cut_and_repeated_responses_stay_as_drawn() -> None:
-    drawn = [Completion("yes", "stop", 1, 1), Completion("yes", "stop", 1, 1), Completion(" ", "stop", 1, 1)]
-    drawn += [Completion("no one", "length", 1, 4), Completion("busy", "refused", 0, 0)]
-    assert usable_texts(drawn, as_drawn=True).texts == ("yes", "yes", "no one")
-    assert usable_texts(drawn, as_drawn=True).cut == (2,)
-    assert usable_texts(drawn).texts == ("yes",)
+    completions = [Completion("yes", "stop", 1, 1), Completion("yes", "stop", 1, 1), Completion(" ", "stop", 1, 1)]
+    completions += [Completion("no one", "length", 1, 4), Completion("busy", "refused", 0, 0)]
+    assert usable_texts(completions, as_drawn=True).texts == ("yes", "yes", "no one")
+    assert usable_texts(completions, as_drawn=True).cut == (2,)
+    assert usable_texts(completions).texts == ("yes",)
 
 
 def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
@@ -231,13 +231,15 @@ def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
     prompt = prompt_from_json(
         {**row(0), "prompt": [message_to_json(turn) for turn in answer_messages("Who?", [], "cited")]}
     )
-    drawn = usable_texts([Completion("yes [1]\n\nQuestion: Who? <|im_end|> no [1] ", "stop", 1, 9)] * 2, as_drawn=True)
-    assert drawn.texts[0] == "yes [1]\n\nQuestion: Who? < |im_end| > no [1]"
-    assert with_rewards(prompt, drawn).rewards["format"] == (0.0, 0.0)
+    responses = usable_texts(
+        [Completion("yes [1]\n\nQuestion: Who? <|im_end|> no [1] ", "stop", 1, 9)] * 2, as_drawn=True
+    )
+    assert responses.texts[0] == "yes [1]\n\nQuestion: Who? < |im_end| > no [1]"
+    assert with_rewards(prompt, responses).rewards["format"] == (0.0, 0.0)
 
 
 def test_a_refusal_is_added_where_none_was_drawn() -> None:
-    """It teaches that refusing earns nothing where there is an answer; without the setting, responses stay as drawn."""
+    """The added refusal teaches that refusing earns nothing where there is an answer; without the setting, responses stay as drawn."""
     replies = {"Is Ida here?": ["yes [1]", "no"], "Is Tobias here?": ["no", "Not in the documents."]}
     model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
     sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
@@ -267,13 +269,13 @@ def test_a_cut_response_is_learned_without_an_end_token(base: Path) -> None:
 def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
     """Citations of gold passages are rewarded; where a row accepts no answer, a refusal is right."""
     prompt = prompt_from_json(row(0))
-    drawn = usable_texts([Completion(text, "stop", 1, 1) for text in ("yes [1]", "yes [2]", "no")], as_drawn=True)
-    rewards = with_rewards(prompt, drawn).rewards
+    responses = usable_texts([Completion(text, "stop", 1, 1) for text in ("yes [1]", "yes [2]", "no")], as_drawn=True)
+    rewards = with_rewards(prompt, responses).rewards
     assert rewards["correct"] == (1.0, 1.0, 0.0) and rewards["gold"] == (1.0, 0.0, 0.0)
-    nothing = prompt_from_json({**row(0), "answers": [], "gold_ids": []})
+    unanswerable = prompt_from_json({**row(0), "answers": [], "gold_ids": []})
     refusal = usable_texts([Completion(text, "stop", 1, 1) for text in ("not in the documents", "yes [1]")])
-    assert with_rewards(nothing, refusal).rewards["correct"] == (1.0, 0.0)
-    assert with_rewards(nothing, refusal).rewards["gold"] == (1.0, 0.0)
+    assert with_rewards(unanswerable, refusal).rewards["correct"] == (1.0, 0.0)
+    assert with_rewards(unanswerable, refusal).rewards["gold"] == (1.0, 0.0)
 
 
 def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
@@ -326,17 +328,15 @@ def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(whole: 
 
 
 def test_the_command_and_the_python_function(undecided: Path, prompts: Path, tmp_path: Path) -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
-    register(app, open_model)
+    app = build_app()
     values = settings_of(undecided, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
     (tmp_path / "ms.yaml").write_text(json.dumps(values))
     run = CliRunner().invoke(app, ["train", "ms", "--config", str(tmp_path / "ms.yaml"), "--rounds", "1", "--json"])
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["settings"]["rounds"]["count"] == 1
     assert "round 1 of 1: reward" in run.stderr and not (tmp_path / "command" / "round-2").exists()
-    made = ms(tmp_path / "ms.yaml", out=tmp_path / "python", rounds={"count": 1})
+    record = ms(tmp_path / "ms.yaml", out=tmp_path / "python", rounds={"count": 1})
     assert rows_of(tmp_path / "python", 1) == rows_of(tmp_path / "command", 1)
-    assert made.settings["rounds"]["prompts"] == 2
+    assert record.settings["rounds"]["prompts"] == 2
     zero = CliRunner().invoke(app, ["train", "ms", "--config", str(tmp_path / "ms.yaml"), "--rounds", "0"])
     assert isinstance(zero.exception, UserError) and "rounds.count = 0" in str(zero.exception)

@@ -1,6 +1,7 @@
 """Every pre-flight error: what is refused before the first step, with file, line and remedy."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,6 @@ def test_the_longer_side_of_a_row_counts(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     rows = [preference(0)]
     short = len(tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids)
-    longer = [type(rows[0])(**{**rows[0].__dict__, "rejected": "far " * 40})]
+    longer = [replace(rows[0], rejected="far " * 40)]
     with pytest.raises(UserError, match="1 of 1 rows"):
         check_lengths(longer, tokenizer, short, Path("train.jsonl"))

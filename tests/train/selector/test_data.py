@@ -119,16 +119,18 @@ def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
         ("passage_ids", "1 passages in both train and test: passage a-train-0-0"),
     ],
 )
-@pytest.mark.parametrize("apart", [True, False], ids=["two datasets", "one dataset"])
-def test_splits_that_share_anything_are_refused_by_name(tmp_path: Path, key: str, message: str, apart: bool) -> None:
+@pytest.mark.parametrize("two_datasets", [True, False], ids=["two datasets", "one dataset"])
+def test_splits_that_share_anything_are_refused_by_name(
+    tmp_path: Path, key: str, message: str, two_datasets: bool
+) -> None:
     first, second = small_world("a"), small_world("bb")
-    leaking = next(row for row in (second if apart else first) if row["split"] == "test")
+    leaking = next(row for row in (second if two_datasets else first) if row["split"] == "test")
     shared = first[0][key].upper() if key == "question" else first[0][key]
-    for row in second if apart else first:
+    for row in second if two_datasets else first:
         if row["question_id"] == leaking["question_id"] and (key == "question" or row is leaking):
             row[key] = shared
     folders = [write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)]
-    with pytest.raises(UserError, match=message.replace("a-test", "bb-test") if apart else message):
+    with pytest.raises(UserError, match=message.replace("a-test", "bb-test") if two_datasets else message):
         read_datasets(folders)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 import modegraph as mg
@@ -17,8 +16,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
-from serve.engines import open_model
-from train.cli import register
+from modegraph.cli import build_app
 from train.selector.hop import labels
 
 SONGS = [f"{first} {second}" for first in ("Amber", "Birch", "Cedar", "Dusty") for second in ("Rain", "Lamp", "Road")]
@@ -49,13 +47,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, out: Path, *more: str) -> Result:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app, open_model)
     questions = f"hop.questions=[{folder / 'questions.jsonl'}]"
     arguments = ["--data", folder / "index", "--size", "hop", "--out", out, "--set", questions]
     return CliRunner().invoke(
-        app, ["train", "selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more]
+        build_app(), ["train", "selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more]
     )
 
 

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES, open_selector, relevance
-from serve.engines import open_model
+from modegraph.cli import build_app
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.selector.rows import small_world
-from train.cli import register
 from train.selector.selector_data import examples_of, read_datasets
 
 
@@ -23,10 +21,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app, open_model)
-    return CliRunner().invoke(app, ["train", "selector", *map(str, arguments)])
+    return CliRunner().invoke(build_app(), ["train", "selector", *map(str, arguments)])
 
 
 def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Trees as plain arrays predict what scikit-learn's do; dev loss sets their number; a weight on relevant rows is corrected for."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,35 +19,35 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examples]:
     return {split: examples_of(datasets, split) for split in SPLITS}
 
 
-def settings(**changed: object) -> SelectorSettings:
-    return SelectorSettings.model_validate({"data": ("a",), "output": "out", "max_trees": 60, **changed})
+def settings(**changes: object) -> SelectorSettings:
+    return SelectorSettings.model_validate({"data": ("a",), "output": "out", "max_trees": 60, **changes})
 
 
 @pytest.mark.parametrize("leaves", [2, 8, 31])
 def test_the_arrays_predict_what_the_library_predicts(world: dict[str, Examples], leaves: int) -> None:
-    grown = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
-    forest = to_forest(grown, grown.n_iter_, 1.0)
+    classifier = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
+    forest = to_forest(classifier, classifier.n_iter_, 1.0)
     features_nF = np.concatenate(
         [world["test"].features_nF, np.full((1, 15), 9, np.float32), np.full((1, 15), -9, np.float32)]
     )
-    np.testing.assert_allclose(forest_logits(forest, features_nF), grown.decision_function(features_nF), atol=1e-9)
+    np.testing.assert_allclose(forest_logits(forest, features_nF), classifier.decision_function(features_nF), atol=1e-9)
 
 
 def test_a_shorter_forest_is_an_earlier_stage_of_the_library(world: dict[str, Examples]) -> None:
-    grown = fit_trees(world["train"], world["dev"], settings())
-    stages = list(grown.staged_decision_function(world["test"].features_nF))
-    logits_n = forest_logits(to_forest(grown, 7, 1.0), world["test"].features_nF)
+    classifier = fit_trees(world["train"], world["dev"], settings())
+    stages = list(classifier.staged_decision_function(world["test"].features_nF))
+    logits_n = forest_logits(to_forest(classifier, 7, 1.0), world["test"].features_nF)
     np.testing.assert_allclose(logits_n, stages[6].ravel(), atol=1e-9)
 
 
 def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(world: dict[str, Examples]) -> None:
-    grown = fit_trees(world["train"], world["dev"], settings(learning_rate=0.5, max_trees=200, patience_trees=10))
+    classifier = fit_trees(world["train"], world["dev"], settings(learning_rate=0.5, max_trees=200, patience_trees=10))
     dev = world["dev"]
     losses = [
-        log_loss(forest_logits(to_forest(grown, count, 1.0), dev.features_nF), dev.label_n, 1.0)
-        for count in range(1, grown.n_iter_ + 1)
+        log_loss(forest_logits(to_forest(classifier, count, 1.0), dev.features_nF), dev.label_n, 1.0)
+        for count in range(1, classifier.n_iter_ + 1)
     ]
-    assert best_count(grown) == 1 + int(np.argmin(losses)) < grown.n_iter_ < 200
+    assert best_count(classifier) == 1 + int(np.argmin(losses)) < classifier.n_iter_ < 200
 
 
 def test_a_weight_on_relevant_rows_is_corrected_for(world: dict[str, Examples]) -> None:
@@ -66,6 +64,6 @@ def test_a_weight_on_relevant_rows_is_corrected_for(world: dict[str, Examples]) 
     assert np.abs(plain - weighted).max() > 0.1, "the weight changes what is learned"
 
 
-def test_training_is_deterministic(world: dict[str, Examples], tmp_path: Path) -> None:
+def test_training_is_deterministic(world: dict[str, Examples]) -> None:
     one, two = (to_forest(fit_trees(world["train"], world["dev"], settings()), 20, 1.0) for _ in range(2))
     assert np.array_equal(one.threshold_V, two.threshold_V) and np.array_equal(one.value_V, two.value_V)

@@ -41,7 +41,7 @@ def test_the_temperature_that_made_the_labels_is_found(true_temperature: float) 
     ),
     st.sampled_from([0.1, 0.5, 0.9, 1.0]),
 )
-def test_the_threshold_is_the_highest_that_keeps_enough(pairs: list[tuple[int, bool]], target: float) -> None:
+def test_the_threshold_is_the_highest_with_the_target_recall(pairs: list[tuple[int, bool]], target: float) -> None:
     probability_n = np.array([value / 20 for value, _ in pairs])
     label_n = np.array([label for _, label in pairs], np.int64)
     found = threshold_for(probability_n, label_n, target)
@@ -53,7 +53,7 @@ def test_the_threshold_is_the_highest_that_keeps_enough(pairs: list[tuple[int, b
     assert all(recall(value) < target - 1e-9 for value in probability_n if value > found)
 
 
-def test_what_the_threshold_keeps_by_hand() -> None:
+def test_the_figures_of_a_threshold_by_hand() -> None:
     found = threshold_figures(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.4)
     assert found == pytest.approx({"recall": 2 / 3, "precision": 2 / 3, "selected": 0.75})
     assert threshold_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "selected": 0.0}

@@ -48,7 +48,15 @@ MISSING_ITEMS = {
 
 NEEDS = {
     "browser": {"browser", "visit"},
-    "server": {"stack", "server", "unmodelled", "talker", "opinionated", "locked", "postgres"},
+    "server": {
+        "stack",
+        "server",
+        "server_without_model",
+        "scripted_server",
+        "feedback_server",
+        "server_with_key",
+        "postgres",
+    },
     "model": {"minilm", "tiny", "tiny_llama", "tiny_adapter", "learner", "base", "world", "fetched"},
 }
 """Markers of tests, by the fixtures that they use, directly or not. Those in tests/serve/http are marked `server`, those whose file imports

@@ -5,12 +5,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import stamina
 import torch
 from transformers import AutoModelForCausalLM
 
 from graph.build.build import build_index
 from graph.config import parse_settings
 from graph.store.index_settings import IndexSettings
+from serve.engines.openai_api import ATTEMPTS
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, Reply, chat_server
 from tests.serve.http.running import Running, serving
@@ -36,6 +38,13 @@ def tiny_adapter(tiny_llama: Path) -> Path:
     folder = tiny_llama.parent / "adapter"
     adapted.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def no_waiting() -> Iterator[None]:
+    """Calls are retried at once."""
+    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
+        yield
 
 
 @pytest.fixture

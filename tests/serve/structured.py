@@ -25,30 +25,30 @@ def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
     calls: list[tuple[type[ReplyModel], CompletionRequest]] = []
     for place, question in enumerate(questions):
         texts = sentences[3 * place : 3 * place + 3]
-        read = answer_messages(question, [Excerpt(str(n), "", text) for n, text in enumerate(texts)])[-1].content
-        check = fill("data_synth/check.txt", question_over_passages=read, reason=quote(texts[0]), answer="375")
+        prompt = answer_messages(question, [Excerpt(str(n), "", text) for n, text in enumerate(texts)])[-1].content
+        check = fill("data_synth/check.txt", question_over_passages=prompt, reason=quote(texts[0]), answer="375")
         for kind, system, user, tokens in (
             (SubQuestions, "graph/decompose.txt", f"Question: {quote(question)}", MAX_REPLY_TOKENS),
             (Selection, "graph/select.txt", list_statements(question, texts), MAX_TOKENS),
             (Contribution, "graph/facet.txt", list_statements(question, texts), MAX_REPLY_TOKENS),
-            (Resolution, "graph/resolve.txt", read, MAX_ANSWER_TOKENS),
+            (Resolution, "graph/resolve.txt", prompt, MAX_ANSWER_TOKENS),
             (Verdict, "", check, MAX_VERDICT_TOKENS),
         ):
-            before = (Message("system", read_prompt(system)),) if system else ()
-            request = CompletionRequest((*before, Message("user", user)), tokens, schema=strict_schema(kind))
+            system_turn = (Message("system", read_prompt(system)),) if system else ()
+            request = CompletionRequest((*system_turn, Message("user", user)), tokens, schema=strict_schema(kind))
             calls.append((kind, request))
     return calls
 
 
 def count_valid(model: LanguageModel, each: int) -> tuple[Counter[str], int]:
-    """The number of sound replies by kind, and the number of requests."""
+    """The number of valid replies by kind, and the number of requests."""
     calls = requests(each)
     answers = model.complete([request for _, request in calls])
-    valid = Counter(kind.__name__ for (kind, _), answer in zip(calls, answers, strict=True) if is_sound(kind, answer))
+    valid = Counter(kind.__name__ for (kind, _), answer in zip(calls, answers, strict=True) if is_valid(kind, answer))
     return valid, len(calls)
 
 
-def is_sound(kind: type[ReplyModel], answer: Completion) -> bool:
+def is_valid(kind: type[ReplyModel], answer: Completion) -> bool:
     """Whether a reply ended by itself and parses with nothing dropped."""
     dropped: list[object] = []
     try:

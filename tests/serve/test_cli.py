@@ -25,8 +25,6 @@ from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 
 QUESTION = "Who was born in Tarn and died on 4 May 1931?"
-
-
 pytestmark = pytest.mark.usefixtures("open_hashed")
 
 
@@ -197,19 +195,21 @@ def test_a_retrieval_that_stops_early_shows_what_it_found_and_fails(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = graph.retrieve.retrieve.retrieve
-    given: list[Any] = []
+    models: list[Any] = []
 
-    def half(opened: Index, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
-        given.append(model)
-        found = whole(opened, question, settings)
+    def stop_early(
+        opened_index: Index, question: str, settings: RetrieveSettings, model: LanguageModel | None
+    ) -> Evidence:
+        models.append(model)
+        found = whole(opened_index, question, settings)
         return replace(found, trace=replace(found.trace, stopped="the server went away"))
 
-    monkeypatch.setattr(graph.retrieve.retrieve, "retrieve", half)
+    monkeypatch.setattr(graph.retrieve.retrieve, "retrieve", stop_early)
     model = ScriptedModel(lambda request: "never")
     done = invoke(index, QUESTION, "--model", "m", model=model)
     assert done.exit_code == 1 and done.stdout.startswith("1. ")
     assert "stopped before it was done: the server went away" in done.stderr
-    assert [each.name for each in given] == [model.name] and model.requests == []
+    assert [each.name for each in models] == [model.name] and model.requests == []
 
 
 def test_the_budget_reranker_and_selector_options_take_effect(index: Path) -> None:

@@ -38,9 +38,11 @@ def test_what_ask_shows_can_be_explained(hashed_isles: Path) -> None:
 
 
 def test_the_json_explanation_agrees_with_ask(hashed_isles: Path) -> None:
-    given = shown_id(hashed_isles, "marlow")
-    explanation = json.loads(run("explain", hashed_isles, QUESTION, "--passage", given, "--mode", "lexical", "--json"))
-    assert explanation["passage"]["source"] == "marlow" and explanation["passage"]["id"].startswith(given)
+    passage_id = shown_id(hashed_isles, "marlow")
+    explanation = json.loads(
+        run("explain", hashed_isles, QUESTION, "--passage", passage_id, "--mode", "lexical", "--json")
+    )
+    assert explanation["passage"]["source"] == "marlow" and explanation["passage"]["id"].startswith(passage_id)
     assert (
         explanation["standings"][0]["mode"] == explanation["mode"] == "lexical" and len(explanation["standings"]) == 12
     )

@@ -22,33 +22,31 @@ from tests.serve.mcp.clients import with_client
 
 QUESTION = "When was the Lantern built by the Marlow Yard, and where was Ada Marlow born?"
 PASSAGES = 3
-GONE = (
-    *(
-        "［9］",
-        "[12345]",
-        "[p. 9]",
-        "【9†source】",
-        "\\[99\\]",
-        "[^9]",
-        "〔9〕",
-        "[\u200b99]",
-        "[&#57;]",
-        "&#91;98&#93;",
-        "[٩]",
-    ),
+ABSENT = (
+    "［9］",
+    "[12345]",
+    "[p. 9]",
+    "【9†source】",
+    "\\[99\\]",
+    "[^9]",
+    "〔9〕",
+    "[\u200b99]",
+    "[&#57;]",
+    "&#91;98&#93;",
+    "[٩]",
 )
 """Ways to cite a passage that is not there."""
-MENDED = {"[1, 9]": "[1]", "［2］": "[2]", "【3†source】": "[3]", "\\[1\\]": "[1]", "[^2]": "[2]", "[p. 3]": "[3]"}
+NORMALISED = {"[1, 9]": "[1]", "［2］": "[2]", "【3†source】": "[3]", "\\[1\\]": "[1]", "[^2]": "[2]", "[p. 3]": "[3]"}
 """Ways to cite passages that are there, and how they are shown."""
 PLAIN = ("a[0]=b[99]", "`x[9]`", "as in [2019] UKSC 5 it was held", "(see above)", "f(x) = [x]")
-REASON = "It says " + ", ".join([*GONE, *MENDED]) + "."
-ANSWER = "1911 [1]; " + "; ".join([*PLAIN, *GONE, *MENDED, "[[7]7]", "[2-9]", "[1-9]", "[1][x]"]) + "; the end"
-SAID = f"###Reason: {REASON} ###Answer: {ANSWER}"
+REASON = "It says " + ", ".join([*ABSENT, *NORMALISED]) + "."
+ANSWER = "1911 [1]; " + "; ".join([*PLAIN, *ABSENT, *NORMALISED, "[[7]7]", "[2-9]", "[1-9]", "[1][x]"]) + "; the end"
+REPLY = f"###Reason: {REASON} ###Answer: {ANSWER}"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a reader gets to see."""
+class View:
+    """What a reader sees of a reply."""
 
     reason: str
     answer: str
@@ -56,29 +54,32 @@ class Shown:
     removed: tuple[int, ...]
 
 
-def by_python(folder: Path, mode: str) -> Shown:
+def by_python(folder: Path, mode: str) -> View:
     index = open_index(folder, lambda spec: HashEncoder())
     evidence = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": mode, "top_k": PASSAGES}))
-    made = answer_from(evidence, PASSAGES, None, ScriptedModel(lambda request: SAID), 500)
-    return Shown(made.reason, made.answer, tuple(made.citations), made.removed)
+    answer = answer_from(evidence, PASSAGES, None, ScriptedModel(lambda request: REPLY), 500)
+    return View(answer.reason, answer.answer, tuple(answer.citations), answer.removed)
 
 
-def by_command(folder: Path, mode: str) -> Shown:
+def by_command(folder: Path, mode: str) -> View:
     app = typer.Typer()
     app.callback()(lambda: None)
-    register(app, lambda spec, ledger=None: ScriptedModel(lambda request: SAID))
+    register(app, lambda spec, ledger=None: ScriptedModel(lambda request: REPLY))
     words = ["ask", str(folder), QUESTION, "--mode", mode, "--top-k", str(PASSAGES), "--model", "m", "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
-    made = json.loads(done.stdout)
-    return Shown(made["reason"], made["answer"], tuple(map(int, made["citations"])), tuple(made["removed"]))
+    answer = json.loads(done.stdout)
+    return View(answer["reason"], answer["answer"], tuple(map(int, answer["citations"])), tuple(answer["removed"]))
 
 
-async def by_mcp(client: Client, mode: str) -> Shown:
-    called = await client.call_tool("ask", {"question": QUESTION, "mode": mode, "k": PASSAGES})
-    made = called.structured_content
-    assert made is not None and not called.is_error
-    return Shown(
-        made["reason"], made["answer"], tuple(one["number"] for one in made["citations"]), tuple(made["removed"])
+async def by_mcp(client: Client, mode: str) -> View:
+    result = await client.call_tool("ask", {"question": QUESTION, "mode": mode, "k": PASSAGES})
+    content = result.structured_content
+    assert content is not None and not result.is_error
+    return View(
+        content["reason"],
+        content["answer"],
+        tuple(each["number"] for each in content["citations"]),
+        tuple(content["removed"]),
     )
 
 
@@ -87,33 +88,36 @@ def body(mode: str, stream: bool) -> dict[str, Any]:
     return {"model": "tiny", "messages": turns, "stream": stream, "retrieval": {"mode": mode, "k": PASSAGES}}
 
 
-def by_http(running: Running, mode: str) -> Shown:
-    made = running.post("/v1/chat/completions", json=body(mode, False)).json()["choices"][0]["message"]
-    return shown_by([made])
+def by_http(running: Running, mode: str) -> View:
+    message = running.post("/v1/chat/completions", json=body(mode, False)).json()["choices"][0]["message"]
+    return view_of([message])
 
 
-def by_stream(running: Running, mode: str) -> Shown:
+def by_stream(running: Running, mode: str) -> View:
     lines = running.post("/v1/chat/completions", json=body(mode, True)).text.splitlines()
     events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-    return shown_by([choice["delta"] for event in events for choice in event["choices"]])
+    return view_of([choice["delta"] for event in events for choice in event["choices"]])
 
 
-def shown_by(parts: list[dict[str, Any]]) -> Shown:
+def view_of(parts: list[dict[str, Any]]) -> View:
     """What a reader sees of a message, given whole or as its deltas."""
     reason, answer = ("".join(part.get(name) or "" for part in parts) for name in ("reasoning_content", "content"))
-    cited = tuple(one["number"] for one in parts[-1]["citations"])
-    return Shown(reason, answer, cited, tuple(parts[-1]["removed"]))
+    cited = tuple(each["number"] for each in parts[-1]["citations"])
+    return View(reason, answer, cited, tuple(parts[-1]["removed"]))
 
 
 @pytest.fixture(scope="module")
 def running(hashed_isles: Path) -> Iterator[Running]:
-    with chat_server(lambda body, number: SAID) as upstream, serving(hashed_isles, f"openai:tiny@{upstream.url}") as up:
+    with (
+        chat_server(lambda body, number: REPLY) as upstream,
+        serving(hashed_isles, f"openai:tiny@{upstream.url}") as up,
+    ):
         yield up
 
 
 @pytest.fixture(scope="module")
-def answered_by_mcp(running: Running) -> dict[str, Shown]:
-    async def every_mode(client: Client) -> dict[str, Shown]:
+def views_by_mcp(running: Running) -> dict[str, View]:
+    async def every_mode(client: Client) -> dict[str, View]:
         return {mode: await by_mcp(client, mode) for mode in MODES}
 
     return with_client(running, "2026-07-28", every_mode)
@@ -122,21 +126,21 @@ def answered_by_mcp(running: Running) -> dict[str, Shown]:
 @pytest.mark.usefixtures("open_hashed")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_reply_is_shown_with_the_same_citations_at_every_entry_point(
-    hashed_isles: Path, running: Running, answered_by_mcp: dict[str, Shown], mode: str
+    hashed_isles: Path, running: Running, views_by_mcp: dict[str, View], mode: str
 ) -> None:
     expected = by_python(hashed_isles, mode)
     assert by_command(hashed_isles, mode) == expected
-    assert answered_by_mcp[mode] == expected
+    assert views_by_mcp[mode] == expected
     assert by_http(running, mode) == expected
     assert by_stream(running, mode) == expected
     assert set(expected.cited) == {1, 2, 3} and {9, 99, 12345, 98, 7} <= set(expected.removed)
     assert min(expected.removed) > PASSAGES
-    both = f"{expected.reason} {expected.answer}"
-    for hostile in GONE:
-        assert hostile not in both, hostile
+    shown = f"{expected.reason} {expected.answer}"
+    for hostile in ABSENT:
+        assert hostile not in shown, hostile
     for plain in PLAIN:
         assert plain in expected.answer, plain
     assert "[1][x]" not in expected.answer, "a link in Markdown clients"
     for part in (expected.reason, expected.answer):
-        for written, mended in MENDED.items():
-            assert written not in part and mended in part, written
+        for variant, normalised in NORMALISED.items():
+            assert variant not in part and normalised in part, variant

@@ -48,8 +48,9 @@ def test_a_batch_gives_what_single_calls_and_a_step_by_step_arg_max_give(model: 
 
 
 def test_limits_differ_within_one_call(model: HfModel) -> None:
-    made = model.complete([ask("bread", 3), ask("bread", 6), ask("bread", 2)])
-    assert [(one.completion_tokens, one.finish_reason) for one in made] == [(3, "length"), (6, "length"), (2, "length")]
+    completions = model.complete([ask("bread", 3), ask("bread", 6), ask("bread", 2)])
+    assert [one.completion_tokens for one in completions] == [3, 6, 2]
+    assert all(one.finish_reason == "length" for one in completions)
 
 
 def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) -> None:
@@ -67,24 +68,26 @@ def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
     """One row for each prompt and one column for each request; the texts equal those of single calls, wherever they end."""
     counts = {"bread": 3, "x " * 40: 4, "other": 1}
-    drawn = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
-    alone = [model.complete([request])[0] for request in drawn]
+    requests = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
+    alone = [model.complete([request])[0] for request in requests]
     assert {one.finish_reason for one in alone} == {"stop", "length"}
-    assert model.complete(drawn[:2]) == alone[:2], "the first such call also tries side-by-side decoding out"
-    read, forward = [], model._model.forward
+    assert model.complete(requests[:2]) == alone[:2], (
+        "the first such call also checks that the model can decode side by side"
+    )
+    shapes, forward = [], model._model.forward
 
     def count(*args: object, **inputs: torch.Tensor) -> object:
-        read.append(tuple(inputs["input_ids"].shape))
+        shapes.append(tuple(inputs["input_ids"].shape))
         return forward(*args, **inputs)
 
     monkeypatch.setattr(model._model, "forward", count)
-    assert model.complete(drawn[::-1]) == alone[::-1]
+    assert model.complete(requests[::-1]) == alone[::-1]
     longest = max(completion.prompt_tokens for completion in alone)
-    assert read == [(3, longest), *[(3, 4)] * 299]
+    assert shapes == [(3, longest), *[(3, 4)] * 299]
 
 
 def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel) -> None:
-    """A prompt that begins with the padding token, and a shorter one that is padded to the same ids: the logits after each are its own."""
+    """A prompt that begins with the padding token, and a shorter prompt that is padded to the same ids: each gets the logits that it gets alone."""
     ids_BT, mask_BT = torch.tensor([[model._pad_id, 5, 7]] * 3), torch.tensor([[1, 1, 1], [0, 1, 1], [0, 1, 1]])
     after_prompts: list[torch.Tensor] = []
 
@@ -103,7 +106,7 @@ def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel)
 def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
     window: int | None, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One whose attention ignores its caller's mask, and one with sliding windows."""
+    """A model whose attention ignores its caller's mask, and a model with sliding windows."""
     if window is None:
         name, attention = "blind", ALL_ATTENTION_FUNCTIONS["sdpa"]
 
@@ -112,16 +115,16 @@ def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
             return attention(module, query, key, value, causal[None, None], **rest)
 
         monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, name, blind)
-        opened = open_hf(str(tiny_llama))
-        opened._model.set_attn_implementation(name)
+        model = open_hf(str(tiny_llama))
+        model._model.set_attn_implementation(name)
     else:
         sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
         config = MistralConfig(vocab_size=600, num_key_value_heads=1, sliding_window=window, **sizes)
         torch.manual_seed(0)
-        opened = HfModel("window", MistralForCausalLM(config), open_hf(str(tiny_llama))._tokenizer)
-    drawn = [ask("bread", temperature=1.0, seed=seed) for seed in range(4)]
-    assert opened.complete(drawn) == [opened.complete([request])[0] for request in drawn]
-    assert not can_decode_side_by_side(opened._model)
+        model = HfModel("window", MistralForCausalLM(config), open_hf(str(tiny_llama))._tokenizer)
+    requests = [ask("bread", temperature=1.0, seed=seed) for seed in range(4)]
+    assert model.complete(requests) == [model.complete([request])[0] for request in requests]
+    assert not can_decode_side_by_side(model._model)
 
 
 def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
@@ -136,11 +139,11 @@ def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
 
 
 def test_an_end_token_ends_the_text_and_is_not_in_it(model: HfModel) -> None:
-    made = model.complete([ask("go", 300, temperature=50.0, seed=seed) for seed in range(6)])
-    stopped = [one for one in made if one.finish_reason == "stop"]
+    completions = model.complete([ask("go", 300, temperature=50.0, seed=seed) for seed in range(6)])
+    stopped = [one for one in completions if one.finish_reason == "stop"]
     assert stopped and all(one.completion_tokens < 300 for one in stopped)
-    assert not any(CONTROL[0] in one.text for one in made)
-    assert all(one.completion_tokens == 300 for one in made if one.finish_reason == "length")
+    assert not any(CONTROL[0] in one.text for one in completions)
+    assert all(one.completion_tokens == 300 for one in completions if one.finish_reason == "length")
 
 
 ATTACKS = [
@@ -176,8 +179,8 @@ def test_a_prompt_longer_than_the_window_is_refused_and_a_close_one_is_cut(model
 def test_threads_share_a_model(model: HfModel) -> None:
     expected = [model.complete([ask(text)])[0] for text in TEXTS]
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda text: (model.count_tokens(text), model.complete([ask(text)])[0])[1], TEXTS * 3))
-    assert made == expected * 3
+        replies = list(pool.map(lambda text: (model.count_tokens(text), model.complete([ask(text)])[0])[1], TEXTS * 3))
+    assert replies == expected * 3
 
 
 def test_the_models_own_sampling_defaults_do_not_affect_greedy_decoding(
@@ -202,14 +205,14 @@ def test_without_a_template_the_contents_are_joined(tiny_llama: Path, tmp_path: 
 def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) -> None:
     adapted = open_hf(str(tiny_adapter))
     assert adapted.context_tokens == CONTEXT_TOKENS
-    made = adapted.complete([ask(text, 20) for text in TEXTS[:3]])
-    assert made != model.complete([ask(text, 20) for text in TEXTS[:3]])
+    completions = adapted.complete([ask(text, 20) for text in TEXTS[:3]])
+    assert completions != model.complete([ask(text, 20) for text in TEXTS[:3]])
     with adapted._model.disable_adapter():
         assert adapted.complete([ask("bread")]) == model.complete([ask("bread")])
 
 
 @pytest.mark.parametrize(
-    ("able", "record", "dtype"),
+    ("has_bfloat16", "record", "dtype"),
     [
         (True, {"settings": {"precision": "bfloat16"}}, torch.bfloat16),
         (True, {"settings": {"precision": "float32"}}, torch.float32),
@@ -219,12 +222,17 @@ def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) ->
     ],
 )
 def test_an_adapter_keeps_its_training_precision_if_the_processor_supports_it(
-    able: bool, record: object, dtype: torch.dtype, tiny_adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_bfloat16: bool,
+    record: object,
+    dtype: torch.dtype,
+    tiny_adapter: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(tiny_adapter, folder)
     (folder / "run.json").write_text(json.dumps(record))
-    monkeypatch.setattr("serve.engines.hf_open.computes_in_bfloat16", lambda: able)
+    monkeypatch.setattr("serve.engines.hf_open.computes_in_bfloat16", lambda: has_bfloat16)
     assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 

@@ -3,6 +3,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -122,8 +123,8 @@ def test_a_batching_model_gets_whole_batches(tmp_path: Path) -> None:
 def test_threads_and_a_second_ledger_share_a_file(file: Path) -> None:
     ledgers = [Ledger(ScriptedModel(echo), file) for _ in range(2)]
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda n: ledgers[n % 2].complete([ask(str(n // 4))])[0].text, range(200)))
-    assert made == [f"echo {n // 4}" for n in range(200)]
+        texts = list(pool.map(lambda n: ledgers[n % 2].complete([ask(str(n // 4))])[0].text, range(200)))
+    assert texts == [f"echo {n // 4}" for n in range(200)]
     assert len(rows_of(file)) == 50
 
 
@@ -200,13 +201,13 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         assert child.stdout is not None
         assert [child.stdout.readline().strip() for _ in range(3)] == ["done 0", "done 1", "done 2"]
         while len(server.requests) < 4:
-            pass
+            time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
         child.wait()
         release.set()
         requests = [ask(str(number)) for number in range(6)]
-        made = open_model(spec, file).complete(requests)
-        assert [one.text for one in made[:3]] == ["call 1", "call 2", "call 3"]
+        completions = open_model(spec, file).complete(requests)
+        assert [one.text for one in completions[:3]] == ["call 1", "call 2", "call 3"]
         again = [body["messages"][0]["content"] for body in server.requests[4:]]
         assert sorted(again) == ["3", "4", "5"]
 

@@ -32,8 +32,9 @@ def slow(batch_size: int = 1) -> Slow:
     return Slow(lambda request: "done", batch_size=batch_size)
 
 
-def spent(made: list[Completion]) -> float:
-    return sum(one.replay.seconds or 0 for one in made if one.replay is not None)
+def replayed_seconds(completions: list[Completion]) -> float:
+    """What the replayed calls cost when they were made."""
+    return sum(each.replay.seconds or 0 for each in completions if each.replay is not None)
 
 
 def stored_seconds(file: Path) -> list[float]:
@@ -45,7 +46,8 @@ def stored_seconds(file: Path) -> list[float]:
 def test_a_replayed_call_reports_its_original_time(tmp_path: Path) -> None:
     Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
     (again,) = Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
-    assert stored_seconds(tmp_path / FILE) == [pytest.approx(spent([again]))] and spent([again]) >= 0.2
+    assert stored_seconds(tmp_path / FILE) == [pytest.approx(replayed_seconds([again]))]
+    assert replayed_seconds([again]) >= 0.2
     assert again == Completion("done", "stop", 10, 1)
 
 
@@ -62,7 +64,7 @@ def test_concurrent_calls_count_as_they_ran(tmp_path: Path) -> None:
     for size, together in ((1, max), (4, sum)):
         file = tmp_path / str(size) / FILE
         Ledger(slow(size), file).complete(requests)
-        assert spent(Ledger(slow(size), file).complete(requests)) == pytest.approx(
+        assert replayed_seconds(Ledger(slow(size), file).complete(requests)) == pytest.approx(
             together(stored_seconds(file)), abs=1e-5
         )
         assert len(stored_seconds(file)) == 4 and sum(stored_seconds(file)) >= 0.4
@@ -71,14 +73,14 @@ def test_concurrent_calls_count_as_they_ran(tmp_path: Path) -> None:
 def test_a_replay_during_a_longer_call_costs_nothing_more(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
     ledger.complete([ask("0.01")])
-    assert spent(ledger.complete([ask("0.01"), ask("0.5")])) == pytest.approx(0, abs=1e-5)
+    assert replayed_seconds(ledger.complete([ask("0.01"), ask("0.5")])) == pytest.approx(0, abs=1e-5)
 
 
 def write_untimed(file: Path, model: ScriptedModel) -> None:
     """A ledger with one call, in the format without times."""
-    made = file.parent / "made" / FILE
-    Ledger(model, made).complete([ask("a")])
-    (row,) = sqlite3.connect(made).execute("SELECT * FROM calls").fetchall()
+    timed = file.parent / "timed" / FILE
+    Ledger(model, timed).complete([ask("a")])
+    (row,) = sqlite3.connect(timed).execute("SELECT * FROM calls").fetchall()
     with sqlite3.connect(file) as database:
         database.execute(
             "CREATE TABLE calls (key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL, prompt_tokens INTEGER"

@@ -1,9 +1,8 @@
-"""llama.cpp's server as an engine, with the GGUF file of smollm2: against transformers on the same weights, and behind `modegraph serve`."""
+"""llama.cpp's server as an engine, with the GGUF file of smollm2: against transformers on the same weights; what is refused, and how the server ends."""
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -14,15 +13,16 @@ from graph.models.catalogue import SMOLLM2, gguf_of, is_fetched
 from graph.types import CompletionRequest, LanguageModel, Message
 from serve.engines import llama, open_model
 from serve.engines.child import OwnServer
-from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, is_installed, open_llama, read_llama
+from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, open_llama, read_llama
 from serve.engines.openai_api import OpenAIModel
+from tests.llama import with_llama
 from tests.serve.http.running import until
 
-with_llama = [
-    pytest.mark.skipif(not is_installed(), reason="xllamacpp is not installed: pip install 'modegraph[cpu]'"),
-    pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"),
-]
-pytestmark = with_llama
+with_smollm2 = pytest.mark.skipif(
+    not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"
+)
+with_llama_and_smollm2 = [with_llama, with_smollm2]
+pytestmark = with_llama_and_smollm2
 QUESTIONS = (
     SMOLLM2.question,
     "Who wrote Romeo and Juliet?",
@@ -40,32 +40,32 @@ def ask(text: str, max_tokens: int = 16, temperature: float = 0.0, **options: ob
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    yield open_model("gguf:smollm2")
+def model() -> LanguageModel:
+    return open_model("gguf:smollm2")
 
 
-def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
+def test_the_engine_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
     """The weights are the same, in 4 bits here and dequantised there. A batch rounds differently, which may change a close choice of token."""
     requests = [ask(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     at_once = model.complete(requests)
     assert [one.prompt_tokens for one in at_once] == [one.prompt_tokens for one in alone]
     assert sum(one == other for one, other in zip(at_once, alone, strict=True)) >= 5
-    theirs = open_model("hf:smollm2").complete(requests)
-    assert alone[0].text.startswith(REPLY) and theirs[0].text.startswith(REPLY)
-    assert sum(one.text == other.text for one, other in zip(alone, theirs, strict=True)) >= 5
-    assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
+    by_transformers = open_model("hf:smollm2").complete(requests)
+    assert alone[0].text.startswith(REPLY) and by_transformers[0].text.startswith(REPLY)
+    assert sum(one.text == other.text for one, other in zip(alone, by_transformers, strict=True)) >= 5
+    assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in by_transformers]
 
 
 def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> None:
-    theirs = open_model("hf:smollm2")
+    transformers_model = open_model("hf:smollm2")
     chat = [Message("system", "Answer briefly."), Message("user", "Who lit the Lantern in 1902?")]
-    assert model.prompt_tokens(chat) == theirs.prompt_tokens(chat) and model.window() == CONTEXT_TOKENS
-    assert model.count_tokens("Who lit the Lantern?") == theirs.count_tokens("Who lit the Lantern?")
+    assert model.prompt_tokens(chat) == transformers_model.prompt_tokens(chat) and model.window() == CONTEXT_TOKENS
+    assert model.count_tokens("Who lit the Lantern?") == transformers_model.count_tokens("Who lit the Lantern?")
 
 
 def test_a_schema_binds_and_a_seed_repeats(model: LanguageModel) -> None:
-    """One at a time: a batch rounds differently, which may change a draw."""
+    """The requests are sent one at a time: a batch rounds differently, which may change a draw."""
     requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [model.complete([each])[0].text for each in requests]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
@@ -98,8 +98,8 @@ def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
         "from graph.types import CompletionRequest, Message\n"
         "from serve.engines import open_model\n"
         "model = open_model('gguf:smollm2')\n"
-        f"made = model.complete([CompletionRequest((Message('user', {SMOLLM2.question!r}),), 16)])\n"
-        "print(model.url, made[0].text, flush=True)\n"
+        f"completions = model.complete([CompletionRequest((Message('user', {SMOLLM2.question!r}),), 16)])\n"
+        "print(model.url, completions[0].text, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script], check=False, capture_output=True)
@@ -112,7 +112,7 @@ def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
         except httpx2.ConnectError:
             return True
         except httpx2.TransportError:
-            return False  # it ended while it answered
+            return False  # The server ended while it answered.
         return False
 
     until(gone, 40)

@@ -1,4 +1,4 @@
-"""A server in front of an engine in another process computes with one thread, and starts that engine with its original environment."""
+"""A server in front of an engine in another process computes with one thread, and does not change the environment that the engine inherits."""
 
 import json
 import os
@@ -19,9 +19,9 @@ print(json.dumps([torch.get_num_threads(), *counts, faiss.omp_get_max_threads(),
 """
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, [1, 1, 1, None]), ("2", [2, 2, 2, "2"])])
-def test_one_thread_unless_the_environment_says_otherwise(given: str | None, expected: list[object]) -> None:
+@pytest.mark.parametrize(("setting", "expected"), [(None, [1, 1, 1, None]), ("2", [2, 2, 2, "2"])])
+def test_one_thread_unless_the_environment_says_otherwise(setting: str | None, expected: list[object]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    environment |= {"OMP_NUM_THREADS": given} if given else {}
+    environment |= {"OMP_NUM_THREADS": setting} if setting else {}
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == expected

@@ -1,12 +1,10 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import stamina
 
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
@@ -14,11 +12,7 @@ from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel
 from serve.engines.vllm import PATIENCE_S, VllmModel
 from tests.fakes import chat_server
 
-
-@pytest.fixture(autouse=True)
-def no_waiting() -> Iterator[None]:
-    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
-        yield
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
 def ask(text: str, **options: object) -> CompletionRequest:
@@ -32,8 +26,8 @@ def test_answers_come_in_the_order_of_requests_and_never_too_many_at_once() -> N
 
     with chat_server(slow_first) as server:
         model = open_openai(f"org/name@{server.url}")
-        made = model.complete([ask(str(number)) for number in range(3 * IN_FLIGHT)])
-    assert [one.text for one in made] == [f"echo {number}" for number in range(3 * IN_FLIGHT)]
+        completions = model.complete([ask(str(number)) for number in range(3 * IN_FLIGHT)])
+    assert [one.text for one in completions] == [f"echo {number}" for number in range(3 * IN_FLIGHT)]
     assert 1 < server.most_running <= IN_FLIGHT
     assert model.name == "org/name"
 
@@ -42,18 +36,23 @@ def test_every_parameter_reaches_the_server() -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
     with chat_server(lambda body, number: "one two three") as server:
         model = open_openai(f"m@{server.url}")
-        made = model.complete([ask("hi", temperature=0.5, seed=7, schema=schema, max_tokens=2)])[0]
+        reply = model.complete([ask("hi", temperature=0.5, seed=7, schema=schema, max_tokens=2)])[0]
         model.complete([ask("hi")])
     full, bare = server.requests
     assert full["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     assert (full["model"], full["max_tokens"], full["temperature"], full["seed"]) == ("m", 2, 0.5, 7)
     assert full["response_format"]["json_schema"]["schema"] == schema
     assert "response_format" not in bare and "seed" not in bare
-    assert (made.text, made.finish_reason, made.prompt_tokens, made.completion_tokens) == ("one two", "length", 7, 3)
+    assert (reply.text, reply.finish_reason, reply.prompt_tokens, reply.completion_tokens) == (
+        "one two",
+        "length",
+        7,
+        3,
+    )
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_passing_trouble_is_tried_again(status: int) -> None:
+def test_a_brief_failure_is_retried(status: int) -> None:
     with chat_server(lambda body, number: (status, "{}") if number < ATTEMPTS else "there") as server:
         assert open_openai(f"m@{server.url}").complete([ask("hi")])[0].text == "there"
     assert len(server.requests) == ATTEMPTS

@@ -1,14 +1,13 @@
-"""Several servers of one model: which gets the calls, what happens to those of a server that fails, and what is refused."""
+"""Several servers of one model: which server gets which calls, what happens to the calls of a server that fails, and what is refused."""
 
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import stamina
 
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
@@ -16,11 +15,7 @@ from serve.engines import open_model
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, OpenAIModel, ServerPool
 from tests.fakes import ChatServer, chat_server
 
-
-@pytest.fixture(autouse=True)
-def no_waiting() -> Iterator[None]:
-    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
-        yield
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
 def ask(number: int) -> CompletionRequest:
@@ -46,8 +41,8 @@ def texts_of(*servers: ChatServer) -> list[str]:
 def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
     with chat_server(echo(0.3)) as slow, chat_server(echo(0.02)) as quick:
         pool = pool_of(slow, quick)
-        made = pool.complete([ask(number) for number in range(40)])
-    assert [one.text for one in made] == [f"echo {number}" for number in range(40)]
+        completions = pool.complete([ask(number) for number in range(40)])
+    assert [one.text for one in completions] == [f"echo {number}" for number in range(40)]
     assert len(slow.requests) + len(quick.requests) == 40
     assert 2 <= len(slow.requests) < len(quick.requests) / 2
     assert slow.most_running <= 2 and quick.most_running <= 2 < pool.in_flight == 4
@@ -70,16 +65,18 @@ def test_few_calls_are_dealt_out_evenly() -> None:
 def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+    def fail_after_three(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         return "echo " + body["messages"][-1]["content"] if number <= 3 else (503, "gone")
 
-    with chat_server(dies) as dying, chat_server(echo(0.01)) as living:
+    with chat_server(fail_after_three) as dying, chat_server(echo(0.01)) as living:
         pool = pool_of(dying, living)
-        made = pool.complete([ask(number) for number in range(30)])
+        completions = pool.complete([ask(number) for number in range(30)])
         before = len(dying.requests)
         pool.complete([ask(number) for number in range(30, 40)])
-    assert [one.text for one in made] == [f"echo {number}" for number in range(30)]
-    assert 3 + ATTEMPTS <= len(dying.requests) == before <= 3 + 2 * ATTEMPTS, "no requests once it was gone"
+    assert [one.text for one in completions] == [f"echo {number}" for number in range(30)]
+    assert 3 + ATTEMPTS <= len(dying.requests) == before <= 3 + 2 * ATTEMPTS, (
+        "a server that failed gets no more requests"
+    )
     lines = capsys.readouterr().err.splitlines()
     assert (
         len(lines) == 1
@@ -89,16 +86,16 @@ def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_prin
     assert pool.in_flight == 2
 
 
-def test_a_server_that_was_never_there_is_left_out() -> None:
+def test_an_unreachable_server_is_left_out() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        away = OpenAIModel("m", f"http://127.0.0.1:{free.getsockname()[1]}/v1", in_flight=2)
+        unreachable = OpenAIModel("m", f"http://127.0.0.1:{free.getsockname()[1]}/v1", in_flight=2)
     with chat_server(echo()) as server:
-        pool = ServerPool([away, OpenAIModel("m", server.url, in_flight=2)])
+        pool = ServerPool([unreachable, OpenAIModel("m", server.url, in_flight=2)])
         assert [one.text for one in pool.complete([ask(1), ask(2), ask(3)])] == ["echo 1", "echo 2", "echo 3"]
 
 
-def test_when_none_is_left_the_run_ends_with_the_error_of_the_last() -> None:
+def test_when_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> None:
     def gone(body: dict[str, Any], number: int) -> tuple[int, str]:
         return 500, "gone"
 
@@ -109,7 +106,7 @@ def test_when_none_is_left_the_run_ends_with_the_error_of_the_last() -> None:
 
 
 def test_a_server_that_refuses_the_model_ends_the_run() -> None:
-    """It runs, but is set up differently from the others: a person has to look."""
+    """Such a server runs, but is set up differently from the others: a person has to look."""
     refuses = chat_server(lambda body, number: (404, "no model m"))
     with chat_server(echo()) as good, refuses as other, pytest.raises(UserError, match=r"/v1: status 404"):
         pool_of(good, other).complete([ask(number) for number in range(12)])
@@ -132,8 +129,8 @@ def test_several_threads_share_the_slots() -> None:
 def test_the_smallest_window_applies() -> None:
     with chat_server(echo(), window=512) as one, chat_server(echo(), window=256) as other:
         assert ServerPool([OpenAIModel("tiny", server.url) for server in (one, other)]).window() == 256
-    with chat_server(echo()) as untold:
-        assert pool_of(untold).window() is None
+    with chat_server(echo()) as silent:
+        assert pool_of(silent).window() is None
 
 
 def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ def test_an_unsupported_sentence_is_shown_with_what_is_missing() -> None:
 
 
 def test_what_cannot_be_checked_is_not_marked_as_unsupported() -> None:
-    unread = (
+    unchecked = (
         NotChecked("answer", "Yes", 0, 3, "says too little"),
         NotChecked("reason", "Да.", 0, 3, "is in another language"),
     )
-    shown = " ".join(show_answer(replace(ANSWER, not_checked=unread)).split())
+    shown = " ".join(show_answer(replace(ANSWER, not_checked=unchecked)).split())
     assert "Not checked: “Yes” says too little; “Да.” is in another language." in shown
     assert "Not supported" not in shown and "Not checked" not in show_answer(ANSWER)
 
@@ -97,9 +97,9 @@ def test_the_evidence_stands_in_place_of_an_empty_answer() -> None:
 
 
 def test_calls_from_a_ledger_are_shown_separately() -> None:
-    spent = replace(ANSWER.retrieval, seconds=9.0, replayed=2, untimed=1)
+    cost = replace(ANSWER.retrieval, seconds=9.0, replayed=2, untimed=1)
     assert "9.00 s (2 from the ledger, with their original time, 1 of unknown time)" in show_answer(
-        replace(ANSWER, retrieval=spent)
+        replace(ANSWER, retrieval=cost)
     )
 
 

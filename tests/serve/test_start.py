@@ -1,9 +1,10 @@
-"""What a newcomer sees while a command starts: our own lines and what is wrong. Each command runs in a separate process."""
+"""What a newcomer sees while a command starts: modegraph's own lines and what is wrong. Each command runs in a separate process."""
 
 import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -11,7 +12,7 @@ import pytest
 
 from serve.engines.child import free_port
 
-LOGGED = """
+LOG = """
 import logging
 from serve.app import log_to_stderr
 log_to_stderr()
@@ -20,7 +21,7 @@ logging.getLogger("modegraph.serve").info("index: generation 2 is in use")
 logging.getLogger("anyone").warning("the disk is full")
 logging.getLogger("bitsandbytes.backends.cpu.ops").warning("another thing")
 """
-OPENED = """
+OPEN_MODELS = """
 import sys
 from modegraph.cli import main
 try:
@@ -37,7 +38,7 @@ for model in sys.argv[2:]:
 from huggingface_hub.utils import are_progress_bars_disabled
 print("a fetch shows no progress" if are_progress_bars_disabled() else "a fetch shows progress")
 """
-WRONG = """
+OPEN_WRONG_NAME = """
 import sys
 from graph.errors import UserError
 from serve.engines.open_backend import VllmOptions, open_backend
@@ -58,23 +59,23 @@ def run(program: str, *arguments: object, **environment: str) -> "subprocess.Com
 
 
 def test_lines_of_other_libraries_are_logged_only_when_something_is_wrong() -> None:
-    lines = [line.split(" ", 2)[2] for line in run(LOGGED).stderr.splitlines()]
+    lines = [line.split(" ", 2)[2] for line in run(LOG).stderr.splitlines()]
     assert lines == ["INFO index: generation 2 is in use", "WARNING the disk is full", "WARNING another thing"]
 
 
 @pytest.mark.slow
 def test_opening_a_model_prints_nothing_but_a_fetch_would_show_progress(tiny_llama: Path, tiny_adapter: Path) -> None:
     pytest.importorskip("bitsandbytes")
-    done = run(OPENED, "--help", tiny_llama, tiny_adapter)
+    done = run(OPEN_MODELS, "--help", tiny_llama, tiny_adapter)
     assert done.stderr == "" and done.stdout.endswith("a fetch shows progress\n")
 
 
 def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
-    *lines, torch = run(WRONG, HF_HUB_OFFLINE="1").stdout.splitlines()
+    *lines, has_torch = run(OPEN_WRONG_NAME, HF_HUB_OFFLINE="1").stdout.splitlines()
     assert len(lines) == 2 and all(
         line.startswith("hf:my-ms: no such folder, not in the hub's cache") for line in lines
     )
-    assert torch == "False"
+    assert has_torch == "False"
 
 
 def test_a_new_folder_is_served_empty_and_takes_documents(tmp_path: Path) -> None:
@@ -101,9 +102,8 @@ def test_a_new_folder_is_served_empty_and_takes_documents(tmp_path: Path) -> Non
 def wait_until_ready(client: httpx2.Client, process: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
-        try:
+        with suppress(httpx2.TransportError):
             if client.get("/ready").status_code == 200:
                 return
-        except httpx2.TransportError:
-            time.sleep(0.2)
+        time.sleep(0.2)
     raise AssertionError(f"not ready; exit status {process.poll()}")

@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from graph.build.build import build_index
 from graph.index.index import Index, open_index
+from graph.models.encoder import open_encoder
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
+from graph.store.index_settings import IndexSettings
 from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
-from tests.graph.retrieve.modes.test_global import guild_documents
+from tests.corpora import guild_documents
 from tests.vllm import Server, relay_that_kills, serving, with_vllm
 from train.run.settings import TinySettings
 from train.tiny import train_tiny
@@ -54,10 +57,6 @@ def server(tiny: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    from graph.build.build import build_index
-    from graph.models.encoder import open_encoder
-    from graph.store.index_settings import IndexSettings
-
     folder = tmp_path_factory.mktemp("guilds") / "index"
     build_index(folder, guild_documents(), IndexSettings(), open_encoder)
     return open_index(folder)

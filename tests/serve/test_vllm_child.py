@@ -40,7 +40,8 @@ def adapter(folder: Path, **config: object) -> Path:
     return folder
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -48,10 +49,11 @@ def alive(pid: int) -> bool:
 
 
 def members(group: int) -> list[int]:
+    """The living processes of a process group."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and os.getpgid(int(entry.name)) == group and alive(int(entry.name)):
+            if entry.name.isdigit() and os.getpgid(int(entry.name)) == group and is_alive(int(entry.name)):
                 found.append(int(entry.name))
         except OSError:
             continue
@@ -62,8 +64,8 @@ def members(group: int) -> list[int]:
 def test_the_rank_is_the_smallest_that_fits_every_adapter(
     tmp_path: Path, ranks: tuple[int, ...], expected: int
 ) -> None:
-    found = {f"a{number}": adapter(tmp_path / f"a{number}", r=rank) for number, rank in enumerate(ranks)}
-    assert max_lora_rank(found) == expected
+    adapters = {f"a{number}": adapter(tmp_path / f"a{number}", r=rank) for number, rank in enumerate(ranks)}
+    assert max_lora_rank(adapters) == expected
 
 
 def test_ranks_of_single_layers_count_and_invalid_ranks_are_refused(tmp_path: Path) -> None:
@@ -76,15 +78,15 @@ def test_ranks_of_single_layers_count_and_invalid_ranks_are_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("bfloat16", "gpu", "chosen"), [(True, False, ""), (False, False, "--dtype float32"), (False, True, "")]
+    ("bfloat16", "gpu", "options"), [(True, False, ""), (False, False, "--dtype float32"), (False, True, "")]
 )
 def test_a_cpu_without_bfloat16_serves_in_float32_unless_set_otherwise(
-    monkeypatch: pytest.MonkeyPatch, bfloat16: bool, gpu: bool, chosen: str
+    monkeypatch: pytest.MonkeyPatch, bfloat16: bool, gpu: bool, options: str
 ) -> None:
     monkeypatch.setattr("serve.engines.vllm.computes_in_bfloat16", lambda: bfloat16)
     monkeypatch.setattr("serve.engines.vllm.on_cpu", lambda: not gpu)
     command = " ".join(command_of(read_spec("o/m", {}, sys.executable, ["--dtype", "bfloat16"]), 1))
-    assert command.endswith(f"{chosen} --dtype bfloat16".strip()) and command.count("--dtype") == 1 + bool(chosen)
+    assert command.endswith(f"{options} --dtype bfloat16".strip()) and command.count("--dtype") == 1 + bool(options)
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -111,8 +113,8 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
-def test_whoever_holds_the_guard_takes_all_along(how: str, tmp_path: Path) -> None:
-    """Also when the holder is killed."""
+def test_all_processes_end_with_the_holder_of_the_guard(how: str, tmp_path: Path) -> None:
+    """Whether the holder ends by itself or is killed."""
     holder = tmp_path / "holder.py"
     holder.write_text(
         "import subprocess, sys, time\n"

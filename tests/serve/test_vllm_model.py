@@ -1,4 +1,4 @@
-"""vLLM as the model of a command: adapters of one base by name, samples that follow them, and no server left behind."""
+"""vLLM as the model of a command: adapters of one base by name, samples drawn from each, and no server left behind."""
 
 import subprocess
 import sys
@@ -57,22 +57,22 @@ def adapters(base: Path) -> list[Path]:
 
 
 def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
-    """Drawn by vLLM, they are likelier under their own policy than under the other one, about as much as transformers' own are."""
+    """Samples that vLLM draws are likelier under their own policy than under the other, by about as much as those that transformers draws."""
     policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
     prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
     for own, other in (policies, policies[::-1]):
-        drawn = list(draw_by_vllm(own, prompts, SETTINGS))
-        assert [one.group.prompt for one in drawn] == [prompt.ids for prompt in prompts]
-        assert all(len(one.group.responses) == 48 for one in drawn)
+        vllm_samples = list(draw_by_vllm(own, prompts, SETTINGS))
+        assert [one.group.prompt for one in vllm_samples] == [prompt.ids for prompt in prompts]
+        assert all(len(one.group.responses) == 48 for one in vllm_samples)
         divergence = {
             engine: float(
                 torch.cat([logps_of_samples(own.model, s) - logps_of_samples(other.model, s) for s in samples]).mean()
             )
-            for engine, samples in (("vllm", drawn), ("hf", draw_here(own, prompts, SETTINGS)))
+            for engine, samples in (("vllm", vllm_samples), ("hf", draw_here(own, prompts, SETTINGS)))
         }
         assert divergence["hf"] > 0.2, "for samples of the base it is about 0"
         assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "192 samples each, and bfloat16 in vLLM"
-    assert drawn == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
+    assert vllm_samples == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
@@ -84,8 +84,8 @@ def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
         for number in range(48)
     ]
     assert sum(model.prompt_tokens(request.messages) for request in requests) > 16_384
-    made = model.complete(requests)
-    assert all(one.completion_tokens > 0 for one in made) and made[0] == model.complete(requests[:1])[0]
+    completions = model.complete(requests)
+    assert all(one.completion_tokens > 0 for one in completions) and completions[0] == model.complete(requests[:1])[0]
 
 
 def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) -> None:
@@ -94,8 +94,8 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
         "from graph.types import CompletionRequest, Message\n"
         "from serve.engines import open_model\n"
         f"model = open_model('vllm:{adapters[0]}')\n"
-        "made = model.complete([CompletionRequest((Message('user', 'Who lives there?'),), 8, 1.0, seed=7)] * 2)\n"
-        "print(made[0] == made[1], made[0].completion_tokens, model.window(), model.url, flush=True)\n"
+        "completions = model.complete([CompletionRequest((Message('user', 'Who lives there?'),), 8, 1.0, seed=7)] * 2)\n"
+        "print(completions[0] == completions[1], completions[0].completion_tokens, model.window(), model.url, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script], check=False, capture_output=True, text=True)

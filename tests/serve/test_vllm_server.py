@@ -1,6 +1,6 @@
 """`modegraph serve` over a real vLLM on CPU that it starts by itself: a tiny Llama and two LoRA adapters trained here, in seconds.
 
-Runs where tests/vllm.py finds one.
+Runs where tests/vllm.py finds a vLLM.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.shared.jsonl import write_jsonl
 from graph.store.index_settings import IndexSettings
 from serve.engines.child import SupervisedServer
+from serve.engines.open_backend import VllmOptions
 from serve.engines.vllm import command_of, max_lora_rank, read_spec
 from serve.http.keys import FULL_ACCESS
 from serve.server.chat_request import ChatRequest
@@ -33,6 +35,7 @@ from serve.server.completion import prepare
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running, serving, until
+from tests.serve.test_vllm_child import is_alive, members
 from tests.train.world import preference
 from tests.vllm import PYTHON, with_vllm
 from train.model.logps import tokenize_row
@@ -67,37 +70,29 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
-    with vllm_serving(world) as running:
-        yield running
-        members = group_of(running[2])
-        assert len(members) > 2
-    alive = [pid for pid in members if state_of(pid) != "Z"]
-    assert not alive, "something of the child outlives the server"
+    with vllm_serving(world) as (running, services, child):
+        yield running, services, child
+        processes = members(child.group)
+        assert len(processes) > 2
+    assert not any(map(is_alive, processes)), "something of the child outlives the server"
 
 
-def vllm_serving(world: Path) -> Any:
+@contextmanager
+def vllm_serving(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
     """The server, its application's services and the child, once the child answers."""
-    from contextlib import contextmanager
-
-    from serve.engines.open_backend import VllmOptions
-
-    @contextmanager
-    def begun() -> Iterator[tuple[Running, Any, SupervisedServer]]:
-        adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
-        options = VllmOptions(PYTHON, EXTRA)
-        with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
-            assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
-            early = running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION})
-            assert early.status_code == 503 and early.json()["error"]["code"] in ("model_starting", "model_gone")
-            until(lambda: running.get("/ready").status_code == 200, READY_S)
-            yield running, running.services, running.services.backend.child
-
-    return begun()
+    adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
+    options = VllmOptions(PYTHON, EXTRA)
+    with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
+        assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+        early = running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION})
+        assert early.status_code == 503 and early.json()["error"]["code"] in ("model_starting", "model_gone")
+        until(lambda: running.get("/ready").status_code == 200, READY_S)
+        yield running, running.services, running.services.backend.child
 
 
 def test_chat_and_its_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
-    made = running.client().chat.completions.create(
+    completion = running.client().chat.completions.create(
         model="tiny",
         messages=QUESTION,
         n=2,
@@ -106,14 +101,15 @@ def test_chat_and_its_citations(server: tuple[Running, Any, SupervisedServer]) -
         logprobs=True,
         stop=["###Answer"],  # type: ignore[arg-type]
     )
-    assert len(made.choices) == 2 and made.usage is not None and made.usage.completion_tokens > 0
-    assert made.choices[0].logprobs is not None and made.choices[0].message.model_extra["removed"] is not None  # type: ignore[index]
-    cited = running.client().chat.completions.create(
+    assert len(completion.choices) == 2 and completion.usage is not None and completion.usage.completion_tokens > 0
+    assert completion.choices[0].logprobs is not None
+    assert completion.choices[0].message.model_extra["removed"] is not None  # type: ignore[index]
+    constrained = running.client().chat.completions.create(
         model="tiny",
         messages=QUESTION,  # type: ignore[arg-type]
         extra_body={"structured_outputs": {"choice": ["###Reason: so [1] [8]. ###Answer: the yard [2]"]}},
     )
-    message = cited.choices[0].message
+    message = constrained.choices[0].message
     assert message.content == "###Reason: so [1]. ###Answer: the yard [2]"
     assert [each["number"] for each in message.model_extra["citations"]] == [1, 2]  # type: ignore[index]
     assert message.model_extra["removed"] == [8]  # type: ignore[index]
@@ -140,14 +136,14 @@ def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, Supervise
 def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, SupervisedServer]) -> None:
     """Its generation_config.json sets a penalty with which no token would be repeated."""
     running, _, _ = server
-    made = running.client().chat.completions.create(
+    completion = running.client().chat.completions.create(
         model="tiny",
         messages=QUESTION,
         temperature=0.0,
         max_tokens=100,
         logprobs=True,  # type: ignore[arg-type]
     )
-    logprobs = made.choices[0].logprobs
+    logprobs = completion.choices[0].logprobs
     assert logprobs is not None and logprobs.content is not None
     tokens = [each.token for each in logprobs.content]
     assert len(set(tokens)) < len(tokens)
@@ -161,8 +157,8 @@ def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, Super
     options = {"messages": QUESTION, "max_tokens": 1, "logprobs": True, "top_logprobs": 5}
     first = {name: client.chat.completions.create(model=name, **options) for name in names}  # type: ignore[call-overload]
     replies = {
-        name: [round(each.logprob, 4) for each in made.choices[0].logprobs.content[0].top_logprobs]
-        for name, made in first.items()
+        name: [round(each.logprob, 4) for each in completion.choices[0].logprobs.content[0].top_logprobs]
+        for name, completion in first.items()
     }
     assert replies["tiny"] != replies["sft"] != replies["ms"] != replies["tiny"]
     assert max_lora_rank(child.spec.adapters) == 16 and "--max-lora-rank 16" in " ".join(command_of(child.spec, 1))
@@ -178,12 +174,12 @@ def test_structured_output_and_rewriting(server: tuple[Running, Any, SupervisedS
         "required": ["year"],
         "additionalProperties": False,
     }
-    made = running.client().chat.completions.create(
+    structured = running.client().chat.completions.create(
         model="tiny",
         messages=QUESTION,  # type: ignore[arg-type]
         response_format={"type": "json_schema", "json_schema": {"name": "year", "schema": schema, "strict": True}},
     )
-    assert isinstance(json.loads(made.choices[0].message.content or "")["year"], int)
+    assert isinstance(json.loads(structured.choices[0].message.content or "")["year"], int)
     conversation = [
         *QUESTION,
         {"role": "assistant", "content": "The Marlow Yard."},
@@ -207,8 +203,8 @@ def test_vllm_reports_its_window_and_counts_a_prompt(server: tuple[Running, Any,
 
 def test_responses_are_passed_to_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
-    made = running.client().responses.create(model="ms", input="Hello", max_output_tokens=8)
-    assert made.object == "response" and made.usage is not None and made.usage.output_tokens <= 8
+    response = running.client().responses.create(model="ms", input="Hello", max_output_tokens=8)
+    assert response.object == "response" and response.usage is not None and response.usage.output_tokens <= 8
 
 
 def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, SupervisedServer]) -> None:
@@ -218,12 +214,12 @@ def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, Supervis
         lines = httpx2.get(child.url.replace("/v1", "/metrics")).text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
 
-    ours = 'modegraph_tokens_total{kind="completion",model="ms"}'
-    before = running.metric(ours), engine_tokens()
+    own_tokens = 'modegraph_tokens_total{kind="completion",model="ms"}'
+    before = running.metric(own_tokens), engine_tokens()
     for stream in (False, True):
         body = {"model": "ms", "messages": QUESTION, "max_tokens": 5, "stream": stream, "ignore_eos": True}
         assert running.post("/v1/chat/completions", json=body).status_code == 200
-    assert running.metric(ours) - before[0] == engine_tokens() - before[1] == 10
+    assert running.metric(own_tokens) - before[0] == engine_tokens() - before[1] == 10
     assert running.metric('modegraph_time_to_first_token_seconds_count{model="ms"}') >= 1
 
 
@@ -234,10 +230,10 @@ def test_the_engine_reads_the_same_tokens_as_training(
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
     index = open_index(world / "index", lambda spec: HashEncoder())
-    spelt = ["", "<|im_end|>", "<|im_start|>system", "<|pad|>"]
+    special_tokens = ["", "<|im_end|>", "<|im_start|>system", "<|pad|>"]
     with httpx2.Client(headers={"Authorization": f"Bearer {child.key}"}, timeout=30) as client:
         for number in range(CONVERSATIONS):
-            question = f"Who built the Lantern {spelt[number % 4]} in {number}?"
+            question = f"Who built the Lantern {special_tokens[number % 4]} in {number}?"
             k = 1 + number % 5
             body = {"model": "sft", "messages": [{"role": "user", "content": question}], "retrieval": {"k": k}}
             sent = asyncio.run(prepare(services, ChatRequest.model_validate(body), FULL_ACCESS)).body["messages"]
@@ -250,8 +246,9 @@ def test_the_engine_reads_the_same_tokens_as_training(
 
 def test_a_child_that_is_killed_is_started_again(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
-    for pid in group_of(child)[1:]:
-        os.kill(pid, signal.SIGKILL)
+    for pid in members(child.group):
+        if pid != child.group:  # the guard
+            os.kill(pid, signal.SIGKILL)
     until(lambda: running.get("/ready").status_code == 503, 30)
     assert running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION}).status_code == 503
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
@@ -259,24 +256,5 @@ def test_a_child_that_is_killed_is_started_again(server: tuple[Running, Any, Sup
     assert running.post("/v1/chat/completions", json={"model": "ms", "messages": QUESTION}).status_code == 200
 
 
-def test_a_spec_is_checked_before_anything_starts(world: Path) -> None:
+def test_a_model_is_named_after_its_folder(world: Path) -> None:
     assert read_spec(str(world / "tiny"), {}, PYTHON, ()).name == "tiny"
-
-
-def group_of(child: SupervisedServer) -> list[int]:
-    """The guard of a child and all processes in its group, the guard first."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and os.getpgid(int(entry.name)) == child.group:
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return sorted(found, key=lambda pid: pid != child.group)
-
-
-def state_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"

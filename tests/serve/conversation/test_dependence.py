@@ -1,4 +1,4 @@
-"""Which questions stand by themselves: all those of the examples, and pairs of a question with a pronoun and a similar one with a noun."""
+"""Which questions stand by themselves: all those of the examples, and pairs of a dependent question and a similar standalone one."""
 
 import json
 import time
@@ -17,7 +17,7 @@ def test_every_question_of_the_examples_stands_by_itself() -> None:
     assert [question.text for question in questions if dependence(question.text) != "alone"] == []
 
 
-def test_follow_ups_lean_and_their_standalone_forms_do_not() -> None:
+def test_no_follow_up_stands_by_itself_but_its_standalone_form_does() -> None:
     assert [row["question"] for row in FOLLOW_UPS if dependence(row["question"]) == "alone"] == []
     assert [row["standalone"] for row in FOLLOW_UPS if dependence(row["standalone"]) != "alone"] == []
 

@@ -29,7 +29,7 @@ def test_a_dependent_question_follows_the_previous_question_and_its_answer() -> 
     assert carry([FOUNDED], "And when?") == "Who founded it? Ada Marlow And when?"
 
 
-def test_names_that_the_earlier_question_relied_on_follow_and_none_of_our_form() -> None:
+def test_names_that_the_earlier_question_relied_on_follow_without_words_of_the_answer_format() -> None:
     other = Exchange("How long does Kelp bread keep?", "###Reason: Nine, says Page. ###Answer: nine days")
     assert carry([other, BUILT, FOUNDED], "When?") == "Who founded it? Ada Marlow When? (Lantern, Marlow Yard)"
 
@@ -53,8 +53,8 @@ def test_a_refusal_is_not_carried_over_and_a_long_answer_only_in_part() -> None:
 
 
 def test_the_model_is_called_where_the_rule_finds_a_question_dependent() -> None:
-    made = json.dumps({"question": "When did the Marlow Yard build the Lantern?"})
-    assert read([BUILT], "When was that?", made) == (
+    rewritten = json.dumps({"question": "When did the Marlow Yard build the Lantern?"})
+    assert read([BUILT], "When was that?", rewritten) == (
         Question("When did the Marlow Yard build the Lantern?", by="model"),
         1,
     )
@@ -88,9 +88,9 @@ def test_the_model_reads_as_much_of_a_long_conversation_as_its_window_allows() -
         requests.append(request)
         return json.dumps({"question": "When was the Lantern built?"})
 
-    for window, shown in ((None, 3), (500, 2), (400, 1)):
+    for window, exchanges in ((None, 3), (500, 2), (400, 1)):
         assert read_turn(conversation, "When was that?", ScriptedModel(reply, window=window)).by == "model"
-        assert requests[-1].messages[1].content.count("assistant: ") == shown
+        assert requests[-1].messages[1].content.count("assistant: ") == exchanges
     assert (
         read_turn(conversation, "When was that?", ScriptedModel(reply, window=350)).by == "turns" and len(requests) == 3
     )

@@ -9,16 +9,16 @@ import pytest
 from tests.fakes import ChatServer, chat_server
 from tests.serve.http.running import Running, serving
 
-MADE = json.dumps({"object": "response", "output": []})
+RESPONSE = json.dumps({"object": "response", "output": []})
 URL = "http://169.254.169.254/latest"
 ASK = {"model": "owner/tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 IMAGE = {"type": "image_url", "image_url": {"url": URL}}
 
 
 @pytest.fixture(scope="module")
-def both(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
+def servers(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
     def reply(body: dict, number: int) -> str | tuple[int, str]:  # type: ignore[type-arg]
-        return (200, MADE) if "input" in body else "So [1]."
+        return (200, RESPONSE) if "input" in body else "So [1]."
 
     with chat_server(reply) as upstream, serving(shared_isles, f"openai:owner/tiny@{upstream.url}") as running:
         yield running, upstream
@@ -39,14 +39,16 @@ CHAT = {
     "arguments that point elsewhere": {
         "tools": [{"type": "function", "function": {"parameters": {"$dynamicRef": URL}}}]
     },
-    "what no version has yet": {"fetch": URL},
-    "depth": {"response_format": json.loads('{"a":' * 500 + "1" + "}" * 500)},
-    "depth in a message": {"messages": [{**ASK["messages"][0], "tool_calls": json.loads("[" * 900 + "]" * 900)}]},
+    "an unknown field": {"fetch": URL},
+    "deep nesting": {"response_format": json.loads('{"a":' * 500 + "1" + "}" * 500)},
+    "deep nesting in a message": {
+        "messages": [{**ASK["messages"][0], "tool_calls": json.loads("[" * 900 + "]" * 900)}]
+    },
 }
 RESPONSES = {
     "an image": {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": URL}]}]},
     "a file": {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": URL}]}]},
-    "an image that a function gave": {
+    "an image in the output of a function": {
         "input": [
             {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "image_url": URL}]}
         ]
@@ -56,7 +58,7 @@ RESPONSES = {
     "a search of the web": {"tools": [{"type": "web_search"}]},
     "the response of another client": {"previous_response_id": "resp_1"},
     "a prompt that is stored elsewhere": {"prompt": {"id": "a"}},
-    "keeping": {"store": True},
+    "storage": {"store": True},
     "work in the background": {"background": True},
     "messages of another form": {"previous_input_messages": [{"role": "user"}]},
     "a cache on another machine": {"kv_transfer_params": {"remote_host": "10.0.0.1"}},
@@ -68,24 +70,24 @@ RESPONSES = {
 
 
 @pytest.mark.parametrize("retrieval", [True, False])
-@pytest.mark.parametrize("what", CHAT)
-def test_a_chat_makes_the_engine_fetch_nothing(both: tuple[Running, ChatServer], what: str, retrieval: bool) -> None:
-    running, upstream = both
+@pytest.mark.parametrize("case", CHAT)
+def test_a_chat_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServer], case: str, retrieval: bool) -> None:
+    running, upstream = servers
     upstream.requests.clear()
-    made = running.post("/v1/chat/completions", json={**ASK, **CHAT[what], "retrieval": {"enabled": retrieval}})
-    assert made.status_code in (400, 422) and upstream.requests == [], (made.text, upstream.requests)
+    response = running.post("/v1/chat/completions", json={**ASK, **CHAT[case], "retrieval": {"enabled": retrieval}})
+    assert response.status_code in (400, 422) and upstream.requests == [], (response.text, upstream.requests)
 
 
-@pytest.mark.parametrize("what", RESPONSES)
-def test_a_response_makes_the_engine_fetch_nothing(both: tuple[Running, ChatServer], what: str) -> None:
-    running, upstream = both
+@pytest.mark.parametrize("case", RESPONSES)
+def test_a_response_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServer], case: str) -> None:
+    running, upstream = servers
     upstream.requests.clear()
-    made = running.post("/v1/responses", json={"model": "owner/tiny", "input": "Hello", **RESPONSES[what]})
-    assert made.status_code in (400, 422) and upstream.requests == [], (made.text, upstream.requests)
+    response = running.post("/v1/responses", json={"model": "owner/tiny", "input": "Hello", **RESPONSES[case]})
+    assert response.status_code in (400, 422) and upstream.requests == [], (response.text, upstream.requests)
 
 
-def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tuple[Running, ChatServer]) -> None:
-    running, upstream = both
+def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(servers: tuple[Running, ChatServer]) -> None:
+    running, upstream = servers
     text = "a <|im_end|> b"
     items = [
         {"role": "user", "content": text, "extra": URL},
@@ -101,8 +103,8 @@ def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tupl
     ]
     tool = {"type": "function", "name": "f", "parameters": {"$defs": {"a": {}}, "$ref": "#/$defs/a"}}
     body = {"model": "owner/tiny", "input": items, "instructions": text, "max_output_tokens": 8, "tools": [tool]}
-    made = running.client().responses.create(**body, extra_body={"user": None, "top_k": 3})  # type: ignore[call-overload]
-    assert made.object == "response"
+    response = running.client().responses.create(**body, extra_body={"user": None, "top_k": 3})  # type: ignore[call-overload]
+    assert response.object == "response"
     sent = upstream.requests[-1]
     assert "<|im_end|>" not in json.dumps(sent) and URL not in json.dumps(sent)
     assert json.dumps(sent["input"]).count("a < |im_end|> b") == 5 and sent["instructions"] == "a < |im_end|> b"
@@ -111,14 +113,14 @@ def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(both: tupl
     assert upstream.requests[-1]["input"] == "a < |im_end|> b"
 
 
-def test_the_form_of_a_web_page_cannot_request_a_response(both: tuple[Running, ChatServer]) -> None:
-    running, _ = both
+def test_the_form_of_a_web_page_cannot_request_a_response(servers: tuple[Running, ChatServer]) -> None:
+    running, _ = servers
     body = json.dumps({"model": "owner/tiny", "input": "Hello"})
     assert running.post("/v1/responses", content=body, headers={"Content-Type": "text/plain"}).status_code == 422
 
 
-def test_without_retrieval_no_text_of_a_message_is_a_control_token(both: tuple[Running, ChatServer]) -> None:
-    running, upstream = both
+def test_without_retrieval_no_text_of_a_message_is_a_control_token(servers: tuple[Running, ChatServer]) -> None:
+    running, upstream = servers
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "<|im_start|>"}'}}
     turns = [
         {
@@ -137,17 +139,17 @@ def test_without_retrieval_no_text_of_a_message_is_a_control_token(both: tuple[R
     assert not [token for token in ("<|im_end|>", "<|im_start|>", URL) if token in json.dumps(messages)]
 
 
-def test_a_model_with_an_owner_in_its_name_is_found(both: tuple[Running, ChatServer]) -> None:
-    running, _ = both
+def test_a_model_with_an_owner_in_its_name_is_found(servers: tuple[Running, ChatServer]) -> None:
+    running, _ = servers
     for path in ("owner/tiny", "owner%2Ftiny"):
         assert running.get(f"/v1/models/{path}").json()["id"] == "owner/tiny"
     assert running.client().models.retrieve("owner/tiny").id == "owner/tiny"
     assert running.get("/v1/models/owner").json()["error"]["code"] == "model_not_found"
 
 
-def test_usual_fields_are_passed_on(both: tuple[Running, ChatServer]) -> None:
-    running, upstream = both
-    given = {
+def test_usual_fields_are_passed_on(servers: tuple[Running, ChatServer]) -> None:
+    running, upstream = servers
+    fields = {
         "min_p": 0.1,
         "logit_bias": {"5": -100},
         "frequency_penalty": 0.5,
@@ -155,5 +157,5 @@ def test_usual_fields_are_passed_on(both: tuple[Running, ChatServer]) -> None:
         "tools": [{"type": "function", "function": {"name": "f"}}],
         "ignore_eos": True,
     }
-    assert running.post("/v1/chat/completions", json={**ASK, **given, "audio": None, "stop": None}).status_code == 200
-    assert {name: upstream.requests[-1][name] for name in given} == given and "audio" not in upstream.requests[-1]
+    assert running.post("/v1/chat/completions", json={**ASK, **fields, "audio": None, "stop": None}).status_code == 200
+    assert {name: upstream.requests[-1][name] for name in fields} == fields and "audio" not in upstream.requests[-1]

@@ -1,5 +1,6 @@
 """The server over a transformers model in its own process: whole, streamed, stopped, sampled; adapters by name."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +18,10 @@ def running(shared_isles: Path, tiny_llama: Path, tiny_adapter: Path) -> Iterato
         yield on
 
 
-def written(running: Running, **changes: object) -> tuple[str, str]:
-    """The text and its finish reason, which must be the same for the streamed and the whole reply."""
-    made = running.post("/v1/chat/completions", json={**ASK, "retrieval": {"enabled": False}, **changes})
-    assert made.status_code == 200, made.text
+def reply_of(running: Running, **changes: object) -> tuple[str, str]:
+    """The text and the finish reason of a reply, which must be the same whole and streamed."""
+    response = running.post("/v1/chat/completions", json={**ASK, "retrieval": {"enabled": False}, **changes})
+    assert response.status_code == 200, response.text
     chunks = list(
         running.client().chat.completions.create(  # type: ignore[call-overload]
             **{k: v for k, v in ASK.items() if k != "retrieval"},
@@ -29,7 +30,7 @@ def written(running: Running, **changes: object) -> tuple[str, str]:
         )
     )
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    whole = made.json()["choices"][0]
+    whole = response.json()["choices"][0]
     assert whole["message"]["content"] == streamed
     reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
     assert reasons[-1] == whole["finish_reason"] and set(reasons[:-1]) == {None}
@@ -39,59 +40,59 @@ def written(running: Running, **changes: object) -> tuple[str, str]:
 def long_text(running: Running) -> tuple[int, str]:
     """A seed under which the model writes until the limit, and what it writes."""
     for seed in range(20):
-        text, reason = written(running, temperature=1.0, seed=seed)
+        text, reason = reply_of(running, temperature=1.0, seed=seed)
         if reason == "length":
             return seed, text
     raise AssertionError("no seed gives a long text")
 
 
 def test_a_stream_adds_up_to_the_whole_reply(running: Running) -> None:
-    assert written(running, temperature=0)[0]
+    assert reply_of(running, temperature=0)[0]
     assert long_text(running)
-    sampled = {written(running, temperature=1.5, seed=seed)[0] for seed in (1, 2)}
-    assert len(sampled) == 2 and written(running, temperature=1.5, seed=1)[0] in sampled
+    sampled = {reply_of(running, temperature=1.5, seed=seed)[0] for seed in (1, 2)}
+    assert len(sampled) == 2 and reply_of(running, temperature=1.5, seed=1)[0] in sampled
 
 
 def test_a_stop_ends_the_text_before_it(running: Running) -> None:
     seed, text = long_text(running)
     middle = text[len(text) // 2]
-    cut, reason = written(running, temperature=1.0, seed=seed, stop=middle)
+    cut, reason = reply_of(running, temperature=1.0, seed=seed, stop=middle)
     assert cut == text[: text.index(middle)].rstrip() and reason == "stop"
     request = {**ASK, "retrieval": {"enabled": False}, "temperature": 1.0, "seed": seed}
     whole, stopped = (
         running.post("/v1/chat/completions", json=request | more).json()["usage"]["completion_tokens"]
         for more in ({}, {"stop": middle})
     )
-    assert stopped < whole, "the generation ends with the stop text"
+    assert stopped < whole, "the generation ends at the stop text"
 
 
 def test_adapters_and_choices(running: Running) -> None:
     texts = {}
     for name in ("model", "tuned"):
-        made = running.post(
+        completion = running.post(
             "/v1/chat/completions", json={**ASK, "model": name, "n": 2, "temperature": 1.5, "seed": 3}
         ).json()
-        texts[name] = [choice["message"]["content"] for choice in made["choices"]]
-        assert [choice["index"] for choice in made["choices"]] == [0, 1] and texts[name][0] != texts[name][1]
-        assert made["usage"]["completion_tokens"] <= 24 and "citations" in made["choices"][0]["message"]
+        texts[name] = [choice["message"]["content"] for choice in completion["choices"]]
+        assert [choice["index"] for choice in completion["choices"]] == [0, 1] and texts[name][0] != texts[name][1]
+        assert completion["usage"]["completion_tokens"] <= 24 and "citations" in completion["choices"][0]["message"]
     assert texts["model"] != texts["tuned"]
 
 
 def test_log_probabilities_are_given_for_whole_replies_only(running: Running) -> None:
     request_body = {**ASK, "retrieval": {"enabled": False}, "temperature": 0, "logprobs": True}
-    made = running.post(
+    response = running.post(
         "/v1/chat/completions", json={**request_body, "top_logprobs": 2, "return_tokens_as_token_ids": True}
     )
-    entries = made.json()["choices"][0]["logprobs"]["content"]
-    assert len(entries) == made.json()["usage"]["completion_tokens"] > 0
+    entries = response.json()["choices"][0]["logprobs"]["content"]
+    assert len(entries) == response.json()["usage"]["completion_tokens"] > 0
     for entry in entries:
         assert entry["token"].startswith("token_id:") and len(entry["top_logprobs"]) == 2
         assert entry["logprob"] == entry["top_logprobs"][0]["logprob"] >= entry["top_logprobs"][1]["logprob"]
     plain = running.post("/v1/chat/completions", json=request_body).json()["choices"][0]
     assert "".join(entry["token"] for entry in plain["logprobs"]["content"]).strip() == plain["message"]["content"]
     for more in ({"stream": True}, {"stop": "x"}):
-        refused = running.post("/v1/chat/completions", json={**request_body, **more})
-        assert refused.status_code == 400 and refused.json()["error"]["param"] == "logprobs"
+        refusal = running.post("/v1/chat/completions", json={**request_body, **more})
+        assert refusal.status_code == 400 and refusal.json()["error"]["param"] == "logprobs"
 
 
 REFUSED = {
@@ -108,10 +109,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-def test_fields_that_it_cannot_follow_are_refused_by_name(running: Running, field: str) -> None:
-    made = running.post("/v1/chat/completions", json={**ASK, field: REFUSED[field]})
+def test_fields_that_the_engine_cannot_follow_are_refused_by_name(running: Running, field: str) -> None:
+    response = running.post("/v1/chat/completions", json={**ASK, field: REFUSED[field]})
     assert (
-        made.status_code == 400 and made.json()["error"]["param"] == field and field in made.json()["error"]["message"]
+        response.status_code == 400
+        and response.json()["error"]["param"] == field
+        and field in response.json()["error"]["message"]
     )
 
 
@@ -123,27 +126,27 @@ def test_tool_calls_and_tokens_outside_the_vocabulary_are_refused(running: Runni
         {"role": "user", "content": "b"},
     ]
     off = {"enabled": False}
-    made = running.post("/v1/chat/completions", json={**ASK, "messages": turns, "retrieval": off})
-    assert (made.status_code, made.json()["error"]["param"]) == (400, "messages.1")
+    response = running.post("/v1/chat/completions", json={**ASK, "messages": turns, "retrieval": off})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "messages.1")
     for biases in ({"a": 1}, {"99999": 1}, {"-1": 1}):
-        made = running.post("/v1/chat/completions", json={**ASK, "logit_bias": biases, "retrieval": off})
-        assert made.status_code == 400 and "logit_bias" in made.json()["error"]["message"]
+        response = running.post("/v1/chat/completions", json={**ASK, "logit_bias": biases, "retrieval": off})
+        assert response.status_code == 400 and "logit_bias" in response.json()["error"]["message"]
 
 
 def test_sampling_fields_are_respected(running: Running, tiny_llama: Path) -> None:
-    """At temperature 0 a cut-off changes nothing; at other temperatures one that leaves a single token gives the greedy text."""
-    greedy, _ = written(running, temperature=0)
-    assert written(running, temperature=0, top_p=0.5, top_k=2, min_p=0.5)[0] == greedy
+    """At temperature 0 a cut-off changes nothing; above it, a cut-off that leaves a single token gives the greedy text."""
+    greedy, _ = reply_of(running, temperature=0)
+    assert reply_of(running, temperature=0, top_p=0.5, top_k=2, min_p=0.5)[0] == greedy
     hot = {"temperature": 1.5, "seed": 3}
-    free, _ = written(running, **hot)
-    assert free != greedy and written(running, **hot, top_p=1.0, top_k=-1, min_p=0.0, user="a")[0] == free
+    free, _ = reply_of(running, **hot)
+    assert free != greedy and reply_of(running, **hot, top_p=1.0, top_k=-1, min_p=0.0, user="a")[0] == free
     for one in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
-        assert written(running, **hot, **one)[0] == greedy, one
+        assert reply_of(running, **hot, **one)[0] == greedy, one
     letter = AutoTokenizer.from_pretrained(tiny_llama)("q")["input_ids"][0]
-    assert written(running, temperature=0, logit_bias={str(letter): 100})[0] == "q" * 12
+    assert reply_of(running, temperature=0, logit_bias={str(letter): 100})[0] == "q" * 12
     for penalty in ("frequency_penalty", "presence_penalty"):
-        text, _ = written(running, temperature=0, logit_bias={str(letter): 1.0}, **{penalty: 2.0})
-        assert text.count("q") < written(running, temperature=0, logit_bias={str(letter): 1.0})[0].count("q"), penalty
+        text, _ = reply_of(running, temperature=0, logit_bias={str(letter): 1.0}, **{penalty: 2.0})
+        assert text.count("q") < reply_of(running, temperature=0, logit_bias={str(letter): 1.0})[0].count("q"), penalty
 
 
 def test_parts_of_a_message_are_read_as_one_text(running: Running) -> None:
@@ -163,17 +166,18 @@ def test_parts_of_a_message_are_read_as_one_text(running: Running) -> None:
 def test_a_prompt_that_is_too_long_is_refused(running: Running) -> None:
     body = {**ASK, "messages": [{"role": "user", "content": "word " * 300}]}
     for stream in (False, True):
-        made = running.post("/v1/chat/completions", json={**body, "stream": stream})
-        assert (made.status_code, made.json()["error"]["code"]) == (400, "prompt_too_long")
-        assert "of the model's window of 512" in made.text
+        response = running.post("/v1/chat/completions", json={**body, "stream": stream})
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "prompt_too_long")
+        assert "of the model's window of 512" in response.text
     whole = running.post("/v1/chat/completions", json={**body, "retrieval": {"enabled": False}})
     assert whole.status_code == 400 and "fewer than its context window of 512" in whole.text
+
+
+def test_a_response_without_file_search_is_refused(running: Running) -> None:
     assert running.post("/v1/responses", json={"model": "model", "input": "a"}).status_code == 404
 
 
 def test_a_client_that_leaves_ends_the_generation(running: Running) -> None:
-    import time
-
     with running.client().chat.completions.create(  # type: ignore[call-overload]
         **{k: v for k, v in ASK.items() if k != "retrieval"},
         stream=True,
@@ -182,5 +186,5 @@ def test_a_client_that_leaves_ends_the_generation(running: Running) -> None:
     ) as stream:
         next(iter(stream))
     started = time.perf_counter()
-    written(running, temperature=0)
+    reply_of(running, temperature=0)
     assert time.perf_counter() - started < 2

@@ -27,7 +27,7 @@ def test_search_and_the_graph_are_served(server: Running) -> None:
     assert server.get("/").status_code == 200
 
 
-def test_it_is_ready_and_lists_no_model(server: Running) -> None:
+def test_the_server_is_ready_and_lists_no_model(server: Running) -> None:
     assert server.get("/health").status_code == 200
     ready = server.get("/ready")
     assert (ready.status_code, ready.json()["models"]) == (200, [])
@@ -61,10 +61,10 @@ def test_openais_client_reads_the_missing_model_error(server: Running) -> None:
 
 def test_documents_can_be_added_without_a_model(isles: Path) -> None:
     with serving(isles, None, writable=True) as running:
-        added = running.post(
+        response = running.post(
             "/v1/documents", json={"documents": [{"source": "new.txt", "text": "The Heron is a boat of Quill."}]}
         )
-        assert added.status_code in (200, 201)
+        assert response.status_code in (200, 201)
         assert "new.txt" in running.post("/v1/retrieve", json={"query": "the boat Heron", "mode": "lexical"}).text
 
 

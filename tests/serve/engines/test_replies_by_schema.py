@@ -1,6 +1,6 @@
-"""Replies to the schemas of the five tasks, by llama.cpp over a tiny random model: the task can read every reply that ends by itself."""
+"""Replies to the schemas of our tasks, by llama.cpp over a tiny random model: a task can read every reply that ends by itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -34,33 +34,33 @@ NARROWER: dict[type[ReplyModel], dict[str, Mapping[str, Any]]] = {
     WrittenQuestion: {"passages": numbers_up_to(4, 2, 3)},
     Selection: {"selected": numbers_up_to(20)},
 }
-SEEDS, MOST_TOKENS = range(3), 800
+SEEDS, MAX_TOKENS = range(3), 800
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageModel]:
+def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     """A Llama of random weights that has learned nothing, as a GGUF file."""
     torch.manual_seed(0)
     settings = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=4096)
     tokenizer = train_tokenizer(TEXTS, settings.vocabulary, settings.context_tokens)
     file = tmp_path_factory.mktemp("random") / "random.gguf"
     write_gguf(new_llama(settings, tokenizer), tokenizer, file, "f16", "random")
-    yield open_model(f"gguf:{file}")
+    return open_model(f"gguf:{file}")
 
 
 def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
     """The replies of all seeds to each schema, in order."""
     message = (Message("user", "Name it."),)
     return model.complete(
-        [CompletionRequest(message, MOST_TOKENS, 1.0, seed, each) for each in schemas for seed in SEEDS]
+        [CompletionRequest(message, MAX_TOKENS, 1.0, seed, each) for each in schemas for seed in SEEDS]
     )
 
 
 def test_what_a_random_model_writes_to_a_schema_is_read(model: LanguageModel) -> None:
-    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or have half a character, which is refused."""
+    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because it has half a character."""
     completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])
     assert all(UNREADABLE_OUTPUT in each.text for each in completions if each.finish_reason == "refused")
-    read = set()
+    readable = set()
     for kind, completion in zip((kind for kind in KINDS for _ in SEEDS), completions, strict=True):
         if completion.finish_reason == "stop":
             dropped: list[object] = []
@@ -70,10 +70,10 @@ def test_what_a_random_model_writes_to_a_schema_is_read(model: LanguageModel) ->
                 assert len(reply.propositions) >= 2 and reply.entities == []
             if isinstance(reply, WrittenQuestion):
                 assert 2 <= len(reply.passages) <= 3 and set(reply.passages) <= {1, 2, 3, 4}
-            read.add(kind)
-    assert len(read) >= 4, sorted(kind.__name__ for kind in read)
+            readable.add(kind)
+    assert len(readable) >= 4, sorted(kind.__name__ for kind in readable)
 
 
-def test_without_a_schema_it_writes_nothing_of_use(model: LanguageModel) -> None:
+def test_without_a_schema_the_model_writes_nothing_of_use(model: LanguageModel) -> None:
     texts = [each.text for each in replies(model, [None])]
     assert not any(text.lstrip().startswith("{") for text in texts), "so the schema is what made the others readable"

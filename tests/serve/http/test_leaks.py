@@ -28,7 +28,7 @@ from tests.serve.http.house import (
     serving_house,
 )
 from tests.serve.http.running import until
-from tests.serve.mcp.clients import VERSIONS, called, with_client
+from tests.serve.mcp.clients import VERSIONS, call_tool, with_client
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +149,9 @@ def test_mcp_shows_nothing_of_others(house: House, version: str) -> None:
         texts = [str(await client.list_tools()), str(await client.list_resources())]
         for question in QUESTIONS:
             for mode in MODES:
-                texts.append(str(await called(client, "search", query=question, mode=mode, k=20)))
-            texts.append(str(await called(client, "explain", question=question, mode="hops", k=20)))
-            texts.append(str(await called(client, "ask", question=question, k=20)))
+                texts.append(str(await call_tool(client, "search", query=question, mode=mode, k=20)))
+            texts.append(str(await call_tool(client, "explain", question=question, mode="hops", k=20)))
+            texts.append(str(await call_tool(client, "ask", question=question, k=20)))
         return texts
 
     for name, holder in house.holders.items():

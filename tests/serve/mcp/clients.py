@@ -21,25 +21,25 @@ def with_client(
     """Connect a client to /mcp of a server, or of the server at a URL, and return the result of `work`."""
     url = running if isinstance(running, str) else running.url
 
-    async def connected() -> T:
+    async def session() -> T:
         async with httpx2.AsyncClient(headers=headers or {}, timeout=60, verify=False) as http:
             transport = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
                 return await work(client)
 
-    return anyio.run(connected)
+    return anyio.run(session)
 
 
-async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call_tool(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """The result of a tool call that must succeed."""
-    made = await client.call_tool(tool, arguments)
-    assert not made.is_error and made.structured_content is not None, made.content
-    return made.structured_content
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error and result.structured_content is not None, result.content
+    return result.structured_content
 
 
-async def refused(client: Client, tool: str, **arguments: Any) -> str:
+async def refusal_of(client: Client, tool: str, **arguments: Any) -> str:
     """The message of a tool call that must fail."""
-    made = await client.call_tool(tool, arguments)
-    assert made.is_error, made.structured_content
-    text: str = made.content[0].text  # type: ignore[union-attr]
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.structured_content
+    text: str = result.content[0].text  # type: ignore[union-attr]
     return text

@@ -10,16 +10,17 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from graph.build.build import build_index
+from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import Running, serving
-from tests.serve.mcp.clients import VERSIONS, called, refused, with_client
+from tests.serve.mcp.clients import VERSIONS, call_tool, refusal_of, with_client
 
 QUESTION = "Who built the Lantern?"
-SAID = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
+REPLY = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
 TEXTS = {document.source: document.text for document in ISLES}
-both = pytest.mark.parametrize("mode", VERSIONS)
+both_versions = pytest.mark.parametrize("mode", VERSIONS)
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +28,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("mcp") / "isles"
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
     with (
-        chat_server(lambda body, number: SAID) as upstream,
+        chat_server(lambda body, number: REPLY) as upstream,
         serving(folder, f"openai:tiny@{upstream.url}", writable=True, file_seconds=2) as on,
     ):
         yield on
 
 
-@both
+@both_versions
 def test_either_protocol_version_is_agreed_on_and_offers_the_same_tools(running: Running, mode: str) -> None:
     async def session(client: Client) -> tuple[str, list[str], list[bool | None]]:
         listed = (await client.list_tools()).tools
@@ -55,46 +56,45 @@ def test_the_server_reports_its_own_version(running: Running) -> None:
     assert server_version == version("modegraph") == running.get("/openapi.json").json()["info"]["version"]
 
 
-@both
-def test_what_is_found_can_be_fetched_and_opened(running: Running, mode: str) -> None:
+@both_versions
+def test_what_is_found_can_be_fetched_and_explained(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
-        found = (await called(client, "search", query=QUESTION, k=2, mode="dense"))["results"]
+        found = (await call_tool(client, "search", query=QUESTION, k=2, mode="dense"))["results"]
         assert len(found) == 2
         for each in found:
             text = TEXTS[each["source"]]
             assert text[each["start"] : each["end"]] == each["text"]
             assert each["url"] == f"{running.url}/#read/{each['source']}/{each['start']}-{each['end']}"
-            fetched = await called(client, "fetch", id=each["id"])
+            fetched = await call_tool(client, "fetch", id=each["id"])
             assert fetched["text"] == text[each["start"] :] and fetched["length"] == len(text)
-        whole = await called(client, "fetch", id="tarn")
+        whole = await call_tool(client, "fetch", id="tarn")
         assert (whole["text"], whole["title"], whole["start"]) == (TEXTS["tarn"], "Tarn", 0)
-        rest = await called(client, "fetch", id="tarn", start=10)
+        rest = await call_tool(client, "fetch", id="tarn", start=10)
         assert rest["text"] == TEXTS["tarn"][10:]
-        assert (await called(client, "fetch", id="tarn", start=10**6))["text"] == ""
-        explanation = await called(client, "explain", question=QUESTION, mode="hops")
-        assert explanation["mode"] == "hops" and all(
-            way["steps"] and way["source"] in TEXTS for way in explanation["ways"]
-        )
+        assert (await call_tool(client, "fetch", id="tarn", start=10**6))["text"] == ""
+        explanation = await call_tool(client, "explain", question=QUESTION, mode="hops")
+        assert explanation["mode"] == "hops" and explanation["ways"]
+        assert all(way["steps"] and way["source"] in TEXTS for way in explanation["ways"])
 
     with_client(running, mode, session)
 
 
-@both
+@both_versions
 def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
-        answer = await called(client, "ask", question=QUESTION)
+        answer = await call_tool(client, "ask", question=QUESTION)
         assert (answer["answer"], answer["reason"]) == ("the Marlow Yard [2]", "The yard did [1], says.")
         assert answer["removed"] == [9] and [each["number"] for each in answer["citations"]] == [1, 2]
         for cited in answer["citations"]:
             assert TEXTS[cited["source"]][cited["start"] : cited["end"]] == cited["text"] and not cited["attributed"]
             assert all(cited["text"][each["start"] : each["end"]] == each["text"] for each in cited["quotes"])
-        assert "available: tiny" in await refused(client, "ask", question=QUESTION, model="other")
+        assert "available: tiny" in await refusal_of(client, "ask", question=QUESTION, model="other")
 
     with_client(running, mode, session)
 
 
-@both
-def test_errors_are_reported_and_the_server_goes_on(running: Running, mode: str) -> None:
+@both_versions
+def test_errors_are_reported_and_the_server_keeps_answering(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         for message, tool, arguments in (
             ("empty", "search", {"query": "  "}),
@@ -109,13 +109,13 @@ def test_errors_are_reported_and_the_server_goes_on(running: Running, mode: str)
             ("lead out of its folder", "add_document", {"source": "../x", "text": "x"}),
             ("no text", "add_document", {"source": "x", "text": "  "}),
         ):
-            assert message in await refused(client, tool, **arguments), (tool, arguments)
-        assert (await called(client, "fetch", id="ada"))["text"] == TEXTS["ada"]
+            assert message in await refusal_of(client, tool, **arguments), (tool, arguments)
+        assert (await call_tool(client, "fetch", id="ada"))["text"] == TEXTS["ada"]
 
     with_client(running, mode, session)
 
 
-@both
+@both_versions
 def test_documents_are_resources(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         listed = (await client.list_resources()).resources
@@ -123,8 +123,8 @@ def test_documents_are_resources(running: Running, mode: str) -> None:
         assert (await client.list_resource_templates()).resource_templates[
             0
         ].uri_template == "modegraph://{collection}/{+source}"
-        read = await client.read_resource("modegraph://isles/tarn")
-        assert read.contents[0].text == TEXTS["tarn"]  # type: ignore[union-attr]
+        resource = await client.read_resource("modegraph://isles/tarn")
+        assert resource.contents[0].text == TEXTS["tarn"]  # type: ignore[union-attr]
         for absent in (
             "modegraph://isles/nowhere",
             "modegraph://moors/tarn",
@@ -140,8 +140,6 @@ def test_documents_are_resources(running: Running, mode: str) -> None:
 
 
 def test_resources_come_in_whole_pages_across_collections(tmp_path: Path) -> None:
-    from graph.types import Document
-
     documents = [Document(f"n/{number:03}", "", f"Note {number} is short.") for number in range(205)]
     for name, part in (("a", documents[:130]), ("b", documents[130:])):
         build_index(tmp_path / name, part, SETTINGS, lambda spec: HashEncoder())
@@ -161,23 +159,23 @@ def test_resources_come_in_whole_pages_across_collections(tmp_path: Path) -> Non
     assert [name for page in found for name in page] == [document.source for document in documents]
 
 
-@both
+@both_versions
 def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         source = f"gull-{mode}"
         new = {"source": source, "title": "Gull Rock", "text": "Gull Rock is a lighthouse.", "metadata": {"year": 1990}}
-        assert await called(client, "add_document", **new) == {"source": source, "written": 1}
-        assert await called(client, "add_document", **new) == {"source": source, "written": 0}
-        found = await called(client, "search", query="Gull Rock lighthouse", where=[f"source={source}"])
+        assert await call_tool(client, "add_document", **new) == {"source": source, "written": 1}
+        assert await call_tool(client, "add_document", **new) == {"source": source, "written": 0}
+        found = await call_tool(client, "search", query="Gull Rock lighthouse", where=[f"source={source}"])
         assert [each["text"] for each in found["results"]] == ["Gull Rock is a lighthouse."]
-        assert (await called(client, "fetch", id=source))["metadata"] == {"year": 1990}
+        assert (await call_tool(client, "fetch", id=source))["metadata"] == {"year": 1990}
 
     with_client(running, mode, session)
 
 
 def test_without_a_model_there_is_no_ask_tool_and_without_permission_no_add_tool(shared_isles: Path) -> None:
     async def names(client: Client) -> list[str]:
-        assert "no tool 'add_document'" in await refused(client, "add_document", source="x", text="x")
+        assert "no tool 'add_document'" in await refusal_of(client, "add_document", source="x", text="x")
         return [tool.name for tool in (await client.list_tools()).tools]
 
     with serving(shared_isles, None) as running:
@@ -190,17 +188,17 @@ def test_mcp_has_the_same_key_and_limits_as_other_routes(stack: Stack) -> None:
     accepts = {"Accept": "application/json, text/event-stream"}
     assert running.post("/mcp", json=body, headers=accepts).status_code == 401
 
-    async def names(client: Client) -> int:
+    async def tool_count(client: Client) -> int:
         return len((await client.list_tools()).tools)
 
     for mode in VERSIONS:
         for headers in ({"Authorization": "Bearer k"}, {"X-Api-Key": "k"}):
-            assert with_client(running, mode, names, headers) == 4
+            assert with_client(running, mode, tool_count, headers) == 4
     with_key = {**accepts, "X-Api-Key": "k"}
     assert running.post("/mcp", json={**body, "params": {"x": "x" * 3000}}, headers=with_key).status_code == 413
     for method in ("GET", "DELETE", "PUT"):
-        made = httpx2.request(method, f"{running.url}/mcp", headers=with_key)
-        assert (made.status_code, made.headers["allow"]) == (405, "POST")
+        response = httpx2.request(method, f"{running.url}/mcp", headers=with_key)
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert (
         running.post("/mcp", content=b"{", headers={**with_key, "Content-Type": "application/json"}).status_code == 400
     )

@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -23,11 +22,11 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import bound_socket
+from tests.serve.http.running import bound_socket, until
 from tests.serve.mcp.clients import with_client
 
 QUESTION = "Who built the Lantern?"
-SAID = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
+REPLY = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
 TEXTS = {document.source: document.text for document in ISLES}
 START = """
 import sys
@@ -48,23 +47,23 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def process(*arguments: object) -> StdioServerParameters:
+def server_parameters(*arguments: object) -> StdioServerParameters:
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
     words = ["-c", START, "mcp", *map(str, arguments)]
     return StdioServerParameters(command=sys.executable, args=words, env=environment, cwd=str(ROOT))
 
 
-async def tools_and_answers(
+async def list_and_call_tools(
     server: StdioServerParameters, calls: list[tuple[str, dict[str, object]]]
 ) -> tuple[list[str], list[CallToolResult]]:
     async with Client(stdio_client(server)) as client:
         listed = await client.list_tools()
-        answers = [await client.call_tool(name, arguments) for name, arguments in calls]
-        return [tool.name for tool in listed.tools], answers
+        results = [await client.call_tool(name, arguments) for name, arguments in calls]
+        return [tool.name for tool in listed.tools], results
 
 
 @pytest.fixture(scope="module")
-def answered(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
+def tools_and_results(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
     calls: list[tuple[str, dict[str, object]]] = [
         ("search", {"query": QUESTION, "k": 2}),
         ("ask", {"question": QUESTION}),
@@ -73,44 +72,41 @@ def answered(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
         ("add_document", {"source": "gull", "text": "Gull Rock is a lighthouse."}),
         ("search", {"query": "Gull Rock", "where": ["source=gull"]}),
     ]
-    with chat_server(lambda body, number: SAID) as upstream:
+    with chat_server(lambda body, number: REPLY) as upstream:
         arguments = (index, "--model", f"openai:tiny@{upstream.url}", "--writable")
-        yield anyio.run(tools_and_answers, process(*arguments), calls)
+        yield anyio.run(list_and_call_tools, server_parameters(*arguments), calls)
 
 
-def test_the_tools_match_those_over_http(answered: tuple[list[str], list[CallToolResult]]) -> None:
-    tools, (found, explanation, wrong, fetched, added, again) = answered
+def test_the_tools_match_those_over_http(tools_and_results: tuple[list[str], list[CallToolResult]]) -> None:
+    tools, (found, answer, wrong, fetched, added, found_again) = tools_and_results
     assert tools == ["search", "fetch", "explain", "ask", "add_document"]
     assert found.structured_content is not None and len(found.structured_content["results"]) == 2
     for each in found.structured_content["results"]:
         assert TEXTS[each["source"]][each["start"] : each["end"]] == each["text"]
         assert each["url"] == f"modegraph://index/{each['source']}", "there is no page to open"
+    assert answer.structured_content is not None and answer.structured_content["answer"] == "the Marlow Yard [2]"
     assert (
-        explanation.structured_content is not None and explanation.structured_content["answer"] == "the Marlow Yard [2]"
-    )
-    assert (
-        explanation.structured_content["removed"] == [9]
-        and explanation.structured_content["reason"] == "The yard did [1], says."
+        answer.structured_content["removed"] == [9] and answer.structured_content["reason"] == "The yard did [1], says."
     )
     text = wrong.content[0].text  # type: ignore[union-attr]
     assert wrong.is_error and "hops" in text and "Traceback" not in text, text
     assert fetched.structured_content is not None and fetched.structured_content["text"] == TEXTS["ada"]
     assert added.structured_content == {"source": "gull", "written": 1}
-    assert again.structured_content is not None and len(again.structured_content["results"]) == 1
+    assert found_again.structured_content is not None and len(found_again.structured_content["results"]) == 1
 
 
 def test_the_older_protocol_version_works_too(index: Path) -> None:
-    async def listed() -> tuple[str, int]:
-        async with Client(stdio_client(process(index)), mode="legacy") as client:
+    async def version_and_tool_count() -> tuple[str, int]:
+        async with Client(stdio_client(server_parameters(index)), mode="legacy") as client:
             return client.protocol_version, len((await client.list_tools()).tools)
 
-    assert anyio.run(listed) == ("2025-11-25", 3)
+    assert anyio.run(version_and_tool_count) == ("2025-11-25", 3)
 
 
 def test_a_changed_index_is_reloaded(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(folder, ISLES[:2], SETTINGS, lambda spec: HashEncoder())
-    server = process(folder)
+    server = server_parameters(folder)
 
     async def sources() -> set[str]:
         async with Client(stdio_client(server)) as client:
@@ -140,7 +136,7 @@ def test_a_missing_index_is_reported_on_standard_error_alone(tmp_path: Path) -> 
 def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
     with bound_socket() as free:
         port = free.getsockname()[1]
-    server = process(index, "--http", "--port", port)
+    server = server_parameters(index, "--http", "--port", port)
     command = [server.command, *server.args]
     environment = {**(server.env or {}), "MODEGRAPH_API_KEY": "k"}
     with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
@@ -150,29 +146,26 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
                 if "stop with Ctrl-C" in line:
                     break
             url, headers = f"http://127.0.0.1:{port}", {"X-Api-Key": "k"}
-            wait_for(lambda: httpx2.get(f"{url}/health").status_code == 200)
+            until(lambda: answers(url), 60)
             assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
 
-            async def found(client: Client) -> int:
-                made = await client.call_tool("search", {"query": QUESTION, "k": 3})
-                assert made.structured_content is not None
-                return len(made.structured_content["results"])
+            async def count_found(client: Client) -> int:
+                result = await client.call_tool("search", {"query": QUESTION, "k": 3})
+                assert result.structured_content is not None
+                return len(result.structured_content["results"])
 
-            assert with_client(url, "2026-07-28", found, headers) == 3
+            assert with_client(url, "2026-07-28", count_found, headers) == 3
         finally:
             running.terminate()
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    """Wait until the server listens."""
-    for _ in range(600):
-        try:
-            if true():
-                return
-        except httpx2.TransportError:
-            time.sleep(0.1)
-    raise AssertionError("the server does not listen")
+def answers(url: str) -> bool:
+    """Whether a server listens and answers at the URL."""
+    try:
+        return httpx2.get(f"{url}/health").status_code == 200
+    except httpx2.TransportError:
+        return False
 
 
 def test_every_entry_point_uses_the_same_mode_unless_one_is_named() -> None:

@@ -20,13 +20,14 @@ from tests.serve.http.running import Running, serving
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader"]
 KEY = "sk-page-test"
+SETTINGS = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
 HOSTILE_TITLE = "<img src=x onerror=alert(1)>"
 HOSTILE = Document(
     "hostile/<b>.txt",
     HOSTILE_TITLE,
     "😀 <script>alert(2)</script> The wreck Zanzu lies deep. <a href=javascript:alert(3)>See</a> </mark><svg onload=alert(4)>.",
 )
-SAID = "###Reason: The yard did [1], says [9]. ###Answer: <b>the Marlow Yard</b> [2]"
+REPLY = "###Reason: The yard did [1], says [9]. ###Answer: <b>the Marlow Yard</b> [2]"
 
 
 @dataclass
@@ -55,6 +56,21 @@ def reader_text(page: Any) -> str:
     return str(page.inner_text("#reader-text"))
 
 
+def contrast(page: Any, selector: str = "body") -> int:
+    """How much brighter the background of an element is than its text, by their red channels: -255 to 255."""
+    paper, ink = (
+        page.eval_on_selector(selector, f"each => getComputedStyle(each).{name}")
+        for name in ("backgroundColor", "color")
+    )
+    return int(paper[4:].split(",")[0]) - int(ink[4:].split(",")[0])
+
+
+def axe_violations(page: Any) -> list[dict[str, Any]]:
+    """The violations of serious or critical impact that axe finds on a page; skips the test if axe is not installed."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    return [each for each in axe.run(page).response["violations"] if each["impact"] in ("serious", "critical")]
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Callable[[], Any]]:
     """Chromium, started again if it has died, so that only the test in which it died fails.
@@ -66,51 +82,52 @@ def browser() -> Iterator[Callable[[], Any]]:
     )
     if not Path(CHROMIUM).exists():
         pytest.skip(f"the page is tested in Chromium, and there is none at {CHROMIUM}")
-    with sync_api.sync_playwright() as started:
-        launched: list[Any] = []
+    with sync_api.sync_playwright() as playwright:
+        browsers: list[Any] = []
 
         def running() -> Any:
-            if not launched or not launched[-1].is_connected():
-                launched.append(started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS))
-            return launched[-1]
+            if not browsers or not browsers[-1].is_connected():
+                browsers.append(playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS))
+            return browsers[-1]
 
         yield running
-        for each in launched:
+        for each in browsers:
             each.close()
 
 
 @pytest.fixture(scope="module")
 def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page") / "index"
-    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
-    build_index(folder, [*ISLES, HOSTILE], settings, lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, HOSTILE], SETTINGS, lambda spec: HashEncoder())
     return folder
 
 
 @pytest.fixture(scope="module")
 def server(isles_and_hostile: Path) -> Iterator[Running]:
-    """A server without a key; its model writes SAID slowly enough for a test to watch."""
+    """A server without a key; its model writes REPLY slowly enough for a test to watch."""
     with ExitStack() as exits:
-        upstream = exits.enter_context(chat_server(lambda body, number: SAID, 0.05))
+        upstream = exits.enter_context(chat_server(lambda body, number: REPLY, 0.05))
         yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", ("sft",)))
 
 
 @dataclass
-class Talker:
-    """A server whose model replies to the last message with what `says` returns for it."""
+class ScriptedServer:
+    """A server whose model replies to the last message with what `reply` returns for it."""
 
     running: Running
-    says: Callable[[str], str]
+    reply: Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def talker(isles_and_hostile: Path) -> Iterator[Talker]:
+def scripted_server(isles_and_hostile: Path) -> Iterator[ScriptedServer]:
     with ExitStack() as exits:
         upstream = exits.enter_context(
-            chat_server(lambda body, number: made.says(str(body["messages"][-1]["content"])))
+            chat_server(lambda body, number: scripted.reply(str(body["messages"][-1]["content"])))
         )
-        made = Talker(exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}")), lambda _: SAID)
-        yield made
+        scripted = ScriptedServer(
+            exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}")), lambda _: REPLY
+        )
+        yield scripted
 
 
 PAGED = Document(
@@ -119,36 +136,35 @@ PAGED = Document(
     "The tide tables of Tarn fill three pages. High water is at dawn. The ebb begins an hour later. Kelp dries at noon.",
     {"page_starts": [0, 42, 65]},
 )
-GIVEN = {
+REPLIES = {
     "tiny": "###Reason: The yard did [1]. ###Answer: the Marlow Yard [1]",
     "sft": "###Reason: Quill [2]. ###Answer: Quill",
 }
 
 
 @pytest.fixture(scope="module")
-def opinionated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def feedback_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with two models that accepts feedback and documents, over a separate index."""
     folder = tmp_path_factory.mktemp("opinions") / "index"
-    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
-    build_index(folder, [*ISLES, PAGED], settings, lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, PAGED], SETTINGS, lambda spec: HashEncoder())
     with ExitStack() as exits:
-        upstream = exits.enter_context(chat_server(lambda body, number: GIVEN[body["model"]]))
+        upstream = exits.enter_context(chat_server(lambda body, number: REPLIES[body["model"]]))
         spec = f"openai:tiny@{upstream.url}"
         yield exits.enter_context(serving(folder, spec, ("sft",), feedback=True, writable=True))
 
 
 @pytest.fixture(scope="module")
-def unmodelled(isles_and_hostile: Path) -> Iterator[Running]:
+def server_without_model(isles_and_hostile: Path) -> Iterator[Running]:
     """A server without a model."""
     with serving(isles_and_hostile, None) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def locked(isles_and_hostile: Path) -> Iterator[Running]:
+def server_with_key(isles_and_hostile: Path) -> Iterator[Running]:
     """A server with a key."""
     with ExitStack() as exits:
-        upstream = exits.enter_context(chat_server(lambda body, number: SAID))
+        upstream = exits.enter_context(chat_server(lambda body, number: REPLY))
         yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", api_key=KEY))
 
 

@@ -1,4 +1,4 @@
-"""The page at /docs in Chromium: every route and field of openapi.json is on it, it can be used by keyboard, and routes can be tried."""
+"""The page at /docs in Chromium: it shows every route of openapi.json, can be used by keyboard, and sends requests."""
 
 import json
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import KEY, PageSession, Visits
+from tests.serve.page.conftest import KEY, PageSession, Visits, contrast
 
 
-def opened(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> PageSession:
+def open_docs(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> PageSession:
     """The page of routes in a new tab, once it shows them."""
     session = visit(running, **options)
     session.page.wait_for_selector("#columns select")
@@ -18,17 +18,17 @@ def opened(visit: Visits, running: Running, address: str = "/docs", **options: A
     return session
 
 
-def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Running, visit: Visits) -> None:
-    page = opened(visit, server).page
-    described = server.get("/openapi.json").json()
-    routes = [(path, method) for path, methods in described["paths"].items() for method in methods]
+def test_every_route_is_shown_with_its_parameters_and_answers(server: Running, visit: Visits) -> None:
+    page = open_docs(visit, server).page
+    schema = server.get("/openapi.json").json()
+    routes = [(path, method) for path, methods in schema["paths"].items() for method in methods]
     shown = page.eval_on_selector_all(".route", "all => all.map((each) => [each.dataset.path, each.dataset.method])")
     assert len(routes) > 15 and sorted(map(tuple, shown)) == sorted(routes)
     tags = ["server", "chat", "retrieval", "documents", "feedback", "runs"]
     assert page.eval_on_selector_all("section", "all => all.map((each) => each.ariaLabel)") == tags
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for path, method in routes:
-        operation = described["paths"][path][method]
+        operation = schema["paths"][path][method]
         text = page.inner_text(f".route[data-path='{path}'][data-method={method}]")
         first = operation["description"].split("\n\n")[0].replace("`", "")
         for words in (path, method.upper(), operation["summary"], " ".join(first.split())):
@@ -38,13 +38,13 @@ def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Run
 
 
 def test_references_are_followed_and_limits_shown(server: Running, visit: Visits) -> None:
-    page = opened(visit, server, "/docs#post-v1-chat-completions").page
+    page = open_docs(visit, server, "/docs#post-v1-chat-completions").page
     route = page.locator("#post-v1-chat-completions")
     assert route.get_attribute("open") == ""
-    named = route.locator(".field", has=page.locator("> code", has_text="messages")).first
-    assert "list of ChatMessage" in named.inner_text() and "1 to 1,000 items" in named.inner_text()
-    assert named.locator("> .required").count() == 1
-    assert {"role", "content"} <= set(named.locator("> .fields > .field > .name").all_inner_texts())
+    messages = route.locator(".field", has=page.locator("> code", has_text="messages")).first
+    assert "list of ChatMessage" in messages.inner_text() and "1 to 1,000 items" in messages.inner_text()
+    assert messages.locator("> .required").count() == 1
+    assert {"role", "content"} <= set(messages.locator("> .fields > .field > .name").all_inner_texts())
     retrieval = route.locator(".field", has=page.locator("> code", has_text="retrieval")).first.inner_text()
     assert '"hops"' in retrieval and "whole number or null" in retrieval and "≥ 1, ≤ 100" in retrieval
     page.click("#get-v1-graph-neighbourhood summary")
@@ -57,7 +57,7 @@ def test_references_are_followed_and_limits_shown(server: Running, visit: Visits
 
 
 def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
-    session = opened(visit, server)
+    session = open_docs(visit, server)
     page = session.page
     page.focus("#get-v1-models-model summary")
     page.keyboard.press("Enter")
@@ -74,7 +74,7 @@ def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
 
 
 def test_a_body_of_json_is_sent(server: Running, visit: Visits) -> None:
-    page = opened(visit, server, "/docs#post-v1-retrieve").page
+    page = open_docs(visit, server, "/docs#post-v1-retrieve").page
     box = page.locator("#post-v1-retrieve textarea")
     assert json.loads(box.input_value()) == {"query": ""}
     box.fill("{")
@@ -85,12 +85,12 @@ def test_a_body_of_json_is_sent(server: Running, visit: Visits) -> None:
     page.wait_for_selector("#post-v1-retrieve .answered:visible")
     assert len(json.loads(page.inner_text("#post-v1-retrieve .answered"))["passages"]) == 1
     assert page.inner_text("#post-v1-retrieve [role=status]").startswith("200, ")
-    for untried in ("#delete-v1-documents-source", "#post-v1-documents-files"):
-        assert (page.locator(untried).count(), page.locator(f"{untried} form").count()) == (1, 0)
+    for selector in ("#delete-v1-documents-source", "#post-v1-documents-files"):
+        assert (page.locator(selector).count(), page.locator(f"{selector} form").count()) == (1, 0)
 
 
-def test_with_a_key_the_page_asks_for_it(locked: Running, visit: Visits) -> None:
-    session = visit(locked)
+def test_with_a_key_the_page_asks_for_it(server_with_key: Running, visit: Visits) -> None:
+    session = visit(server_with_key)
     session.open("/docs")
     page = session.page
     page.wait_for_selector("#key-dialog[open]")
@@ -107,10 +107,8 @@ def test_with_a_key_the_page_asks_for_it(locked: Running, visit: Visits) -> None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_narrow_screen_in_light_and_dark(server: Running, visit: Visits, scheme: str) -> None:
-    page = opened(visit, server, color_scheme=scheme, viewport={"width": 400, "height": 800}).page
+def test_the_page_fits_a_narrow_screen_in_light_and_dark(server: Running, visit: Visits, scheme: str) -> None:
+    page = open_docs(visit, server, color_scheme=scheme, viewport={"width": 400, "height": 800}).page
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    paper, ink = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
-    brighter = int(paper[4:].split(",")[0]) > int(ink[4:].split(",")[0])
-    assert brighter == (scheme == "light")
+    assert (contrast(page) > 0) == (scheme == "light")

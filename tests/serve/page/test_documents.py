@@ -12,7 +12,7 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, SAID, Visits, reader_text
+from tests.serve.page.conftest import HOSTILE, REPLY, Visits, reader_text
 
 LIBRARY = [
     *ISLES,
@@ -33,7 +33,7 @@ def library(tmp_path: Path) -> Iterator[Running]:
     folder = tmp_path / "library"
     build_index(folder, LIBRARY, IndexSettings(), lambda spec: HashEncoder())
     with (
-        chat_server(lambda body, number: SAID) as upstream,
+        chat_server(lambda body, number: REPLY) as upstream,
         serving(folder, f"openai:tiny@{upstream.url}", writable=True) as running,
     ):
         yield running
@@ -44,7 +44,7 @@ def titles(page: Any) -> list[str]:
     return found
 
 
-def opened(running: Running, visit: Visits, **options: Any) -> Any:
+def open_documents(running: Running, visit: Visits, **options: Any) -> Any:
     page = visit(running, **options).page
     page.click("nav >> text=Documents")
     page.wait_for_selector(".documents > li")
@@ -52,7 +52,7 @@ def opened(running: Running, visit: Visits, **options: Any) -> Any:
 
 
 def test_each_document_is_listed_with_its_facts(library: Running, visit: Visits) -> None:
-    page = opened(library, visit)
+    page = open_documents(library, visit)
     assert "9 documents" in page.inner_text(".library-head") and sorted(titles(page)) == sorted(
         each.title for each in LIBRARY
     )
@@ -69,7 +69,7 @@ def test_each_document_is_listed_with_its_facts(library: Running, visit: Visits)
 
 
 def test_the_list_is_sorted_as_requested(library: Running, visit: Visits) -> None:
-    page = opened(library, visit)
+    page = open_documents(library, visit)
     by_title = sorted((each.title for each in LIBRARY), key=str.casefold)
     assert titles(page) == by_title
 
@@ -90,18 +90,18 @@ def test_the_list_is_sorted_as_requested(library: Running, visit: Visits) -> Non
 
 
 def test_a_document_is_deleted_once_that_is_confirmed(library: Running, visit: Visits) -> None:
-    page = opened(library, visit)
+    page = open_documents(library, visit)
     page.click("[aria-label='Delete Bell law']")
     assert "removed from the index for everyone, with its 1 passage." in page.inner_text("#delete")
     page.click("#delete >> text=Cancel")
     page.wait_for_selector("#delete", state="detached")
     assert library.get("/v1/documents/b.md").status_code == 200
-    after = titles(page)[titles(page).index("Bell law") + 1]
+    next_title = titles(page)[titles(page).index("Bell law") + 1]
     page.click("[aria-label='Delete Bell law']")
     page.click("#delete .primary")
     page.wait_for_selector("text=Bell law is deleted.")
     assert library.get("/v1/documents/b.md").status_code == 404 and "Bell law" not in titles(page)
-    assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {after}"
+    assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {next_title}"
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('8 documents')")
 
 
@@ -121,7 +121,7 @@ def test_a_long_list_of_documents_is_shown_page_by_page(tmp_path: Path, visit: V
     many = [Document(f"gull-{n:02}.md", "", f"Gull number {n} nests on the rock.") for n in range(60)]
     build_index(tmp_path / "index", many, IndexSettings(), lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
-        page = opened(running, visit)
+        page = open_documents(running, visit)
         assert len(titles(page)) == 50 and page.query_selector(".document-actions button, .library-head button") is None
         page.click("text=More (10)")
         page.wait_for_function("() => document.querySelectorAll('.documents > li').length === 60")

@@ -16,14 +16,14 @@ def drawing(page: Any) -> bytes:
     return bytes(page.locator("#map").screenshot())
 
 
-def test_the_graph_is_drawn_zoomed_and_a_click_opens_the_document(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated, viewport={"width": 1280, "height": 800})
+def test_the_graph_is_drawn_zoomed_and_a_click_opens_the_document(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("nav >> text=Graph")
     page.wait_for_selector("#graph-node li")
-    whole = opinionated.get("/v1/graph/overview?limit=300").json()
-    said = page.inner_text("#view-graph .library-head .hint")
-    assert said.startswith(f"{whole['documents']} documents, {whole['entities']} entities.")
+    whole = feedback_server.get("/v1/graph/overview?limit=300").json()
+    counts = page.inner_text("#view-graph .library-head .hint")
+    assert counts.startswith(f"{whole['documents']} documents, {whole['entities']} entities.")
     assert page.locator(".legend li").all_inner_texts() == ["document", "entity"]
     first = drawing(page)
     page.click("[aria-label='Zoom in']")
@@ -45,24 +45,24 @@ def test_the_graph_is_drawn_zoomed_and_a_click_opens_the_document(opinionated: R
     assert page.inner_text("#reader-title") == "Ada Marlow"
 
 
-def test_an_entity_is_found_by_keys_and_lists_its_documents(opinionated: Running, visit: Visits) -> None:
-    page = visit(opinionated, viewport={"width": 390, "height": 800}).page
+def test_an_entity_is_found_by_keys_and_lists_its_documents(feedback_server: Running, visit: Visits) -> None:
+    page = visit(feedback_server, viewport={"width": 390, "height": 800}).page
     page.wait_for_selector("#columns select")
     keys = Keys(page)
     keys.press("Graph")
     page.wait_for_selector("#graph-node li")
     keys.go("graph-field")
     page.keyboard.type("marlow yard")
-    page.focus("#graph-node button.kind-entity >> text=Marlow Yard")  # a document has this title
+    page.focus("#graph-node button.kind-entity >> text=Marlow Yard")  # The document of this title is listed too.
     page.keyboard.press("Enter")
     page.wait_for_selector("#graph-node h3")
-    named = [each.title for each in ISLES if "Marlow Yard" in each.text]
-    assert sorted(page.locator("#graph-node .names button").all_inner_texts()) == sorted(named) and len(named) > 1
-    assert page.inner_text("#graph-node h3") == f"{len(named)} documents with it"
+    titles = [each.title for each in ISLES if "Marlow Yard" in each.text]
+    assert sorted(page.locator("#graph-node .names button").all_inner_texts()) == sorted(titles) and len(titles) > 1
+    assert page.inner_text("#graph-node h3") == f"{len(titles)} documents with it"
     assert page.evaluate("document.activeElement.id") == "graph-node"
-    keys.press(named[0])
+    keys.press(titles[0])
     page.wait_for_selector("#reader[open]")
     page.keyboard.press("Escape")
     keys.press("Back")
-    assert page.input_value("#graph-field") == "" and page.locator("#graph-node li").count() > len(named)
+    assert page.input_value("#graph-field") == "" and page.locator("#graph-node li").count() > len(titles)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390 and keys.unseen == []

@@ -9,7 +9,7 @@ import pytest
 from tests.serve.http.running import Running
 from tests.serve.page.conftest import Visits
 
-MOST_TABS = 150
+MAX_TABS = 150
 HERE = """(() => {
   const at = document.activeElement;
   const style = getComputedStyle(at);
@@ -34,14 +34,14 @@ class Keys:
 
     def go(self, to: str) -> None:
         """Press Tab until the name of the focused element begins with `to`."""
-        for _ in range(MOST_TABS):
+        for _ in range(MAX_TABS):
             if self.focused().startswith(to):
                 return
             self.page.keyboard.press("Tab")
         raise AssertionError(f"Tab does not reach {to!r}")
 
     def press(self, to: str) -> None:
-        """Go there and press Enter."""
+        """Go to an element, as `go` does, and press Enter."""
         self.go(to)
         self.page.keyboard.press("Enter")
 
@@ -54,13 +54,13 @@ class Keys:
 
 
 @pytest.fixture
-def keys(opinionated: Running, visit: Visits) -> Iterator[Keys]:
-    """A page that is ready, on a screen with room for two columns; at the end the focus must always have been visible."""
-    page = visit(opinionated, viewport={"width": 1280, "height": 800}).page
+def keys(feedback_server: Running, visit: Visits) -> Iterator[Keys]:
+    """The keyboard of a ready page, on a screen with room for two columns; at the end the focus must always have been visible."""
+    page = visit(feedback_server, viewport={"width": 1280, "height": 800}).page
     page.wait_for_selector("#columns select")
-    held = Keys(page)
-    yield held
-    assert held.unseen == []
+    keyboard = Keys(page)
+    yield keyboard
+    assert keyboard.unseen == []
 
 
 def test_ask_read_judge_and_come_back_by_keys_alone(keys: Keys) -> None:

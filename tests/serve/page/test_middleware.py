@@ -17,12 +17,12 @@ def test_the_page_and_its_files_with_their_headers(server: Running) -> None:
     policy = front.headers["content-security-policy"]
     assert policy.startswith("default-src 'self';") and "unsafe" not in policy and "http" not in policy
     assert front.headers["x-content-type-options"] == "nosniff"
-    named = re.findall(r'(?:href|src)="(page/[^"]+)"', front.text)
-    assert len(named) == 6 and re.search(r'(src|href)="(?!page/|#|docs")', front.text) is None
-    for address in named:
-        made = server.get(f"/{address}")
-        assert made.status_code == 200 and "immutable" in made.headers["cache-control"], address
-        assert made.headers["content-security-policy"] == policy
+    addresses = re.findall(r'(?:href|src)="(page/[^"]+)"', front.text)
+    assert len(addresses) == 6 and re.search(r'(src|href)="(?!page/|#|docs")', front.text) is None
+    for address in addresses:
+        response = server.get(f"/{address}")
+        assert response.status_code == 200 and "immutable" in response.headers["cache-control"], address
+        assert response.headers["content-security-policy"] == policy
     assert re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", front.text) is None
 
 
@@ -30,9 +30,9 @@ def test_the_page_of_routes_loads_only_from_this_server(server: Running) -> None
     page = server.get("/docs")
     assert page.status_code == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.headers["content-security-policy"] == server.get("/").headers["content-security-policy"]
-    named = re.findall(r'(?:href|src)="(page/[^"]+)"', page.text)
-    assert {name.rpartition("/")[2] for name in named} == {"icon.svg", "page.css", "docs.css", "docs.js"}
-    assert all(server.get(f"/{name}").status_code == 200 for name in named)
+    addresses = re.findall(r'(?:href|src)="(page/[^"]+)"', page.text)
+    assert {address.rpartition("/")[2] for address in addresses} == {"icon.svg", "page.css", "docs.css", "docs.js"}
+    assert all(server.get(f"/{address}").status_code == 200 for address in addresses)
     assert "http" not in page.text and re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", page.text) is None
     assert [server.get(path).status_code for path in ("/redoc", "/docs/", "/docs/oauth2-redirect")] == [404] * 3
 
@@ -69,15 +69,15 @@ def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_no_path_leads_elsewhere(server: Running, path: str) -> None:
-    made = server.get(f"/page/{version()}/{path}")
-    assert made.status_code == 404 and made.json()["error"]["code"] == "no_such_address"
+    response = server.get(f"/page/{version()}/{path}")
+    assert response.status_code == 404 and response.json()["error"]["code"] == "no_such_address"
 
 
-def test_with_a_key_the_page_is_the_body_of_the_401(locked: Running) -> None:
+def test_with_a_key_the_page_is_the_body_of_the_401(server_with_key: Running) -> None:
     for path, name in PAGES.items():
-        refused = locked.get(path)
-        assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
-        assert refused.content == page_files()[name] and refused.headers["cache-control"] == "no-store"
-        assert locked.get(path, headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
-    assert locked.get(f"/page/{version()}/page.js").status_code == 200
-    assert locked.get("/page/other/page.js").status_code == 401
+        response = server_with_key.get(path)
+        assert response.status_code == 401 and response.headers["www-authenticate"] == "Bearer"
+        assert response.content == page_files()[name] and response.headers["cache-control"] == "no-store"
+        assert server_with_key.get(path, headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+    assert server_with_key.get(f"/page/{version()}/page.js").status_code == 200
+    assert server_with_key.get("/page/other/page.js").status_code == 401

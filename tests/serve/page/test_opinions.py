@@ -24,19 +24,25 @@ def consent(page: Any, words: str) -> None:
     page.click(f"#consent >> text={words}")
 
 
+def folder_of(running: Running) -> Path:
+    """The folder of the index that a server uses."""
+    return running.services.collections.live["index"].folder
+
+
 def contents_of(running: Running) -> list[Any]:
-    return [each.content for each in read_feedback(running.services.collections.live["index"].folder)]
+    return [each.content for each in read_feedback(folder_of(running))]
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(opinionated: Running) -> None:
-    (opinionated.services.collections.live["index"].folder / "feedback.sqlite").unlink(missing_ok=True)
+def no_feedback(feedback_server: Running) -> None:
+    """Each test starts without feedback."""
+    (folder_of(feedback_server) / "feedback.sqlite").unlink(missing_ok=True)
 
 
 def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
-    opinionated: Running, visit: Visits, tmp_path: Path
+    feedback_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
-    session = visit(opinionated, viewport={"width": 1280, "height": 800})
+    session = visit(feedback_server, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("#compare")
     page.select_option("[id^=model-] >> nth=1", "sft")
@@ -46,13 +52,13 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     assert page.get_attribute(".duel button >> nth=0", "aria-pressed") == "true"
-    (entry,) = read_feedback(opinionated.services.collections.live["index"].folder)
+    (entry,) = read_feedback(folder_of(feedback_server))
     assert (
         isinstance(entry.content, Preference)
         and entry.consent
         and (entry.question, entry.content.better) == (QUESTION, "first")
     )
-    index = open_index(opinionated.services.collections.live["index"].folder, lambda spec: HashEncoder())
+    index = open_index(folder_of(feedback_server), lambda spec: HashEncoder())
     assert import_feedback(index, tmp_path / "out")["preferences"].rows == 1
     file = tmp_path / "out/preferences/train.jsonl"
     (row,) = read_preferences(file)
@@ -65,9 +71,9 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
 
 
 def test_a_choice_between_answers_from_different_passages_trains_nothing_and_says_so(
-    opinionated: Running, visit: Visits, tmp_path: Path
+    feedback_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
-    session = visit(opinionated, viewport={"width": 1280, "height": 800})
+    session = visit(feedback_server, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("#compare")
     page.select_option("[id^=mode-] >> nth=0", "dense")
@@ -78,21 +84,24 @@ def test_a_choice_between_answers_from_different_passages_trains_nothing_and_say
     page.click("text=Left is better")
     consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
-    folder = opinionated.services.collections.live["index"].folder
+    folder = folder_of(feedback_server)
     (entry,) = read_feedback(folder)
     assert isinstance(entry.content, Preference) and entry.consent
     index = open_index(folder, lambda spec: HashEncoder())
     assert import_feedback(index, tmp_path / "out")["preferences"].rows == 0
 
 
-def test_votes_corrections_and_right_passages_are_stored_and_deleted(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated)
+def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server)
     page = session.page
     session.ask(QUESTION)
     page.click(".actions >> text=Not good")
     page.wait_for_selector("#consent[open]")
     page.keyboard.press("Escape")
-    assert contents_of(opinionated) == [] and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
+    assert (
+        contents_of(feedback_server) == []
+        and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
+    )
     page.click(".actions >> text=Not good")
     consent(page, "Save, but do not train")
     page.wait_for_selector(".actions [aria-pressed=true]")
@@ -107,21 +116,21 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(opinionated
     page.check("#correct input >> nth=0")
     page.click("#correct >> text=Save")
     page.wait_for_selector("#correct", state="detached")
-    read = opinionated.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
-    ids = tuple(each["id"] for each in read)
-    vote, right, correction = contents_of(opinionated)
+    passages = feedback_server.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
+    ids = tuple(each["id"] for each in passages)
+    vote, right, correction = contents_of(feedback_server)
     assert isinstance(vote, Vote) and vote.rating == "down" and vote.answer.context_ids == ids
     assert right == RightPassage(ids[1], ids)
     assert isinstance(correction, Correction) and (correction.corrected, correction.passage_ids) == (
         "the yard of Quill",
         (ids[0],),
     )
-    assert {each.consent for each in read_feedback(opinionated.services.collections.live["index"].folder)} == {False}
+    assert {each.consent for each in read_feedback(folder_of(feedback_server))} == {False}
     page.click("#history-button")
     page.wait_for_selector("#history >> text=3 entries of yours are stored on the server, and will not")
     page.click("text=Delete my feedback")
     page.wait_for_selector("#history >> text=3 entries deleted from the server.")
-    assert contents_of(opinionated) == []
+    assert contents_of(feedback_server) == []
 
 
 def test_without_feedback_no_opinion_is_requested(server: Running, visit: Visits) -> None:
@@ -134,15 +143,15 @@ def test_without_feedback_no_opinion_is_requested(server: Running, visit: Visits
     assert session.page.query_selector(".duel, .upload") is None
 
 
-def test_an_answer_is_copied_and_shared_with_its_sources(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated, permissions=["clipboard-read", "clipboard-write"])
+def test_an_answer_is_copied_and_shared_with_its_sources(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server, permissions=["clipboard-read", "clipboard-write"])
     page = session.page
     session.ask(QUESTION)
     page.click("text=Copy")
     page.wait_for_selector(".answer ~ div [role=status]:has-text('Copied')")
-    read = opinionated.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
-    address = f"{opinionated.url}/#read/{read['source']}/{read['start']}-{read['end']}"
-    expected = f"{QUESTION}\n\nthe Marlow Yard [1]\n\n[1] {read['title']}, {read['source']}, {address}"
+    passage = feedback_server.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
+    address = f"{feedback_server.url}/#read/{passage['source']}/{passage['start']}-{passage['end']}"
+    expected = f"{QUESTION}\n\nthe Marlow Yard [1]\n\n[1] {passage['title']}, {passage['source']}, {address}"
     assert page.evaluate("navigator.clipboard.readText()") == expected
     page.evaluate("delete Navigator.prototype.share")
     with page.expect_download() as started:
@@ -152,35 +161,35 @@ def test_an_answer_is_copied_and_shared_with_its_sources(opinionated: Running, v
 
 
 def test_files_are_indexed_with_progress_and_refusals_are_named(
-    opinionated: Running, visit: Visits, tmp_path: Path
+    feedback_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     files = {f"gull-{n}.md": f"# Gull {n}\n\nGull number {n} nests on the rock." for n in range(3)}
     for name, text in {**files, "empty.md": " ", "tool.exe": "MZ"}.items():
         (tmp_path / name).write_text(text)
-    session = visit(opinionated)
+    session = visit(feedback_server)
     page = session.page
     page.wait_for_selector("#columns select")
     session.open("/#documents")
     page.wait_for_selector(".documents > li")
     field = "#view-documents input[type=file]"
-    before = opinionated.get("/v1/documents").json()["total"]
+    before = feedback_server.get("/v1/documents").json()["total"]
     page.set_input_files(field, [tmp_path / name for name in (*files, "empty.md", "tool.exe")])
     page.wait_for_selector(".upload [role=status]:has-text('3 files indexed, 2 refused:')")
-    refused = sorted(page.locator(".upload li").all_inner_texts())
-    assert refused[0] == "empty.md: it has no text" and refused[1].startswith(
+    refusals = sorted(page.locator(".upload li").all_inner_texts())
+    assert refusals[0] == "empty.md: it has no text" and refusals[1].startswith(
         "tool.exe: this kind of file cannot be read"
     )
-    assert opinionated.get("/v1/documents").json()["total"] == before + 3
+    assert feedback_server.get("/v1/documents").json()["total"] == before + 3
     session.problems.clear()  # Chromium notes the two refusals.
     (tmp_path / "tern.md").write_text("Terns nest beside the gulls.")
     page.set_input_files(field, tmp_path / "tern.md")
     page.wait_for_selector(".documents .title >> text=tern")
     for source in (*files, "tern.md"):
-        httpx2.delete(f"{opinionated.url}/v1/documents/{source}", timeout=60)
+        httpx2.delete(f"{feedback_server.url}/v1/documents/{source}", timeout=60)
 
 
-def test_a_document_with_pages_opens_at_its_page(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated)
+def test_a_document_with_pages_opens_at_its_page(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server)
     page = session.page
     page.wait_for_selector("#columns select")
     session.open("/#read/tides.pdf/65-96")
@@ -190,9 +199,9 @@ def test_a_document_with_pages_opens_at_its_page(opinionated: Running, visit: Vi
     assert page.evaluate("document.querySelector('#reader mark').previousElementSibling.textContent") == "p. 3"
 
 
-def test_what_the_browser_stores_cannot_become_markup(opinionated: Running, visit: Visits) -> None:
-    """Markup in stored conversations, written there by others or by a model."""
-    session: PageSession = visit(opinionated)
+def test_what_the_browser_stores_cannot_become_markup(feedback_server: Running, visit: Visits) -> None:
+    """Stored conversations with markup, from a model or from another program, are shown as text."""
+    session: PageSession = visit(feedback_server)
     page = session.page
     page.wait_for_selector("#columns select")
     evil = "<img src=x onerror=alert(1)>"

@@ -1,4 +1,4 @@
-"""The page as a reader uses it: asks, follows citations, compares, browses; what documents and models say stays text."""
+"""The page as a reader uses it: asking, following citations, comparing, browsing; what documents and models say stays text."""
 
 import re
 from pathlib import Path
@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from graph.build.build import build_index
-from graph.config import parse_settings
 from graph.index.index import open_index
 from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, PAGED, SAID, Talker, Visits
+from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, PAGED, REPLY, ScriptedServer, Visits, contrast
 
 PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
   const copy = document.createElement("canvas");
@@ -48,15 +47,15 @@ def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Vis
     session = visit(server)
     page = session.page
     session.ask()
-    cited = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).json()["passages"][1]
+    passage = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).json()["passages"][1]
     page.focus(".cite >> nth=0")
     page.keyboard.press("Enter")
     page.wait_for_selector("#reader mark")
     shown = page.eval_on_selector_all("#reader mark, #reader .read", "all => all.map((each) => each.textContent)")
-    assert "".join(shown) == cited["text"]
+    assert "".join(shown) == passage["text"]
     assert "“<b>the Marlow Yard</b>”" in page.inner_text("#reader-marked")
-    assert page.inner_text("#reader-title") == cited["title"]
-    assert f"characters {cited['start']}–{cited['end']}" in page.inner_text("#reader-place")
+    assert page.inner_text("#reader-title") == passage["title"]
+    assert f"characters {passage['start']}–{passage['end']}" in page.inner_text("#reader-place")
     page.keyboard.press("Escape")
     page.wait_for_selector("#reader", state="hidden")
     assert page.evaluate("document.activeElement.className") == "cite"
@@ -64,16 +63,16 @@ def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Vis
 
 def test_the_address_of_a_citation_opens_its_passage(server: Running, visit: Visits) -> None:
     question = {"role": "user", "content": "Who built the Lantern?"}
-    made = server.post("/v1/chat/completions", json={"model": "tiny", "messages": [question]}).json()
-    message = made["choices"][0]["message"]
-    cited = next(each for each in message["citations"] if each["number"] == 2)
+    completion = server.post("/v1/chat/completions", json={"model": "tiny", "messages": [question]}).json()
+    message = completion["choices"][0]["message"]
+    citation = next(each for each in message["citations"] if each["number"] == 2)
     session = visit(server)
     session.open(message["annotations"][0]["url_citation"]["url"].removeprefix(server.url))
     session.page.reload()
     session.page.wait_for_selector("#reader mark")
     shown = session.page.eval_on_selector_all("#reader mark", "all => all.map((each) => each.textContent)")
-    assert "".join(shown) == cited["text"]
-    assert f"characters {cited['start']}–{cited['end']}" in session.page.inner_text("#reader-place")
+    assert "".join(shown) == citation["text"]
+    assert f"characters {citation['start']}–{citation['end']}" in session.page.inner_text("#reader-place")
 
 
 def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visits) -> None:
@@ -96,29 +95,29 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
     ]
 
 
-def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, talker: Talker) -> None:
+def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, scripted_server: ScriptedServer) -> None:
     """The reader also says what is marked. If no sentence is close, the whole passage is marked, and the reader says so."""
     question = "Who was born in Tarn and died on 4 May 1931?"
-    found = talker.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
+    found = scripted_server.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
     n = next(place for place, each in enumerate(found, 1) if each["title"] == "Ada Marlow")
     answer = f"She died on 4 May 1931 [{n}]. Her lamp is lit at dusk. [{n}] Xyzzy plugh qwfp [{n}]."
-    talker.says = lambda prompt: f"###Reason: so. ###Answer: {answer}"
-    session = visit(talker.running)
+    scripted_server.reply = lambda prompt: f"###Reason: so. ###Answer: {answer}"
+    session = visit(scripted_server.running)
     page = session.page
     session.ask(question)
 
-    def marked(place: int) -> tuple[str, str]:
+    def open_citation(place: int) -> tuple[str, str]:
         page.click(f".cite >> nth={place}")
         page.wait_for_selector("#reader mark")
         found = page.inner_text("#reader mark"), page.inner_text("#reader-marked")
         page.keyboard.press("Escape")
         return found
 
-    sentence, note = marked(0)
+    sentence, note = open_citation(0)
     assert sentence == "She was born in Tarn and died on 4 May 1931."
     assert note == "Marked: the sentence of the passage closest in words to “She died on 4 May 1931.”"
-    assert "“Her lamp is lit at dusk.”" in marked(1)[1]
-    whole, note = marked(2)
+    assert "“Her lamp is lit at dusk.”" in open_citation(1)[1]
+    whole, note = open_citation(2)
     assert "shipwright" in whole and note.startswith(
         "The whole passage is marked: none of its sentences shares words with “Xyzzy"
     )
@@ -127,9 +126,13 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
     assert page.inner_text("#reader-marked") == ""
 
 
-def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer(visit: Visits, talker: Talker) -> None:
-    talker.says = lambda prompt: "###Reason: so. ###Answer: Pirates of Zanzibar sank her in the winter of 1822 [1]."
-    session = visit(talker.running)
+def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer(
+    visit: Visits, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.reply = lambda prompt: (
+        "###Reason: so. ###Answer: Pirates of Zanzibar sank her in the winter of 1822 [1]."
+    )
+    session = visit(scripted_server.running)
     session.ask()
     note = session.page.inner_text(".answer .hint >> nth=0")
     assert re.fullmatch(
@@ -148,9 +151,9 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("answer", VERDICTS)
-def test_an_answer_has_a_badge_in_words(visit: Visits, talker: Talker, answer: str) -> None:
-    talker.says = lambda prompt: answer
-    session = visit(talker.running)
+def test_an_answer_has_a_badge_in_words(visit: Visits, scripted_server: ScriptedServer, answer: str) -> None:
+    scripted_server.reply = lambda prompt: answer
+    session = visit(scripted_server.running)
     session.ask()
     page = session.page
     shown = page.inner_text(".verdict") if page.is_visible(".verdict") else ""
@@ -170,14 +173,14 @@ def test_the_badge_of_a_server_that_checks_nothing_says_so(isles_and_hostile: Pa
         assert session.page.inner_text(".verdict") == "Not checked The check is off."
 
 
-def test_a_citation_shows_its_sentence_and_page_on_focus_and_marks_only_it(tmp_path: Path, visit: Visits) -> None:
-    build_index(tmp_path, [*ISLES, PAGED], parse_settings(IndexSettings, {}, "test"), lambda spec: HashEncoder())
+def test_on_focus_a_citation_shows_its_page_and_the_one_sentence_that_it_marks(tmp_path: Path, visit: Visits) -> None:
+    build_index(tmp_path, [*ISLES, PAGED], IndexSettings(), lambda spec: HashEncoder())
 
-    def says(body: dict[str, Any], number: int) -> str:
+    def reply(body: dict[str, Any], number: int) -> str:
         [place] = re.findall(r"\[(\d+)\] Tide tables", str(body["messages"]))
         return f"###Reason: so. ###Answer: **High water** is at *dawn* [{place}]."
 
-    with chat_server(says) as upstream, serving(tmp_path, f"openai:tiny@{upstream.url}") as running:
+    with chat_server(reply) as upstream, serving(tmp_path, f"openai:tiny@{upstream.url}") as running:
         session = visit(running)
         session.ask("When is high water by the tide tables of Tarn?")
         page = session.page
@@ -235,7 +238,7 @@ def test_a_question_outside_the_documents_is_reported_without_a_model_call(
     isles_and_hostile: Path, visit: Visits
 ) -> None:
     with (
-        chat_server(lambda body, number: SAID) as upstream,
+        chat_server(lambda body, number: REPLY) as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}", abstain=0) as running,
     ):
         session = visit(running)
@@ -280,9 +283,9 @@ a[1] = **b**
 See [this](http://evil.example) <b>bold</b> ![x](http://evil.example/x.png) <javascript:alert(1)>"""
 
 
-def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, talker: Talker) -> None:
-    talker.says = lambda question: f"###Reason: as _told_ [1]. ###Answer: {MARKDOWN}"
-    session = visit(talker.running)
+def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, scripted_server: ScriptedServer) -> None:
+    scripted_server.reply = lambda question: f"###Reason: as _told_ [1]. ###Answer: {MARKDOWN}"
+    session = visit(scripted_server.running)
     page = session.page
     session.ask()
     texts = {
@@ -301,7 +304,7 @@ def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, talker: Talk
 def test_any_text_becomes_nodes_without_an_error(server: Running, visit: Visits) -> None:
     page = visit(server).page
     page.wait_for_selector("#columns select")
-    left = page.evaluate(
+    keeps_letters = page.evaluate(
         r"""async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
           const { markdown } = await import(`/page/${version}/text/markdown.js`);
@@ -315,13 +318,15 @@ def test_any_text_becomes_nodes_without_an_error(server: Running, visit: Visits)
           });
         }"""
     )
-    assert all(left)
+    assert all(keeps_letters)
 
 
-def test_a_follow_up_leaves_the_earlier_answer_and_is_sent_with_it(visit: Visits, talker: Talker) -> None:
+def test_a_follow_up_keeps_the_earlier_answer_in_view_and_is_sent_with_it(
+    visit: Visits, scripted_server: ScriptedServer
+) -> None:
     sent: list[list[dict[str, str]]] = []
-    talker.says = lambda question: "###Reason: so. ###Answer: It was the yard."
-    session = visit(talker.running)
+    scripted_server.reply = lambda question: "###Reason: so. ###Answer: It was the yard."
+    session = visit(scripted_server.running)
     page = session.page
     chats = "v1/chat/completions"
     page.on("request", lambda request: request.url.endswith(chats) and sent.append(request.post_data_json["messages"]))
@@ -348,8 +353,8 @@ def test_a_follow_up_leaves_the_earlier_answer_and_is_sent_with_it(visit: Visits
     assert len(sent) == 3 and len(sent[2]) == 1
 
 
-def test_without_a_model_the_page_searches_and_says_so(unmodelled: Running, visit: Visits) -> None:
-    session = visit(unmodelled)
+def test_without_a_model_the_page_searches_and_says_so(server_without_model: Running, visit: Visits) -> None:
+    session = visit(server_without_model)
     page = session.page
     page.wait_for_selector(".welcome")
     assert "This server has no model: it shows the passages it finds" in page.inner_text(".welcome")
@@ -415,7 +420,7 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
     assert len(page.query_selector_all(".column")) == 1
 
 
-def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Visits, isles_and_hostile) -> None:  # type: ignore[no-untyped-def]
+def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Visits, isles_and_hostile: Path) -> None:
     session = visit(server)
     page = session.page
     data = open_index(isles_and_hostile, lambda spec: HashEncoder()).data
@@ -438,8 +443,8 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
     page.wait_for_function(PIXELS)
 
 
-def test_a_server_with_a_key_asks_for_it(locked: Running, visit: Visits) -> None:
-    session = visit(locked)
+def test_a_server_with_a_key_asks_for_it(server_with_key: Running, visit: Visits) -> None:
+    session = visit(server_with_key)
     page = session.page
     page.wait_for_selector("#key-dialog[open]")
     page.fill("#key-field", "wrong")
@@ -458,11 +463,10 @@ def test_a_server_with_a_key_asks_for_it(locked: Running, visit: Visits) -> None
 
 
 def test_light_dark_and_narrow(server: Running, visit: Visits) -> None:
-    def brightness(scheme: str) -> int:
+    def contrast_in(scheme: str) -> int:
         page = visit(server, color_scheme=scheme, viewport={"width": 400, "height": 800}).page
         page.wait_for_selector("#columns select")
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        paper, ink = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
-        return int(paper[4:].split(",")[0]) - int(ink[4:].split(",")[0])
+        return contrast(page)
 
-    assert brightness("light") > 150 and brightness("dark") < -150
+    assert contrast_in("light") > 150 and contrast_in("dark") < -150

@@ -9,7 +9,6 @@ import pytest
 
 from data_synth.dataset.validate import validate_file
 from graph.build.build import build_index
-from graph.config import parse_settings
 from graph.documents.questions import Question, read_questions
 from graph.index.index import open_index
 from graph.store.index_settings import IndexSettings
@@ -19,11 +18,11 @@ from serve.page.middleware import page_files
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, PageSession, Visits
+from tests.serve.page.conftest import HOSTILE, SETTINGS, PageSession, Visits, axe_violations, contrast
 from tests.serve.page.test_keyboard import Keys
 
 DOCUMENTS = {each.source: each for each in [*ISLES, HOSTILE, *guild_documents()]}
-MOST_BYTES = 450 * 1024
+MAX_BYTES = 450 * 1024
 TEXTAREAS = ".questions li:first-child textarea"
 PROPOSED_AT_ONCE = 10
 
@@ -32,8 +31,7 @@ PROPOSED_AT_ONCE = 10
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server without a model, over enough documents for several pages of proposals."""
     folder = tmp_path_factory.mktemp("questions") / "index"
-    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
-    build_index(folder, list(DOCUMENTS.values()), settings, lambda spec: HashEncoder())
+    build_index(folder, list(DOCUMENTS.values()), SETTINGS, lambda spec: HashEncoder())
     with serving(folder, None) as running:
         yield running
 
@@ -59,7 +57,7 @@ def texts(page: Any, part: int = 0) -> list[str]:
     return found
 
 
-def downloaded(page: Any, folder: Path) -> Path:
+def download(page: Any, folder: Path) -> Path:
     with page.expect_download() as waiting:
         page.click("text=Download (")
     file = folder / waiting.value.suggested_filename
@@ -74,7 +72,7 @@ def upload(page: Any, folder: Path, lines: Sequence[object]) -> None:
 
 
 def read(file: Path) -> list[Question]:
-    """The questions of a downloaded file, which has to be flawless for every reader."""
+    """The questions of a downloaded file, which every reader must accept without a complaint."""
     validation = validate_file(file)
     assert (validation.form, validation.bad) == ("questions", ())
     questions = read_questions(file)
@@ -94,12 +92,12 @@ def test_proposals_are_corrected_and_approved_by_keys_and_the_file_suits_tuning(
     page.wait_for_selector("text=Nothing to review")
     keys.press("Propose 10")
     page.wait_for_selector("text=To review (10)")
-    proposed = guilds.get("/v1/questions").json()["questions"]
-    assert texts(page) == [row["question"] for row in proposed]
-    assert texts(page, 1) == ["\n".join(row["answers"]) for row in proposed]
+    proposals = guilds.get("/v1/questions").json()["questions"]
+    assert texts(page) == [row["question"] for row in proposals]
+    assert texts(page, 1) == ["\n".join(row["answers"]) for row in proposals]
     quotes = page.locator(".questions blockquote p").all_inner_texts()
-    assert quotes == [row["evidence"][0]["quote"] for row in proposed]
-    assert page.locator(".questions blockquote mark").all_inner_texts() == [row["answers"][0] for row in proposed]
+    assert quotes == [row["evidence"][0]["quote"] for row in proposals]
+    assert page.locator(".questions blockquote mark").all_inner_texts() == [row["answers"][0] for row in proposals]
 
     keys.go("question-")
     page.keyboard.press("Control+a")
@@ -115,10 +113,10 @@ def test_proposals_are_corrected_and_approved_by_keys_and_the_file_suits_tuning(
         assert keys.focused().startswith("Approve: " if left else "To review (0)")
     assert keys.unseen == []
 
-    rows = read(downloaded(page, tmp_path))
-    assert [row.id for row in rows] == [row["id"] for row in proposed]
+    rows = read(download(page, tmp_path))
+    assert [row.id for row in rows] == [row["id"] for row in proposals]
     assert rows[0].text == "Who was the founder of the Marlow Yard?" and rows[0].answers == ("Ada Marlow", "Marlow")
-    assert [row.text for row in rows[1:]] == [row["question"] for row in proposed[1:]]
+    assert [row.text for row in rows[1:]] == [row["question"] for row in proposals[1:]]
     index = open_index(guilds.services.collections.live["index"].folder, lambda spec: HashEncoder())
     parts = split_questions(index, TuneSettings(questions=str(tmp_path / "questions.jsonl"), least_test=1))
     assert not parts.left_out and {row["id"] for row in parts.rows} == {row.id for row in rows}
@@ -139,14 +137,14 @@ def test_an_added_question_gets_its_document_by_a_click_on_a_sentence(view: Page
     page.wait_for_selector("#passage .sentence")
     page.fill("#passage-query", "wreck Zanzu")
     page.keyboard.press("Enter")
-    said = "The wreck Zanzu lies deep."
-    page.click(f"#passage .sentence:has-text('{said}')")
+    sentence = "The wreck Zanzu lies deep."
+    page.click(f"#passage .sentence:has-text('{sentence}')")
     page.wait_for_selector("#passage", state="detached")
     assert page.evaluate("document.activeElement.textContent") == "Choose another sentence…"
     assert page.inner_text(".questions blockquote mark") == "deep"
     page.click(".questions blockquote .link")
     page.wait_for_selector("#reader mark")
-    assert said in page.inner_text("#reader mark") and page.inner_text("#reader-title") == HOSTILE.title
+    assert sentence in page.inner_text("#reader mark") and page.inner_text("#reader-title") == HOSTILE.title
     page.keyboard.press("Escape")
     page.click(".approve")
 
@@ -156,7 +154,7 @@ def test_an_added_question_gets_its_document_by_a_click_on_a_sentence(view: Page
     assert not page.is_visible(".choose") and not page.is_visible(f"{TEXTAREAS} >> nth=1")
     page.click(".approve")
     page.wait_for_selector("text=Approved (2)")
-    absent, own = read(downloaded(page, tmp_path))
+    absent, own = read(download(page, tmp_path))
     assert (absent.text, absent.kind, absent.answers, absent.gold_sources) == (
         "Who painted the Lantern?",
         "unanswerable",
@@ -164,7 +162,7 @@ def test_an_added_question_gets_its_document_by_a_click_on_a_sentence(view: Page
         (),
     )
     assert (own.text, own.answers, own.gold_sources) == ("Where does the wreck lie?", ("deep",), (HOSTILE.source,))
-    assert said in own.evidence[0].text and len({absent.id, own.id}) == 2
+    assert sentence in own.evidence[0].text and len({absent.id, own.id}) == 2
 
 
 def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds: Running) -> None:
@@ -191,23 +189,23 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
 
 def test_a_discarded_proposal_comes_back_only_by_undo(view: PageSession, guilds: Running) -> None:
     page = view.page
-    whole = [row["question"] for row in guilds.get("/v1/questions?count=200").json()["questions"]]
+    everything = [row["question"] for row in guilds.get("/v1/questions?count=200").json()["questions"]]
     propose(page, 10)
     page.click(".actions >> text=Discard >> nth=2")
     page.wait_for_selector("text=Discarded. 9 questions to review.")
-    assert texts(page) == [*whole[:2], *whole[3:10]]
+    assert texts(page) == [*everything[:2], *everything[3:10]]
     page.click("text=Undo")
     page.wait_for_selector("text=To review (10)")
-    assert texts(page) == whole[:10]
+    assert texts(page) == everything[:10]
     page.click(".actions >> text=Discard >> nth=2")
     propose(page, 19)
-    assert texts(page) == [*whole[:2], *whole[3:20]]
+    assert texts(page) == [*everything[:2], *everything[3:20]]
     page.click("text=Discard all 19")
     page.wait_for_selector("text=19 questions discarded.")
     page.reload()
-    for first in range(20, len(whole), PROPOSED_AT_ONCE):
-        propose(page, min(first + PROPOSED_AT_ONCE, len(whole)) - 20)
-    assert texts(page) == whole[20:]
+    for first in range(20, len(everything), PROPOSED_AT_ONCE):
+        propose(page, min(first + PROPOSED_AT_ONCE, len(everything)) - 20)
+    assert texts(page) == everything[20:]
     page.click("text=Propose 10")
     page.wait_for_selector("text=The documents give no more questions.")
 
@@ -245,14 +243,14 @@ def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession,
     upload(page, tmp_path, [whole, "", absent, bare])
     page.wait_for_selector("text=3 questions from mine.jsonl; 1 without an answer or a document, to review.")
     assert texts(page) == ["Where is Tarn?"] and texts(page, 1) == ["nowhere"]
-    saved = downloaded(page, tmp_path).read_text().splitlines()
+    saved = download(page, tmp_path).read_text().splitlines()
     assert [json.loads(line) for line in saved] == [whole, absent]
 
     page.click("text=Approved (2)")
     page.fill(f"{TEXTAREAS} >> nth=1", "")
     assert page.is_visible("text=Write the answer.") and page.is_visible("text=Download (1)")
     page.fill(f"{TEXTAREAS} >> nth=1", "Marlow Yard")
-    (corrected, _) = [json.loads(line) for line in downloaded(page, tmp_path).read_text().splitlines()]
+    (corrected, _) = [json.loads(line) for line in download(page, tmp_path).read_text().splitlines()]
     assert corrected == {key: value for key, value in whole.items() if key != "hops"} | {"answers": ["Marlow Yard"]}
 
     upload(page, tmp_path, [whole])
@@ -312,7 +310,7 @@ def test_the_sentences_that_can_be_chosen_are_pieces_of_the_passage(view: PageSe
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone(guilds: Running, visit: Visits, scheme: str) -> None:
+def test_the_view_fits_a_phone(guilds: Running, visit: Visits, scheme: str) -> None:
     page = visit(guilds, color_scheme=scheme, viewport={"width": 375, "height": 812}).page
     page.goto(f"{guilds.url}/#questions")
     page.wait_for_selector("text=Nothing to review")
@@ -323,21 +321,15 @@ def test_it_fits_a_phone(guilds: Running, visit: Visits, scheme: str) -> None:
         "[document.documentElement, document.querySelector('#passage')].every((each) => each.scrollWidth <= 375)"
     )
     page.keyboard.press("Escape")
-    paper, ink = (
-        page.eval_on_selector(f"{TEXTAREAS} >> nth=0", f"each => getComputedStyle(each).{name}")
-        for name in ("backgroundColor", "color")
-    )
-    contrast = int(paper[4:].split(",")[0]) - int(ink[4:].split(",")[0])
-    assert contrast > 150 if scheme == "light" else contrast < -150
+    field_contrast = contrast(page, f"{TEXTAREAS} >> nth=0")
+    assert field_contrast > 150 if scheme == "light" else field_contrast < -150
     nameless = page.evaluate(
         """() => [...document.querySelectorAll("#view-questions :is(button, textarea, input)")]
           .filter((each) => !each.ariaLabel && !each.labels?.length && !each.textContent.trim()).length"""
     )
     assert nameless == 0
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
-    violations = axe.run(page).response["violations"]
-    assert [each["id"] for each in violations if each["impact"] in ("serious", "critical")] == []
+    assert [each["id"] for each in axe_violations(page)] == []
 
 
 def test_all_files_of_the_page_together_are_small() -> None:
-    assert sum(len(data) for data in page_files().values()) <= MOST_BYTES
+    assert sum(len(data) for data in page_files().values()) <= MAX_BYTES

@@ -9,7 +9,7 @@ from graph.shared.jsonl import write_json, write_jsonl
 from graph.shared.progress import note_progress, report_progress
 from serve.http.keys import change_keys, make_key
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import KEY, Visits
+from tests.serve.page.conftest import KEY, Visits, axe_violations
 
 OPERATOR = {"Authorization": f"Bearer {KEY}"}
 LOSSES = {5: 2.0, 10: 1.5, 15: 1.0, 20: 0.75}
@@ -21,7 +21,7 @@ TUNED = {"settings": {}, "metrics": {"f1_tuned": 0.75}, "train_seconds": 60.0}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of `train sft` with dev rows, one of `tune`, one that was stopped, and a link out of the folder."""
+    """A finished run of `train sft` with dev rows, one of `tune`, one that was stopped, and one whose log is a link out of the folder."""
     folder = tmp_path_factory.mktemp("runs")
     for name in ("deep/sft", "tuned", "half.partial", "linked"):
         (folder / name).mkdir(parents=True)
@@ -43,14 +43,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def operated(isles_and_hostile: Path, runs: Path) -> Iterator[Running]:
+def operator_server(isles_and_hostile: Path, runs: Path) -> Iterator[Running]:
     """A server with an operator's key, which shows the runs."""
     with serving(isles_and_hostile, None, api_key=KEY, show_runs=str(runs)) as running:
         yield running
 
 
-def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(operated: Running) -> None:
-    listed = operated.get("/v1/runs", headers=OPERATOR).json()
+def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(operator_server: Running) -> None:
+    listed = operator_server.get("/v1/runs", headers=OPERATOR).json()
     states = {each["name"]: (each["stage"], each["state"], each["step"], each["steps"]) for each in listed["runs"]}
     assert states == {
         "deep/sft": ("sft", "finished", None, None),
@@ -61,7 +61,7 @@ def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(opera
     assert listed["total"] == 4
 
     def course(name: str) -> dict:  # type: ignore[type-arg]
-        return operated.get("/v1/runs/course", params={"name": name}, headers=OPERATOR).json()  # type: ignore[no-any-return]
+        return operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR).json()  # type: ignore[no-any-return]
 
     sft = course("deep/sft")
     assert sft["curves"] == {
@@ -75,11 +75,11 @@ def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(opera
     assert changes == {"f1": ("held-out", 0.5, 0.75), "refused_answerable": ("held-out", 0.25, 0.25)}
 
 
-def test_no_name_leads_out_of_the_folder(operated: Running, runs: Path) -> None:
-    linked = operated.get("/v1/runs/course?name=linked", headers=OPERATOR).json()
+def test_no_name_leads_out_of_the_folder(operator_server: Running, runs: Path) -> None:
+    linked = operator_server.get("/v1/runs/course?name=linked", headers=OPERATOR).json()
     assert linked["curves"] == {}, "its log is a link to a file elsewhere"
     for name in ("..", "../runs", "deep/../deep/sft", str(runs / "deep/sft"), "/etc"):
-        refused = operated.get("/v1/runs/course", params={"name": name}, headers=OPERATOR)
+        refused = operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR)
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "no_such_run"), name
 
 
@@ -99,8 +99,8 @@ def test_runs_are_for_the_operator_alone(isles_and_hostile: Path, runs: Path, tm
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_the_operator_reads_a_run_by_keys(operated: Running, visit: Visits, scheme: str, width: int) -> None:
-    session = visit(operated, color_scheme=scheme, viewport={"width": width, "height": 800})
+def test_the_operator_reads_a_run_by_keys(operator_server: Running, visit: Visits, scheme: str, width: int) -> None:
+    session = visit(operator_server, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = session.page
     page.wait_for_selector("#key-dialog[open]")
     page.fill("#key-field", KEY)
@@ -125,6 +125,4 @@ def test_the_operator_reads_a_run_by_keys(operated: Running, visit: Visits, sche
     page.wait_for_selector(".changes")
     assert page.locator(".changes tbody tr").first.inner_text().split("\t") == ["f1, held-out", "0.5", "0.75"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
-    violations = axe.run(page).response["violations"]
-    assert [each["id"] for each in violations if each["impact"] in ("serious", "critical")] == []
+    assert [each["id"] for each in axe_violations(page)] == []

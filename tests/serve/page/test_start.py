@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from graph.build.build import build_index
-from graph.config import parse_settings
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from serve.http.keys import change_keys, make_key
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import SAID, Visits, reader_text
+from tests.serve.page.conftest import REPLY, Visits, reader_text
 
 DATED = Document(
     "notes/petrel.eml", "Petrel count", "The petrel count is in.", {"date": "2024-03-01T10:00:00", "team": "birds"}
@@ -23,12 +22,12 @@ DATED = Document(
 
 
 @pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Running]:
+def writable_server(tmp_path: Path) -> Iterator[Running]:
     """A writable server with a model, over an index that a test may change."""
-    folder = tmp_path / "filling"
-    build_index(folder, [*ISLES, DATED], parse_settings(IndexSettings, {}, "test"), lambda spec: HashEncoder())
+    folder = tmp_path / "index"
+    build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
     with ExitStack() as exits:
-        upstream = exits.enter_context(chat_server(lambda body, number: SAID))
+        upstream = exits.enter_context(chat_server(lambda body, number: REPLY))
         yield exits.enter_context(serving(folder, f"openai:tiny@{upstream.url}", writable=True))
 
 
@@ -47,12 +46,12 @@ def test_content_that_loads_late_does_not_take_the_focus(server: Running, visit:
     page = visit(server).page
     page.wait_for_selector("#columns select", state="attached")
     assert page.evaluate("document.activeElement.id") == "question"
-    held: list[Any] = []
-    page.route("**/openapi.json", lambda route: held.append(route))
+    delayed: list[Any] = []
+    page.route("**/openapi.json", lambda route: delayed.append(route))
     page.reload()
     page.wait_for_selector("#status:has-text('passages')")
     page.focus("nav a[href='#browse']")
-    held[0].continue_()
+    delayed[0].continue_()
     page.wait_for_selector("#columns select", state="attached")
     assert page.evaluate("document.activeElement.hash") == "#browse"
 
@@ -71,19 +70,22 @@ def test_a_model_that_answers_later_is_noticed(server: Running, visit: Visits) -
     session.problems.clear()  # Chromium logs the expected 503.
 
 
-def test_the_start_page_shows_the_collection_and_its_questions_work(filling: Running, visit: Visits) -> None:
-    page = visit(filling).page
+def test_the_start_page_shows_the_collection_and_its_questions_work(writable_server: Running, visit: Visits) -> None:
+    page = visit(writable_server).page
     page.wait_for_selector(".suggestion")
-    offered = page.locator(".suggestion").all_inner_texts()
-    assert tuple(offered) == filling.services.collections.live["filling"].current.suggestions and len(offered) == 3
+    suggestions = page.locator(".suggestion").all_inner_texts()
+    assert (
+        tuple(suggestions) == writable_server.services.collections.live["index"].current.suggestions
+        and len(suggestions) == 3
+    )
     text = " ".join(page.inner_text("#start").split())
     assert "6 documents, 6 passages. See all documents Drop files" in text
     assert text.endswith("Newest: Petrel count 2024-03-01")
-    page.click(f"text={offered[1]}")
+    page.click(f"text={suggestions[1]}")
     page.wait_for_selector(".cost")
-    assert page.inner_text(".turn-question") == offered[1] and not page.is_visible("#start")
+    assert page.inner_text(".turn-question") == suggestions[1] and not page.is_visible("#start")
     page.click("#fresh")
-    assert page.is_visible("#start") and page.locator(".suggestion").all_inner_texts() == offered
+    assert page.is_visible("#start") and page.locator(".suggestion").all_inner_texts() == suggestions
     page.click(".newest button >> nth=0")
     assert reader_text(page) == DATED.text
 
@@ -107,11 +109,11 @@ def test_a_restricted_key_sees_only_its_documents_on_the_start_page(tmp_path: Pa
 
 
 def test_an_empty_collection_says_what_to_do_and_is_filled_by_a_drop(
-    filling: Running, visit: Visits, tmp_path: Path
+    writable_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     for source in [each.source for each in (*ISLES, DATED)]:
-        assert filling.delete(f"/v1/documents/{source}").status_code == 200
-    page = visit(filling).page
+        assert writable_server.delete(f"/v1/documents/{source}").status_code == 200
+    page = visit(writable_server).page
     page.wait_for_selector(".empty")
     assert "This collection is empty. Drop files or folders anywhere" in page.inner_text("#start")
     assert page.locator("#start button").all_inner_texts() == ["Add documents"] and not page.query_selector(
@@ -128,14 +130,14 @@ def test_an_empty_collection_says_what_to_do_and_is_filled_by_a_drop(
     drag(page, "drop", [folder])
     page.wait_for_selector(".upload [role=status]:has-text('2 files indexed.')")
     assert not page.is_visible("#drop")
-    listed = filling.get("/v1/documents").json()["documents"]
+    listed = writable_server.get("/v1/documents").json()["documents"]
     assert [each["source"] for each in listed] == ["isles/heron.md", "isles/inner/tern.md"]
     page.wait_for_selector(".suggestion >> text=When was Heron built?")
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('2 documents')")
 
 
 def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
-    filling: Running, visit: Visits, tmp_path: Path
+    writable_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     texts = {
         "gull.md": "Gulls nest on the rock.",
@@ -146,7 +148,7 @@ def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    session = visit(filling)
+    session = visit(writable_server)
     page = session.page
     session.ask()
     drop(page, *(tmp_path / name for name in texts))
@@ -159,7 +161,7 @@ def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
         "this kind of file cannot be read"
     )
     assert all(reason and name not in reason for name, reason in refused.items()), refused
-    assert page.is_visible(".cost") and page.url.startswith(filling.url)
+    assert page.is_visible(".cost") and page.url.startswith(writable_server.url)
     page.click(".upload >> text=Close")
     assert not page.is_visible(".upload")
     session.problems.clear()  # Chromium notes the refusals.

@@ -1,11 +1,11 @@
-"""Conversations that the browser stores, and the page by keyboard alone and as axe checks it."""
+"""Conversations that the browser stores; the order of the Tab key; accessibility, as axe checks it."""
 
 from typing import Any
 
 import pytest
 
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import PageSession, Visits
+from tests.serve.page.conftest import PageSession, Visits, axe_violations
 
 FIRST, SECOND = "Who built the Lantern?", "Where is Tarn?"
 
@@ -14,8 +14,8 @@ def turns(page: Any) -> list[str]:
     return page.eval_on_selector_all(".turn-question", "all => all.map((each) => each.textContent)")  # type: ignore[no-any-return]
 
 
-def test_a_conversation_is_restored_after_a_reload_and_continues(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated)
+def test_a_conversation_is_restored_after_a_reload_and_continues(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server)
     page = session.page
     session.ask(FIRST)
     page.wait_for_function("() => location.hash.startsWith('#ask/')")
@@ -37,8 +37,8 @@ def test_a_conversation_is_restored_after_a_reload_and_continues(opinionated: Ru
     assert page.evaluate("JSON.parse(localStorage['modegraph-talks']).length") == 1
 
 
-def test_settings_are_sent_and_belong_to_their_conversation(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated)
+def test_settings_are_sent_and_belong_to_their_conversation(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server)
     page = session.page
     sent: list[dict[str, Any]] = []
     page.on("request", lambda request: request.method == "POST" and sent.append(request.post_data_json))
@@ -85,8 +85,8 @@ def test_settings_are_sent_and_belong_to_their_conversation(opinionated: Running
     assert page.inner_text(".settings summary") == line and not page.is_visible(".fields")
 
 
-def test_conversations_are_listed_opened_and_deleted_by_keyboard(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated)
+def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server)
     page = session.page
     for question in (FIRST, SECOND):
         session.ask(question)
@@ -110,8 +110,8 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(opinionated: Ru
     assert page.evaluate("document.activeElement.id") == "history-close"
 
 
-def test_the_oldest_conversations_go_when_storage_is_full(opinionated: Running, visit: Visits) -> None:
-    page = visit(opinionated).page
+def test_the_oldest_conversations_go_when_storage_is_full(feedback_server: Running, visit: Visits) -> None:
+    page = visit(feedback_server).page
     page.wait_for_selector("#columns select")
     left = page.evaluate(
         """async () => {
@@ -124,22 +124,22 @@ def test_the_oldest_conversations_go_when_storage_is_full(opinionated: Running, 
     assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)
 
 
-def test_everything_is_reached_by_tab_in_reading_order(opinionated: Running, visit: Visits) -> None:
-    session = visit(opinionated)
+def test_everything_is_reached_by_tab_in_reading_order(feedback_server: Running, visit: Visits) -> None:
+    session = visit(feedback_server)
     page = session.page
     session.ask(FIRST)
     page.focus(".skip")
-    named: list[str] = []
+    focused: list[str] = []
     for _ in range(60):
-        named.append(
+        focused.append(
             page.evaluate(
                 "(() => { const at = document.activeElement; return at.ariaLabel || at.id || at.textContent.trim().slice(0, 20); })()"
             )
         )
-        if named[-1] == "compare":
+        if focused[-1] == "compare":
             break
         page.keyboard.press("Tab")
-    wanted = [
+    expected = [
         "Skip to the question",
         "Ask",
         "Documents",
@@ -152,9 +152,9 @@ def test_everything_is_reached_by_tab_in_reading_order(opinionated: Running, vis
         "Good",
         "Correct…",
     ]
-    wanted += ["question", "ask-button", "fresh", "compare"]
-    places = [next((n for n, each in enumerate(named) if each.startswith(want)), -1) for want in wanted]
-    assert -1 not in places and places == sorted(places), named
+    expected += ["question", "ask-button", "fresh", "compare"]
+    places = [next((n for n, each in enumerate(focused) if each.startswith(name)), -1) for name in expected]
+    assert -1 not in places and places == sorted(places), focused
 
 
 def views(session: PageSession) -> Any:
@@ -209,14 +209,11 @@ def views(session: PageSession) -> Any:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_axe_finds_nothing_serious(opinionated: Running, visit: Visits, scheme: str, width: int) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
-    session = visit(opinionated, color_scheme=scheme, viewport={"width": width, "height": 800})
+def test_axe_finds_nothing_serious(feedback_server: Running, visit: Visits, scheme: str, width: int) -> None:
+    session = visit(feedback_server, color_scheme=scheme, viewport={"width": width, "height": 800})
     found = {}
     for name in views(session):
-        violations = axe.run(session.page).response["violations"]
-        for each in violations:
-            if each["impact"] in ("serious", "critical"):
-                found[name, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
+        for each in axe_violations(session.page):
+            found[name, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
         assert session.page.evaluate("document.documentElement.scrollWidth") <= width, name
     assert found == {}

@@ -11,7 +11,7 @@ from mcp import Client
 
 from graph.models.catalogue import SMOLLM2, is_fetched
 from tests.serve.http.running import Running, serving
-from tests.serve.mcp.clients import VERSIONS, called, with_client
+from tests.serve.mcp.clients import VERSIONS, call_tool, with_client
 
 pytestmark = [
     pytest.mark.slow,
@@ -83,7 +83,7 @@ def test_langchain_whole_and_streamed(running: Running) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ask_over_mcp(running: Running, version: str) -> None:
     async def ask(client: Client) -> dict[str, Any]:
-        return await called(client, "ask", question=QUESTION, k=2)
+        return await call_tool(client, "ask", question=QUESTION, k=2)
 
     answer = with_client(running, version, ask)
     assert answer["answer"]

@@ -67,9 +67,9 @@ def log_odds(logps_R: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AnchoredRefusals:
-    """The loss: the layout, the tokens of a refusal, the initial values of the trained weights, and the weights of rows that refuse and of others.
+    """The loss: the layout, the tokens of a refusal, the initial values of the trained weights, and how much a row counts that refuses, and one that answers.
 
-    A row's weight is 0 if there are none of its kind; the log-odds are then pulled to both sides alike, and stay.
+    The weight of a kind is 0 if no row is of that kind; the log-odds are then pulled both ways alike, and stay.
     """
 
     logps_of: LogpsOf

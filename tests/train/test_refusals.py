@@ -24,6 +24,7 @@ from train.model.load import load_tokenizer
 from train.model.packing import TokenizedGroup, plain_logps
 from train.refusals import (
     AnchoredRefusals,
+    answers_and_refusals,
     at_weights,
     log_complement,
     log_odds,
@@ -94,7 +95,7 @@ def test_the_loss_and_its_gradients_are_those_of_a_slow_twin(base: Path, reading
 
 
 def of_one_logit(refusal_weight: float, answer_weight: float, kinds: Sequence[int], loss: str) -> float:
-    """The log-odds of refusing that minimise a loss over rows whose prompts are alike, by Newton's method from those of the initial model, −1."""
+    """The log-odds of refusing that minimise a loss over rows whose prompts are alike, by gradient descent from those of the initial model, −1."""
     initial = torch.tensor(-1.0)
     odds = initial.clone().requires_grad_()
     anchored = AnchoredRefusals(plain_logps, REFUSAL, {}, refusal_weight, answer_weight)
@@ -152,13 +153,8 @@ def test_an_answer_is_learned_apart_from_the_refusal(base: Path, tmp_path: Path)
 
         def figures(model: Any, groups: Sequence[TokenizedGroup] = probed) -> tuple[float, float]:
             with torch.no_grad():
-                logps = plain_logps(model, groups)
-            sizes = [len(group.responses) for group in groups]
-            halves = [part.chunk(2) for part in logps.split(sizes)]
-            return (
-                float(torch.cat([half[0] for half in halves]).mean()),
-                float(log_odds(torch.cat([half[1] for half in halves])).mean()),
-            )
+                answers_R, refusals_R = answers_and_refusals(plain_logps(model, groups), groups)
+            return float(answers_R.mean()), float(log_odds(refusals_R).mean())
 
         before = figures(trainer.model)
         trainer.train()

@@ -26,6 +26,7 @@ LORA = LoraSettings(rank=2, alpha=4)
 CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
     "sft": (SftSettings, train_sft, {}),
     "sft adapter": (SftSettings, train_sft, {"lora": LORA}),
+    "sft, refusals anchored": (SftSettings, train_sft, {"lora": LORA, "anchor_refusals": True}),
     "trl dpo": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
     "trl dpo from an adapter": (DpoSettings, train_once, {"trainer": "trl", "beta": 0.5}),
     "dpo adapter": (DpoSettings, train_once, {"lora": LORA}),

@@ -39,8 +39,8 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 class Job:
     """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer on the rows with given numbers.
 
-    `reference_groups` are scored without gradients before training; `reference_forwards` is the number of forward passes besides each row's
-    own. `copies` of the trained weights are in memory. A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
+    `reference_groups` are scored without gradients before training; `reference_forwards` is the number of forward passes in a step besides
+    each row's own, also over dev rows with `reference_in_dev`. `copies` of the trained weights are in memory. A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
     """
 
     train: Sequence[TokenizedGroup]
@@ -50,6 +50,7 @@ class Job:
     row_tokens: int | None = None
     reference_groups: Sequence[TokenizedGroup] = ()
     reference_forwards: int = 0
+    reference_in_dev: bool = False
     copies: int = 1
     head: Head = "tokens"
     max_stored_logits: int = 0
@@ -115,7 +116,9 @@ def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
 
     forwards = 0 if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE else 1
     copies = 2 if forwards and settings.lora is None else 1
-    return Job(*_groups(splits, tokenizer), trainer_of, reference_forwards=forwards, copies=copies)
+    return Job(
+        *_groups(splits, tokenizer), trainer_of, reference_forwards=forwards, reference_in_dev=True, copies=copies
+    )
 
 
 def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
@@ -126,8 +129,14 @@ def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
         part = replace(data, train=[data.train[row] for row in rows], dev=[], dev_rows=[])
         return sft_trainer(some_settings, part, tokenizer, folder)
 
-    forwards = int(settings.anchor_refusals)
-    return Job(data.train, data.dev, trainer_of, True, reference_forwards=forwards, max_stored_logits=HEAD_CHUNK_TOKENS)
+    return Job(
+        data.train,
+        data.dev,
+        trainer_of,
+        packs=True,
+        reference_forwards=int(settings.anchor_refusals),
+        max_stored_logits=HEAD_CHUNK_TOKENS,
+    )
 
 
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:

@@ -159,10 +159,11 @@ class Counts:
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations: of training, of the reference, of dev rows."""
+    """Floating-point operations: of training, of the reference (of these, what the steps themselves compute), of dev rows."""
 
     training: float
     reference: float
+    reference_in_steps: float
     dev: float
     total: float
 
@@ -252,7 +253,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
         passes=passes,
         tokens=tokens,
         reference_tokens=_work_of(job, job.reference_groups, packed).tokens
-        + job.reference_forwards * (tokens + dev_tokens),
+        + job.reference_forwards * (tokens + job.reference_in_dev * dev_tokens),
         dev_tokens=dev_tokens,
     )
 
@@ -266,22 +267,22 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
     ]
     training = counts.passes * training_flops(shape, batches, settings.gradient_checkpointing, job.max_stored_logits)
     dev = forward_flops(shape, _work_of(job, job.dev, packed))
-    with_batches = job.reference_forwards * (counts.passes * forward_flops(shape, total(batches)) + dev)
-    reference = forward_flops(shape, _work_of(job, job.reference_groups, packed)) + with_batches
-    return Flops(training, reference, dev, training + reference + dev)
+    in_steps = job.reference_forwards * counts.passes * forward_flops(shape, total(batches))
+    in_dev = job.reference_forwards * job.reference_in_dev * dev
+    reference = forward_flops(shape, _work_of(job, job.reference_groups, packed)) + in_steps + in_dev
+    return Flops(training, reference, in_steps, dev, training + reference + dev)
 
 
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
-    """Seconds per token times the tokens; passes without gradients by their share of operations, at the same speed.
+    """Seconds per token times the tokens; passes without gradients outside the steps by their share of operations, at the same speed.
 
     Each process has a share of the rows, but the reference scores all of them in every process. Communication between processes is
     not counted.
     """
     training = calibration.seconds_a_token * counts.tokens
-    seconds_per_flop = training / flops.training
-    return (
-        training / launch.processes + seconds_per_flop * (flops.reference + flops.dev / launch.processes)
-    ) / SECONDS_AN_HOUR
+    seconds_per_flop = training / (flops.training + flops.reference_in_steps)
+    others = flops.reference - flops.reference_in_steps + flops.dev / launch.processes
+    return (training / launch.processes + seconds_per_flop * others) / SECONDS_AN_HOUR
 
 
 def _work_of(job: Job, groups: Sequence[TokenizedGroup], packed: bool) -> Work:

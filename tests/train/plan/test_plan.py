@@ -41,6 +41,7 @@ CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]
     "dpo by trl": (DpoSettings, train_once, {"trainer": "trl"}),
     "simpo by trl": (DpoSettings, train_once, {"trainer": "trl", "loss": "simpo"}),
     "sft": (SftSettings, train_sft, {"gradient_accumulation": 2, "gradient_checkpointing": True}),
+    "sft, refusals anchored": (SftSettings, train_sft, {"anchor_refusals": True, "lora": LoraSettings(rank=2)}),
     "reward": (RewardSettings, train_reward, {}),
 }
 
@@ -95,7 +96,9 @@ def test_the_counts_equal_those_of_the_run(
     in_dev = counts.dev_tokens if case == "dpo by trl" else 0
     assert counts.reference_tokens == token_counts["reference"] + in_dev
     assert counts.dev_tokens == token_counts["dev"] - in_dev > 0
-    assert counts.packed == (case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft"))
+    assert counts.packed == (
+        case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft", "sft, refusals anchored")
+    )
     assert plan.hours is plan.calibration is plan.memory.total is None
 
 
@@ -110,7 +113,7 @@ def test_the_operations_equal_those_of_the_trainers(
     trainer = job.trainer_of(range(len(job.train)), settings, tmp_path)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, completion_logits_only():
         trainer.train()
-    predicted = plan.flops.training + (plan.flops.reference - plan.flops.dev if job.reference_forwards else 0.0)
+    predicted = plan.flops.training + plan.flops.reference_in_steps
     padded = not plan.counts.packed
     share = counter.get_total_flops() / predicted
     assert 1.0 < share < 1.35 if padded else 0.97 < share < 1.005
@@ -193,6 +196,8 @@ def test_hours_are_seconds_a_token_times_tokens(base: Path, data: Path, scored_d
     assert hours_of(plan.counts, alone, Launch(4), calibration) == pytest.approx(training / 3600 / 4)
     as_much = replace(alone, reference=alone.training)
     assert hours_of(plan.counts, as_much, Launch(4), calibration) == pytest.approx((training / 4 + training) / 3600)
+    timed_with_the_steps = replace(as_much, reference_in_steps=alone.training)
+    assert hours_of(plan.counts, timed_with_the_steps, Launch(), calibration) == pytest.approx(training / 3600)
 
 
 def run(*words: object) -> Any:

@@ -196,8 +196,10 @@ def test_hours_are_seconds_a_token_times_tokens(base: Path, data: Path, scored_d
     assert hours_of(plan.counts, alone, Launch(4), calibration) == pytest.approx(training / 3600 / 4)
     as_much = replace(alone, reference=alone.training)
     assert hours_of(plan.counts, as_much, Launch(4), calibration) == pytest.approx((training / 4 + training) / 3600)
-    timed_with_the_steps = replace(as_much, reference_in_steps=alone.training)
-    assert hours_of(plan.counts, timed_with_the_steps, Launch(), calibration) == pytest.approx(training / 3600)
+    half_in_steps = replace(as_much, reference=2 * alone.training, reference_in_steps=alone.training)
+    assert hours_of(plan.counts, half_in_steps, Launch(), calibration) == pytest.approx(
+        (training + training / 2) / 3600
+    )
 
 
 def run(*words: object) -> Any:

@@ -155,7 +155,10 @@ _COLUMNS = "id, user, at, consent, kind, question, said"
 
 
 class FeedbackFile:
-    """The entries for the index in `folder`, at most `max_bytes`; safe for several threads and processes."""
+    """The entries for the index in `folder`, at most `max_bytes`; safe for several threads and processes.
+
+    Every method raises UserError for a file that cannot be read.
+    """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._file, self._max_bytes = folder / FEEDBACK, max_bytes
@@ -164,13 +167,12 @@ class FeedbackFile:
         """Store an entry; FeedbackFull when the file has reached its limit."""
         if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
             raise FeedbackFull
-        with closing(_open_file(self._file, "rwc")) as database, database:
+        with _opened(self._file, "rwc") as database, database:
             database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row_of(entry))
 
     def all(self) -> list[Feedback]:
-        """All entries, oldest first; UserError for a file that cannot be read."""
-        with _report_unreadable(self._file):
-            return _read_file(self._file)
+        """All entries, oldest first."""
+        return _read_file(self._file)
 
     def of_user(self, user: str) -> list[Feedback]:
         """The entries of a user, oldest first."""
@@ -180,16 +182,27 @@ class FeedbackFile:
         """Delete all entries of a user; returns how many there were."""
         if not self._file.exists():
             return 0
-        with closing(_open_file(self._file, "rw")) as database, database:
+        with _opened(self._file, "rw") as database, database:
             return database.execute("DELETE FROM feedback WHERE user = ?", (user,)).rowcount
 
 
 def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
     if not file.exists():
         return []
-    with closing(_open_file(file, "rw")) as database:
+    with _opened(file, "rw") as database:
         rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values).fetchall()
-    return [entry_of(row) for row in rows]
+        return [entry_of(row) for row in rows]
+
+
+@contextmanager
+def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """A connection to the file while the context is open; UserError for a file that cannot be read."""
+    try:
+        with closing(_open_file(file, mode)) as database:
+            yield database
+    except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as problem:
+        found = f"{file}: not readable ({problem})"
+        raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to start anew") from None
 
 
 def _open_file(file: Path, mode: str) -> sqlite3.Connection:
@@ -206,16 +219,6 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
         database.close()
         raise
     return database
-
-
-@contextmanager
-def _report_unreadable(file: Path) -> Iterator[None]:
-    """Turn errors from a file that cannot be read into a UserError."""
-    try:
-        yield
-    except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as problem:
-        found = f"{file}: not readable ({problem})"
-        raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to start anew") from None
 
 
 class FeedbackDatabase:

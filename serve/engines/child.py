@@ -103,11 +103,13 @@ class SupervisedServer:
         self._supervisor = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """Stop the server and all its processes."""
+        """Stop the server and all its processes; the log of one that did not answer stays."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
         await self._end_process()
+        if self.ready.is_set():
+            self.log.unlink(missing_ok=True)
 
     async def _keep_running(self) -> None:
         """Restart the server whenever it ends or fails to start, for whatever reason."""
@@ -200,11 +202,13 @@ class OwnServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     def close(self) -> None:
-        """Stop the guard, and wait until the server has exited."""
+        """Stop the guard, and wait until the server has exited; the log of one that did not answer stays."""
         atexit.unregister(self.close)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
+        if self._answered:
+            self.log.unlink(missing_ok=True)
 
     def wait(self) -> None:
         """Return once the server answers; UserError when it ends first."""

@@ -88,9 +88,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         (folders.dpo, BETA, folders.sft),
     ):
         if folder in (folders.sft, folders.dpo):
+            seed = (folders.sft, folders.dpo).index(folder)
             with torch.no_grad():
                 for weight in model.parameters():
-                    weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(str(base))))
+                    weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         if folder != folders.base:

@@ -120,8 +120,15 @@ def test_a_missing_file_means_no_feedback_and_a_foreign_file_is_refused(tmp_path
     assert read_feedback(tmp_path) == [] and FeedbackFile(tmp_path, 1).delete_user("reader-1") == 0
     assert not (tmp_path / FEEDBACK).exists()
     (tmp_path / FEEDBACK).write_bytes(b"no database at all, but long enough to be looked at")
-    with pytest.raises(UserError, match=r"feedback\.sqlite: not readable"):
-        read_feedback(tmp_path)
+    store = FeedbackFile(tmp_path, 1 << 30)
+    for call in (
+        store.all,
+        lambda: store.of_user("reader-1"),
+        lambda: store.delete_user("reader-1"),
+        lambda: store.add(entry(Correction(YARD, "x"))),
+    ):
+        with pytest.raises(UserError, match=r"feedback\.sqlite: not readable"):
+            call()
     (tmp_path / FEEDBACK).unlink()
     with sqlite3.connect(tmp_path / FEEDBACK) as newer:
         newer.execute("PRAGMA user_version = 9")

@@ -164,3 +164,4 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gguf:.*gone\.gguf: llama\.cpp ended before it answered \(.*see /"):
         server.wait()
     server.close()
+    assert server.log.exists()

@@ -214,9 +214,10 @@ def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
         second = child.group
         assert second != first and len(members(second)) == 3
         until(lambda: members(first) == [], 5)
+        assert child.key not in child.log.read_text()
         await child.stop()
         until(lambda: members(second) == [], 5)
-        assert child.key not in child.log.read_text()
+        assert not child.log.exists()
 
     asyncio.run(live())
 

@@ -64,6 +64,7 @@ def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> 
             return child.url
 
         yield scale
+    assert not child.log.exists()
 
 
 @pytest.fixture
